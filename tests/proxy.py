@@ -71,14 +71,14 @@ async def _close(listening: asyncio.Server) -> None:
 
 @contextmanager
 def running(proxy: Proxy) -> Iterator[Proxy]:
-    """Serve from a thread of its own during the block, on a free port."""
+    """Serve from a thread of its own during the block, on its port, or a free one if that is 0."""
     thread = threading.Thread(target=proxy.loop.run_forever, daemon=True)
     thread.start()
 
     def done(coroutine: Coroutine[None, None, Value]) -> Value:
         return asyncio.run_coroutine_threadsafe(coroutine, proxy.loop).result(30)
 
-    listening = done(asyncio.start_server(proxy.serve, "127.0.0.1", 0))
+    listening = done(asyncio.start_server(proxy.serve, "127.0.0.1", proxy.port))
     proxy.port = listening.sockets[0].getsockname()[1]
     try:
         yield proxy

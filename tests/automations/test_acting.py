@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun
+from app.automations.acting import in_words, shown
 from app.automations.bot import Bot
 from app.profiles import Settings, load
+from storage.records import Repository, Run, RunDetail, RunSummary
+from storage.records.decision import Decision, Occurrence
 from tests.lab import Received, Respond, Server
 
 RUN: dict[str, object] = {
@@ -208,3 +212,26 @@ async def test_what_a_colleague_asked_is_retried(
     assert [outcome for outcome, _ in said.outcomes()] == ["acting", "done"]
     bodies = [request.json() for request in service.posted]
     assert [(body["instructions"], body.get("run_id")) for body in bodies] == [("Fix it", continues)]
+
+
+def test_a_kept_request_is_told_in_a_line() -> None:
+    """What it does, to what, and the first of its words; one that another version kept in another form is not told.
+
+    As far as the cache knows, with the run's place and what it was asked: two runs in one branch are told apart.
+    """
+    at, repository = datetime(2026, 5, 1, 12, 0, tzinfo=UTC), Repository.parse("acme/api")
+    run = Run("run_1", "failed", "fix/login", repository, at, at, "{}")
+    held = RunDetail(run, at, at, "current", (), summary=RunSummary(asked="Log in"))
+    facts = {"run.id": "run_1", "run.repository": "acme/api", "run.branch": "main"}
+    plain, about = Occurrence("x", at), Occurrence("x", at, facts=facts)
+    start = StartRun("\n Fix it.\nAll.", Repository.parse("gitlab:a/b"), "fix/x")
+    again, cancel = shown(ContinueRun("run_1", "Go.", repository)), shown(CancelRun("run_1"))
+    for occurrence, detail, kept, words in (
+        (plain, None, shown(start), "gitlab:a/b fix/x: start a run: Fix it."),
+        (plain, None, shown(StartAgent("night owl", "a/b")), "a/b: start the agent night owl"),
+        (plain, None, cancel, "run_1: cancel"),
+        (plain, None, '{"path": "/external/runs", "body": {"instructions": 7}}', ""),
+        (plain, None, None, ""),
+        (about, held, again, "acme/api fix/login: continue “Log in”: Go."),
+    ):
+        assert in_words(Decision(1, "r", occurrence, at, "waiting", "", request_json=kept), detail) == words

@@ -45,11 +45,6 @@ from widgets.runs.table import RunTable
 
 WIDE = (140, 40)
 SMALL = (80, 24)
-SHEETS = (
-    *("s", "runs.repositories", "b", "t", "runs.order", "runs.views", "runs.columns", "runs.export", "runs.save_view"),
-    *("question_mark", "4 x"),
-)
-"""The keys that lead from the runs to each sheet."""
 UNKEYED = ("runs.", "run.", "facts.")
 MESSAGE = "disk I/O error. Look at the disk"
 """What a disk that fails is said to do."""

@@ -4,7 +4,6 @@ import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-from app.console.session.user_preferences import read
 from app.engine.events import LinkChanged
 from storage.records import LinkState, PollOutcome
 from tests.console.conftest import WIDE, Scene, Staged
@@ -12,7 +11,6 @@ from tests.console.quiet import strips
 from tests.lab import START, Lab
 from tests.waiting import until
 from widgets.kit.cursor_view import HEADER
-from widgets.runs.pane import RunPane
 
 
 async def test_rows_are_dimmed_while_the_service_gives_no_answer(staged: Staged) -> None:
@@ -38,32 +36,6 @@ async def test_rows_are_dimmed_while_the_service_gives_no_answer(staged: Staged)
         await scene.ring(LinkChanged(LinkState("runs", scene.clock()), own_failure=failure))
         assert [said for said in scene.toasts if "Another console keeps the rows current." in said]
         assert "live" in scene.lines[0]
-
-
-async def test_the_mouse_sorts_and_opens_and_keys_move_the_split(staged: Staged) -> None:
-    """A title sorts, a double click opens. The room for the run is remembered; hidden, it comes back first."""
-    async with staged((180, 40)) as scene:
-        pane = scene.app.screen.query_one(RunPane)
-        usual = pane.region.width
-        await scene.press("runs.split_less")
-        assert pane.region.width < usual
-        await scene.press("runs.split_more", "runs.split_more", "runs.split_less", "runs.split_more")
-        assert pane.region.width == 90
-        await scene.press("runs.pane", "runs.split_more", "runs.split_more")
-        assert pane.region.width == 90
-        await until(lambda: read(scene.app.settings).split == "half")
-
-        await scene.pilot.click("RunTable", offset=(20, 0))
-        await scene.settle()
-        repositories = [row.repository for row in scene.table.rows_on_show]
-
-        assert repositories == sorted(repositories)
-        assert "repository ↑" in scene.text
-
-        await scene.pilot.click("RunTable", offset=(20, HEADER + 2), times=2)
-        await scene.settle()
-
-        assert "esc back" in scene.text
 
 
 async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, board: Lab) -> None:

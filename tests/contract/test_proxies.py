@@ -1,8 +1,6 @@
 """Proxies and private certificates: a company's network, as a client meets it."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from tests.contract.conftest import ORGANIZATION
 from tests.contract.conftest import create as fails_to_create
 from tests.lab import ORGANIZATION as CREATED
 from tests.lab import Respond, Server
-from tests.proxy import ADDRESS, Proxy
+from tests.proxy import ADDRESS, Proxy, running
 from tests.service.certificates import Certificate, make_certificate
 
 SERVICE = "https://reviews.example.test/v1"
@@ -38,17 +36,6 @@ async def service(certificate: Certificate) -> AsyncIterator[Server]:
         yield server
 
 
-@asynccontextmanager
-async def proxy_to(server: Server) -> AsyncIterator[Proxy]:
-    proxy = Proxy(server.port)
-    listening = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    proxy.port = listening.sockets[0].getsockname()[1]
-    try:
-        yield proxy
-    finally:
-        listening.close()
-
-
 def client_of(base_url: str = SERVICE, **network: object) -> Client:
     return Client(base_url, Token("t"), deadline_s=60.0, network=Network(**{"env": {}, **network}))  # type: ignore[arg-type]
 
@@ -57,7 +44,7 @@ async def test_the_environments_proxy_is_used_with_its_login(service: Server, ce
     """For reads and for writes; the write's entry is committed once, after the proxy opened the tunnel."""
     service.script(Respond(200, {"runs": []}), Respond(201, CREATED))
     committed: list[int] = []
-    async with proxy_to(service) as proxy:
+    with running(Proxy(service.port)) as proxy:
         env = {"HTTPS_PROXY": ADDRESS.format(port=proxy.port)}
         async with client_of(env=env, ca_file=certificate.file) as client:
 
@@ -73,7 +60,7 @@ async def test_the_environments_proxy_is_used_with_its_login(service: Server, ce
 
 async def test_a_proxy_that_refuses_is_named_without_its_login(service: Server, certificate: Certificate) -> None:
     """Nothing was sent to the service, the write's outcome is certain, and the message says who refused."""
-    async with proxy_to(service) as proxy:
+    with running(Proxy(service.port)) as proxy:
         way = f"http://user:wrong-secret@127.0.0.1:{proxy.port}"
         async with client_of(proxy=way, ca_file=certificate.file) as client:
             error = await fails_to_create(client)
@@ -85,9 +72,10 @@ async def test_a_proxy_that_refuses_is_named_without_its_login(service: Server, 
 
 async def test_an_unknown_authority_names_the_settings(service: Server, tmp_path: Path) -> None:
     address, missing = f"https://localhost:{service.port}/v1", tmp_path / "missing.pem"
-    async with proxy_to(service) as proxy, client_of(proxy=ADDRESS.format(port=proxy.port)) as client:
-        with pytest.raises(UnreachableError, match=r"through the proxy 127\.0\.0\.1:.*ca_file or SSL_CERT_FILE"):
-            await client.list_runs()
+    with running(Proxy(service.port)) as proxy:
+        async with client_of(proxy=ADDRESS.format(port=proxy.port)) as client:
+            with pytest.raises(UnreachableError, match=r"through the proxy 127\.0\.0\.1:.*ca_file or SSL_CERT_FILE"):
+                await client.list_runs()
     for way, error, words in (
         ({}, UnreachableError, "ca_file or SSL_CERT_FILE"),
         ({"env": {"SSL_CERT_FILE": str(missing)}}, NotSendableError, r"SSL_CERT_FILE .*missing\.pem"),
@@ -151,7 +139,7 @@ async def test_git_routes_and_the_heartbeat_take_the_same_way(
     service.otherwise = lambda request: Respond(404 if "git" in request.path else 200, b"{}")
     monkeypatch.delenv("GIT_SSL_CAINFO", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    async with proxy_to(service) as proxy:
+    with running(Proxy(service.port)) as proxy:
         address = f"http://user:p@w@127.0.0.1:{proxy.port}"
         monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
         monkeypatch.setenv("NO_PROXY", "*")
@@ -164,12 +152,10 @@ async def test_git_routes_and_the_heartbeat_take_the_same_way(
 
 
 async def test_git_routes_and_the_heartbeat_name_what_refused(service: Server, tmp_path: Path) -> None:
-    """The certificate with its settings, or the proxy without its login."""
-    async with proxy_to(service) as proxy:
-        refused = await reached(Network(ADDRESS.format(port=proxy.port)), tmp_path)
+    """The proxy without its login."""
+    with running(Proxy(service.port)) as proxy:
         unasked = await reached(Network(f"http://user:wr@ng@127.0.0.1:{proxy.port}"), tmp_path)
 
-    assert ["ca_file or SSL_CERT_FILE" in each for each in refused] == [True] * 3, refused
     assert [f"through the proxy 127.0.0.1:{proxy.port}" in each for each in unasked[1:]] == [True] * 2, unasked
     assert "ng@" not in str(unasked)
     assert service.requests == []
@@ -181,17 +167,3 @@ async def test_git_repeats_no_part_of_a_login(tmp_path: Path) -> None:
         await Git(network=Network("none")).fetch(tmp_path, "ls-remote", "https://me:first@second@localhost:1/r")
 
     assert "second" not in str(caught.value)
-
-
-def test_children_get_the_profiles_way_as_variables() -> None:
-    """Without the environment's own, in both cases of letters; loopback needs no proxy."""
-    env = {"https_proxy": "http://old:1", "ALL_PROXY": "socks4://old:2", "NO_PROXY": "*.a.test", "KEPT": "x"}
-    loopback = "localhost,127.0.0.1,::1"
-
-    assert Network("none", env=env).environment() == {"KEPT": "x", "no_proxy": "*", "NO_PROXY": "*"}
-    own = Network("proxy.test:3128", client_cert=Path("/me.pem"), env=env).environment()
-    assert {own[name] for name in ("http_proxy", "HTTPS_PROXY", "all_proxy")} == {"http://proxy.test:3128"}
-    assert (own["no_proxy"], own["GIT_SSL_CERT"], own["GIT_SSL_KEY"]) == (loopback, "/me.pem", "/me.pem")
-    given = Network(env=env).environment()
-    assert (given["HTTPS_PROXY"], given["all_proxy"]) == ("http://old:1", "socks4://old:2")
-    assert given["no_proxy"] == f".a.test,{loopback}"

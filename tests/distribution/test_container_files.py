@@ -47,17 +47,6 @@ def test_linters_find_no_fault(command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_is_copied_into_the_image_is_let_through_to_its_build() -> None:
-    """The build sees what .dockerignore names, and all of it is in the repository."""
-    ignore = (FOLDER / "Dockerfile.dockerignore").read_text("utf-8")
-    seen = {line[1:] for line in ignore.splitlines() if line.startswith("!")}
-    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
-    names = {word.split("/")[0] for words in copied for word in words.split()}
-
-    assert names == seen
-    assert [name for name in names if not (ROOT / name).exists()] == []
-
-
 def test_two_workers_stand_behind_one_api_and_a_proxy() -> None:
     """Only the proxy is reachable from outside; nothing is root or writes but to its data; agents need a sandbox.
 

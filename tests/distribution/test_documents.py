@@ -47,17 +47,6 @@ def child(group: click.Group, word: str) -> click.Command | None:
     return None
 
 
-def administration(text: str) -> Iterator[str]:
-    """The commands in the table under `runwarden service …`; one without its noun has that of the one before."""
-    table = text.partition("| `runwarden service …` |")[2].partition("\n\n")[0]
-    for line in table.splitlines()[2:]:
-        noun = ""
-        for span in re.findall(r"`([^`]+)`", re.split(r"(?<!\\)\|", line)[1]):
-            words = span.replace("\\|", " ").split()
-            noun = words[0] if child(service_root, words[0]) else noun
-            yield " ".join(["service", noun, *words[words[0] == noun :]])
-
-
 def fault(call: str) -> str | None:
     """Return what is wrong with a call; None when the command and all of its options exist."""
     command: click.Command = root
@@ -88,7 +77,7 @@ def options_of(command: click.Command) -> dict[str, bool]:
 def test_every_command_in_a_document_exists(page: Path) -> None:
     text = page.read_text("utf-8")
 
-    assert {call: fault(call) for call in [*calls(text), *administration(text)] if fault(call)} == {}
+    assert {call: fault(call) for call in calls(text) if fault(call)} == {}
 
 
 def test_documents_stay_short() -> None:

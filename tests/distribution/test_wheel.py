@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from zipfile import ZipFile
 
 import httpx
@@ -81,25 +81,15 @@ def demo(installation: Installation) -> None:
     try:
         assert line, process.communicate()[1]
         told = json.loads(line)
-        at_work = lambda: listed(told, "queued") or listed(told, "working")  # noqa: E731
-        eventually(lambda: not at_work(), "every run has ended", COLD_START_S)
-        assert len(listed(told, "completed")) >= 4
-        # A sample's flaky test fails the run that executes it now and then.
-        assert "retired" in {run["repository"]["data"].get("repo") for run in listed(told, "failed")}
-        assert len(listed(told, "failed")) <= 2
+        address, headers = f"{told['base_url']}/external/runs", {"Authorization": f"Bearer {told['token']}"}
+        with httpx.Client(headers=headers, trust_env=False, timeout=60) as client:
+            completed = lambda: client.get(address, params={"status": "completed"}).json()["runs"]  # noqa: E731
+            eventually(lambda: len(completed()) >= 4, "four runs are completed", COLD_START_S, saw=completed)
     finally:
         process.send_signal(signal.SIGTERM)
         errors = process.communicate()[1]
     assert process.returncode == 0, errors
     assert [path for path in installation.home.iterdir() if "runwarden" in path.name] == []
-
-
-def listed(told: dict[str, Any], status: str) -> list[Any]:
-    address, token = f"{told['base_url']}/external/runs", told["token"]
-    headers = {"Authorization": f"Bearer {token}"}
-    found = httpx.get(address, params={"status": status}, headers=headers, trust_env=False, timeout=60)
-    runs: list[Any] = found.json()["runs"]
-    return runs
 
 
 def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:

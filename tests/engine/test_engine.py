@@ -45,8 +45,8 @@ async def busy(*_: object) -> None:
     raise DatabaseBusyError("Busy.", path=Path("ledger.sqlite3"))
 
 
-def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is closed from now on, by its class."""
+async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In-flight writes first; the error of the lease is reported, and leaves no connection open."""
     closed: list[str] = []
     for kind in (InFlight, Client, State, Ledger, Cache):
         name = "aclose" if kind is Client else "close"
@@ -57,12 +57,6 @@ def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             await close(self)
 
         monkeypatch.setattr(kind, name, closing)
-    return closed
-
-
-async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In-flight writes first; the error of the lease is reported, and leaves no connection open."""
-    closed = noted_closes(monkeypatch)
     monkeypatch.setattr(State, "release_lease", busy)
     engine = await Engine.open(*configured(board, tmp_path), actor="test")
     engine.polling.is_poller = True

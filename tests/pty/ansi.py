@@ -51,16 +51,9 @@ class Screen:
     rows: dict[int, dict[int, str]] = field(default_factory=dict)
     x: int = 0
     y: int = 0
-    farthest: tuple[int, int] = (0, 0)
-    """The rightmost column and the lowest line that were ever written to, from 1."""
     rest: str = ""
     """The beginning of a sequence whose end did not come yet."""
     decoder: IncrementalDecoder = field(default_factory=lambda: getincrementaldecoder("utf-8")("surrogateescape"))
-
-    def blank(self, width: int, height: int) -> None:
-        """It is empty and of this size; the stream goes on, in the middle of a sequence as it may be."""
-        self.width, self.height, self.farthest = width, height, (0, 0)
-        self.rows.clear()
 
     def write(self, data: bytes) -> None:
         """Follows the stream, which may be cut anywhere."""
@@ -84,7 +77,6 @@ class Screen:
         for character in text:
             row[self.x] = character
             self.x += 1 if character.isascii() else cell_len(character)
-        self.farthest = (max(self.farthest[0], self.x), max(self.farthest[1], self.y + 1))
 
     @property
     def lines(self) -> list[str]:

@@ -10,23 +10,13 @@ from tests.pty.terminal import Terminal, environment
 
 @pytest.fixture
 def opened(board: Lab, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Opens the program on a terminal: `program` instead of it; without a config there is no file."""
+    """Opens the program on a terminal, or `program` instead of it; the file of its configuration is empty."""
     terminals: list[Terminal] = []
 
-    def start(
-        *arguments: str,
-        config: str | None = "",
-        program: str | None = None,
-        size: tuple[int, int] = (100, 30),
-        errors: int | None = None,
-        **env: Any,
-    ) -> Terminal:
-        if config is not None:
-            (tmp_path / "config.toml").write_text(config)
-        given = environment(tmp_path, board.base_url) | ({"RUNWARDEN_CONFIG": ""} if config is None else {}) | env
-        terminal = Terminal(arguments, given, size, code=program, errors=errors)
-        terminals.append(terminal)
-        return terminal
+    def start(program: str | None = None, **env: Any) -> Terminal:
+        (tmp_path / "config.toml").touch()
+        terminals.append(Terminal((), environment(tmp_path, board.base_url) | env, code=program))
+        return terminals[-1]
 
     yield start
     for terminal in terminals:

@@ -53,18 +53,15 @@ class Terminal:
         *,
         code: str | None = None,
         cwd: Path = ROOT,
-        errors: int | None = None,
     ) -> None:
-        """Start it; `errors` is its stderr, if that is not the terminal."""
         self.master, self.slave = pty.openpty()
         self._closed = False
         self.seen = b""
         self._screen, self._undrawn = Screen(*size), b""
-        self._set_size(size)
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         self.attributes_before = termios.tcgetattr(self.slave)
         env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **env}
-        streams = [self.slave, self.slave, self.slave if errors is None else errors]
-        self.process = Program(arguments, env, code=code, cwd=cwd, streams=streams)
+        self.process = Program(arguments, env, code=code, cwd=cwd, streams=[self.slave] * 3)
 
     @property
     def screen(self) -> Screen:
@@ -101,19 +98,6 @@ class Terminal:
             end = time.monotonic() + CALM_S
             while self._read(SILENCE_S) or not self._is_asleep():
                 assert time.monotonic() < end, f"no silence after {key!r}; last painted: {self.seen[-2000:]!r}"
-
-    def resize(self, size: tuple[int, int]) -> None:
-        """The window has another size from now on; what was drawn in the old one is forgotten."""
-        self.screen.blank(*size)
-        self._set_size(size)
-        os.kill(self.process.pid, signal.SIGWINCH)
-
-    def forget(self) -> None:
-        self.screen.blank(self.screen.width, self.screen.height)
-
-    def state(self) -> str:
-        """The process's state, as the kernel names it: T is stopped."""
-        return _state(Path(f"/proc/{self.process.pid}/stat"))
 
     @property
     def attributes(self) -> object:
@@ -161,10 +145,6 @@ class Terminal:
         self.seen += data
         self._undrawn += data
         return True
-
-    def _set_size(self, size: tuple[int, int]) -> None:
-        width, height = size
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
 
 def _state(stat: Path) -> str:

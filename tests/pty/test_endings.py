@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
-import pytest
-
 from app.cli.command_console import WEB_DRIVER
 from tests.lab import Lab
 from tests.program import ROOT, Program
@@ -16,7 +14,6 @@ from tests.waiting import eventually
 
 CRASH = """
 import sys
-from app.console.app import RunwardenApp
 from widgets.runs.table import RunTable
 from app.__main__ import main
 
@@ -24,12 +21,7 @@ def broken(*arguments, **options):
     a_local = "sesame-" + "sesame"
     raise RuntimeError("broken on purpose")
 
-async def broken_later(*arguments, **options):
-    broken()
-
-match sys.argv.pop():
-    case "painting": RunTable.render_line = broken
-    case "leaving": RunwardenApp.action_quit = broken_later
+RunTable.render_line = broken
 sys.exit(main())
 """
 OVER = (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?25h", b"\x1b[?2004l")
@@ -59,15 +51,6 @@ RunwardenApp.action_help = hang
 process.PATIENCE_MS = 300
 sys.exit(main())
 """
-LINGERING = """
-import sys, threading
-from app.__main__ import main
-from app.console import process
-
-process.PATIENCE_MS = 300
-threading.Thread(target=threading.Event().wait).start()
-sys.exit(main())
-"""
 BROWSER_SERVER = """
 import os, subprocess, sys
 
@@ -77,23 +60,8 @@ with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as
     print(console.pid, flush=True)
 """
 """What `textual serve` does: it starts a console on pipes, and waits for its first line."""
-CONTINUED = """
-import asyncio, os, signal, sys
-from app.console.app import RunwardenApp
-from app.__main__ import main
-
-close_engine = RunwardenApp.close_engine
-
-async def continued(app):
-    os.kill(os.getpid(), signal.SIGCONT)
-    await asyncio.sleep(0)
-    await close_engine(app)
-
-RunwardenApp.close_engine = continued
-sys.exit(main())
-"""
-NOTHING = {"config": None, "RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": ""}
-"""Is configured: `opened` writes no file, and the variables are as good as unset."""
+NOTHING = {"RUNWARDEN_CONFIG": "", "RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": ""}
+"""Is configured: the variables are as good as unset."""
 Opened = Callable[..., Terminal]
 
 
@@ -105,13 +73,9 @@ def assert_given_back(terminal: Terminal) -> None:
     assert terminal.attributes == terminal.attributes_before
 
 
-@pytest.mark.parametrize("place", ["painting", "leaving"])
-def test_a_crash_names_the_place_and_nothing_else(opened: Opened, place: str) -> None:
+def test_a_crash_names_the_place_and_nothing_else(opened: Opened) -> None:
     """Status 1; the traceback is readable, without values of variables and without the token."""
-    terminal = opened(place, program=CRASH)
-    if place == "leaving":
-        terminal.shows("complete")
-        terminal.type("q")
+    terminal = opened(program=CRASH)
     status = terminal.end()
 
     assert status == 1
@@ -158,17 +122,6 @@ def is_over(pid: int) -> bool:
         return True
 
 
-def test_a_signal_ends_the_first_screen_in_order(opened: Opened) -> None:
-    """Nothing configured, nothing answered: the status tells the signal, and nothing is written."""
-    newcomer = opened(**NOTHING)
-    newcomer.shows("Welcome", "with the version at the end")
-    newcomer.process.send_signal(signal.SIGINT)
-
-    assert newcomer.end() == 128 + signal.SIGINT
-    assert_given_back(newcomer)
-    assert b"Traceback" not in newcomer.seen
-
-
 def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
     """The token is a local variable of what breaks; the traceback has the place alone."""
     terminal = opened(program=CRASH_AT_FIRST, **NOTHING)
@@ -186,33 +139,11 @@ def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
     assert b"sesame-sesame" not in terminal.seen
 
 
-@pytest.mark.parametrize("program", [HANGING, LINGERING], ids=["hanging", "a thread that never ends"])
-def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened, program: str) -> None:
+def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened) -> None:
     """A lost line's terminal sends no SIGHUP; and where the console hangs, a signal alone would do nothing."""
-    terminal = opened(program=program)
+    terminal = opened(program=HANGING)
     terminal.shows("complete")
-    if program == HANGING:
-        terminal.type("?")
-        terminal.wrote(b"hanging")
+    terminal.type("?")
+    terminal.wrote(b"hanging")
 
     assert terminal.vanish() == 128 + signal.SIGHUP
-
-
-def test_a_console_that_is_told_to_end_as_its_terminal_goes_is_gone(opened: Opened) -> None:
-    """With a signal's status: no write that finds no terminal keeps the files from being closed."""
-    terminal = opened()
-    terminal.shows("complete")
-    terminal.process.send_signal(signal.SIGTERM)
-
-    assert terminal.vanish() in {128 + signal.SIGTERM, 128 + signal.SIGHUP}
-
-
-def test_a_console_that_is_continued_while_it_closes_ends_all_the_same(opened: Opened) -> None:
-    """A closed terminal sends SIGCONT after SIGHUP: the keys must not be read again by then."""
-    terminal = opened(program=CONTINUED)
-    terminal.shows("complete")
-
-    terminal.process.send_signal(signal.SIGHUP)
-
-    assert terminal.end() == 128 + signal.SIGHUP
-    assert_given_back(terminal)

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,26 +15,6 @@ from tests.pty.terminal import Terminal, environment
 
 Opened = Callable[..., Terminal]
 ENTER = b"\x1b[?1049h"
-LOADING = """
-import signal, sys
-import app.profiles
-from app.__main__ import main
-app.profiles.load = lambda *_: signal.pause()
-sys.exit(main())
-"""
-"""Stands still after the first frame."""
-CALLER = """
-import signal, sys
-from app.__main__ import main
-
-NUMBERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-for number in NUMBERS:
-    signal.signal(number, print)
-code = main()
-print("handlers:", "as before" if {signal.getsignal(number) for number in NUMBERS} == {print} else "lost")
-sys.exit(code)
-"""
-"""Has handlers of its own for the signals that the first frame listens to."""
 
 
 SIZE = (140, 40)
@@ -78,11 +57,9 @@ def again(board: Lab, home: Path) -> Iterator[Opened]:
     shutil.copytree(home / "left", home / "data")
 
 
-def opened_in(
-    home: Path, board: Lab, *, config: str = "[notify]\non = []\n", program: str | None = None, **env: Any
-) -> Terminal:
+def opened_in(home: Path, board: Lab, *, config: str = "[notify]\non = []\n", **env: Any) -> Terminal:
     (home / "config.toml").write_text(config)
-    return Terminal((), environment(home, board.base_url, **env), SIZE, code=program)
+    return Terminal((), environment(home, board.base_url, **env), SIZE)
 
 
 def first_frame(console: Terminal) -> str:
@@ -108,50 +85,13 @@ def test_it_is_the_screen_that_was_painted_last(again: Opened) -> None:
         console.read_until(lambda number=number, row=row, at=at: console.screen.lines[number][at] == row[at])
 
 
-def test_a_console_that_is_killed_leaves_one_too(opened: Opened, tmp_path: Path) -> None:
-    killed = opened()
-    killed.shows("complete", "fix/login-timeout")
-    killed.read_until(lambda: any((tmp_path / "data" / "frames").glob("*x30")))
-    killed.process.kill()
-    killed.process.wait()
-    again = opened()
-    again.wrote(ENTER, times=2)
-
-    assert "fix/login-timeout" in first_frame(again)
-
-
-def test_a_key_typed_while_the_console_opens_is_answered(again: Opened) -> None:
-    """By the list of keys here; without an echo over the first frame."""
-    console = again()
-    console.type("?")
-    console.shows("On this screen")
-    console.type("q")
-    console.read_until(lambda: "On this screen" not in "\n".join(console.screen.lines))
-    console.type("q")
-
-    assert console.end() == 0
-    assert console.attributes == console.attributes_before
-
-
-def test_a_signal_takes_it_down(again: Opened) -> None:
-    """Only Python itself listens so early: the screen is given back all the same."""
-    console = again(program=LOADING)
-    console.shows("opening")
-    console.process.send_signal(signal.SIGHUP)
-
-    assert console.end() == 128 + signal.SIGHUP
-    assert console.seen.endswith(b"\x1b[?25h\x1b[?1049l")
-    assert console.attributes == console.attributes_before
-
-
 def test_a_configuration_that_breaks_takes_it_down(again: Opened) -> None:
-    """The error stands on the shell's screen, not on a frame of better days; signals are the caller's again."""
-    broken = again(config="[console]\nmouse = 7\n", program=CALLER)
+    """The error stands on the shell's screen, not on a frame of better days."""
+    broken = again(config="[console]\nmouse = 7\n")
 
     assert broken.end() == 2
     assert ENTER not in broken.seen
     assert b"config.toml:2" in broken.seen  # not the screen: a long temporary folder goes beyond its edge
-    assert b"handlers: as before" in broken.seen
 
 
 def test_another_terminal_or_profile_shows_none(again: Opened) -> None:

@@ -211,8 +211,3 @@ async def test_a_branch_is_checked_out_beside_and_shares_the_objects(
     with pytest.raises(GitError, match="not a valid branch name"):
         await check_out(history, "-lead", checkout)
     assert not done.folder.with_name("origin-lead").exists()
-    # Another repository lends nothing: it is cloned.
-    git(tmp_path, "init", "--quiet", "other")
-    alone = await check_out(history, "agent/x", tmp_path / "other")
-    assert (alone.folder, alone.commit, alone.shares) == (tmp_path / "origin-agent-x", head, None)
-    assert (alone.folder / "code.py").read_bytes() == b"2\n"

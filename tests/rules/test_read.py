@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.automations.rule import DoAgent, DoContinue, Limit, OnHealth, OnRun, OnSchedule, Rule, Scope
-from app.automations.sentence import warnings
+from app.automations.sentence import limits, sentence, warnings
 from app.profiles import ConfigError, NotifySettings, Settings
 from app.profiles.load import parse
 
@@ -83,6 +83,23 @@ def test_a_mistake_is_named_with_its_line_and_its_cure() -> None:
             loaded(text)
         assert caught.value.cure, text
         assert caught.value.line is not None, text
+
+
+def test_a_rule_says_in_a_sentence_what_it_does() -> None:
+    """When, what, and within which limits."""
+    nightly, second, page = rules(DESIGN)
+
+    assert sentence(nightly, NOW) == (
+        "At 03:00 on Monday through Friday (Europe/Berlin), start the agent security-review on acme/api."
+    )
+    assert sentence(second, NOW).startswith("When a run in acme/* fails, continue it: “The run failed.")
+    labelled, *_ = rules(rule(on='{ run = "stuck", branch = "x", metadata = { team = "x*", kind = ["a", "b"] } }'))
+    assert sentence(labelled, NOW).startswith("When a run on x labelled team=x* and kind=a or b is stuck, ")
+    assert sentence(page, NOW) == "When a code host is unhealthy for 5m, notify oncall."
+    assert limits(second) == (
+        "At most 1 a conversation, 5 an hour, 100 a day; not while its last run is active; at most 1h late;"
+        " pauses after 5 failures in a row."
+    )
 
 
 def test_a_rule_that_is_hardly_meant_is_warned_of() -> None:

@@ -63,7 +63,6 @@ METRICS_TOKEN: Final = "a-token-for-scraping"
 MODEL_KEY: Final = "k3y/of+the:model?"
 WEBHOOK: Final = "https://hooks.example/gitlab"
 FORGE_TOKEN: Final = "forge-t0ken-of-the-service"
-SANDBOXES: Final = ("none", pytest.param("require", marks=NEEDS_SANDBOX))
 OBEYS: Final = """
 import json, os, pathlib, shutil, subprocess, sys, time
 task = json.load(sys.stdin)

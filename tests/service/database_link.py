@@ -1,7 +1,6 @@
 """A TCP proxy in front of a database: a network that can hold bytes back, or lose them."""
 
 import asyncio
-import socket
 from contextlib import suppress
 from typing import Literal, Self
 
@@ -14,15 +13,15 @@ Kind = Literal["carries", "holds", "loses"]
 class DatabaseLink(Proxy):
     """Carries connections to a port. `holds`: bytes wait. `loses`: a connection that sends is silent for ever."""
 
-    def __init__(self, target: int, listener: socket.socket | None = None) -> None:
-        super().__init__(target, port=listener.getsockname()[1] if listener else free_port())
-        self._target, self._listener, self._flows = target, listener, asyncio.Event()
+    def __init__(self, target: int) -> None:
+        super().__init__(target, port=free_port())
+        self._target, self._flows = target, asyncio.Event()
         self._kind: Kind = "carries"
         self._flows.set()
 
     def __enter__(self) -> Self:
-        # Without a listener of the caller's, connections are refused until now.
-        self._running = running(self, self._listener or socket.create_server(("127.0.0.1", self.port)))
+        # Until now, connections are refused.
+        self._running = running(self)
         self._running.__enter__()
         return self
 

@@ -27,8 +27,6 @@ class MailServer:
     replies: dict[str, str] = field(default_factory=dict)
     """What it says to a recipient, or with the key `data` to a message, instead of taking it."""
     taken: list[Envelope] = field(default_factory=list)
-    extended: bool = True
-    """Whether it offers SMTPUTF8."""
 
     def __post_init__(self) -> None:
         self.start()
@@ -42,7 +40,7 @@ class MailServer:
 
     def start(self) -> None:
         """Listen, again on the same port."""
-        options: dict[str, Any] = {"enable_SMTPUTF8": self.extended}
+        options: dict[str, Any] = {}
         if self.certificate is not None:
             options["ssl_context" if self.security == "tls" else "tls_context"] = self.certificate.server_context()
         options |= dict.fromkeys(("require_starttls", "auth_require_tls"), self.security == "starttls")

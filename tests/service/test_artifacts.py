@@ -14,7 +14,7 @@ from service.settings import ArtifactLimits, DataFolder
 from service.store import deletions, turn_files, turns
 from service.store.database import Database
 from service.store.turns import TurnOutcome
-from tests.service.conftest import BOTH, NOW, Api, Make, Own, accepted
+from tests.service.conftest import NOW, Api, Make, Own, accepted
 from tests.service_process import git
 
 FOLDER: Final = ".runwarden/artifacts"
@@ -54,7 +54,7 @@ sys.exit(3)
 MANY: Final = f"""
 folder = pathlib.Path("{FOLDER}")
 folder.mkdir(parents=True)
-for number in range(3000):
+for number in range(150):
     (folder / f"{{number:04}}.txt").write_text("x")
 """
 
@@ -78,10 +78,8 @@ def test_artifacts_are_kept_with_their_turn_and_not_committed(own: Own, tenant: 
     assert (report.content, chart.content) == (b"# Turn 1\n", bytes(range(256)))
     assert chart.headers["content-type"] == "application/octet-stream"
     assert chart.headers["content-disposition"] == "attachment; filename*=UTF-8''a%20b.png"
-    assert (chart.headers["x-content-type-options"], "sandbox" in chart.headers["content-security-policy"]) == (
-        "nosniff",
-        True,
-    )
+    assert chart.headers["x-content-type-options"] == "nosniff"
+    assert "sandbox" in chart.headers["content-security-policy"]
     assert {(one.status_code, one.json()["error_code"]) for one in missing} == {(404, "artifact_not_found")}
     assert (theirs.status_code, theirs.json()["error_code"]) == (404, "run_not_found")
     assert git("diff", "--name-only", "main", turn["commit"], cwd=bare) == "new.txt"
@@ -115,14 +113,13 @@ def test_what_is_not_a_plain_file_of_the_agent_is_left_out_and_the_log_says_why(
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (f"os.makedirs('.runwarden'); os.symlink('/etc', '{FOLDER}')", f"{FOLDER} is not read: Not a directory"),
         (f"os.makedirs('.runwarden'); os.mkfifo('{FOLDER}')", f"{FOLDER} is not read: Not a directory"),
         ("os.makedirs('x/artifacts'); os.symlink('x', '.runwarden')", f"{FOLDER} is not read: Not a directory"),
-        (MANY, "left out: 2900 artifacts, because they pass the limit execution.artifacts.files = 100: 0100.txt, "),
+        (MANY, "left out: 50 artifacts, because they pass the limit execution.artifacts.files = 100: 0100.txt, "),
     ],
-    ids=["link", "pipe", "link above", "thousands"],
+    ids=["pipe", "link above", "many"],
 )
-def test_a_folder_that_is_none_and_thousands_of_files_do_not_fail_the_turn(api: Api, make: str, why: str) -> None:
+def test_a_folder_that_is_none_and_too_many_files_do_not_fail_the_turn(api: Api, make: str, why: str) -> None:
     """The turn completes, with what may be kept."""
     turn = api.work(make)
 
@@ -130,28 +127,21 @@ def test_a_folder_that_is_none_and_thousands_of_files_do_not_fail_the_turn(api: 
     assert len(turn["artifacts"]) == (100 if make == MANY else 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "key"),
-    [
-        ("fits", 40, None),
-        ("one", 55, None),
-        ("other", 10, "files"),
-        ("one", 61, "file_bytes"),
-        ("two", 56, "turn_bytes"),
-        ("two", 41, "organization_bytes"),
-    ],
-)
-def test_each_limit_is_named(name: str, size: int, key: str | None) -> None:
+def test_each_limit_is_named() -> None:
     """A file that replaces one of an earlier attempt counts once."""
     limits = ArtifactLimits(files=2, file_bytes=60, turn_bytes=105, organization_bytes=1000)
-    held = {"one": 50} if name == "fits" else {"one": 50, "two": 50}
-    status = os.stat_result((stat.S_IFREG, 0, 0, 1, 0, 0, size, 0, 0, 0))
-    why = refusal(name, status, limits, held, 910 if key == "organization_bytes" else 0)
+    for name, size, others, key in (
+        ("one", 55, 0, ""),
+        ("other", 10, 0, "files"),
+        ("one", 61, 0, "file_bytes"),
+        ("two", 56, 0, "turn_bytes"),
+        ("two", 41, 910, "organization_bytes"),
+    ):
+        status = os.stat_result((stat.S_IFREG, 0, 0, 1, 0, 0, size, 0, 0, 0))
+        why = refusal(name, status, limits, {"one": 50, "two": 50}, others)
+        assert f"execution.artifacts.{key} = " in str(why) if key else why is None, key
 
-    assert why is None if key is None else f"execution.artifacts.{key} = " in str(why)
 
-
-@BOTH
 def test_artifacts_are_counted_pruned_and_deleted(database: Database, tmp_path: Path) -> None:
     """Of the latest attempt alone; a patch is in the list, and its bytes are where patches are."""
     folder = DataFolder(tmp_path / "data")

@@ -122,16 +122,15 @@ def test_a_host_that_stays_down_ends_the_wait(made: Hosted, start: Make) -> None
     """After `forge.give_up_s`; what the agent changed is kept, and the next turn starts from it by itself."""
     setup = {"organizations": [member(repositories=made.repositories)], "agents": made.agents}
     api = start(setup=setup, settings=f"{SETTINGS}give_up_s = 0.5\n")
-    for step, is_kept in (("GET upload", False), ("POST receive", True)):
-        made.host.fault = during(step, Respond(503))
-        first = api.work(WRITES)
-        made.host.fault = lambda _: None
-        second = api.go_on(first["run_id"], f"assert pathlib.Path('new.txt').exists() == {is_kept}; {WRITES}")
+    made.host.fault = during("POST receive", Respond(503))
+    first = api.work(WRITES)
+    made.host.fault = lambda _: None
+    second = api.go_on(first["run_id"], "assert pathlib.Path('new.txt').exists()")
 
-        assert (first["outcome"], first["failure_kind"]) == ("failed", "host_unreachable")
-        assert first["reason"].startswith("127.0.0.1 has not answered since ")
-        assert "503" in first["reason"]
-        assert (second["outcome"], second["from_turn"]) == ("completed", 1 if is_kept else None)
+    assert (first["outcome"], first["failure_kind"]) == ("failed", "host_unreachable")
+    assert first["reason"].startswith("127.0.0.1 has not answered since ")
+    assert "503" in first["reason"]
+    assert (second["outcome"], second["from_turn"], second["files"]) == ("completed", 1, 1)
 
 
 def test_a_commit_that_waits_survives_its_worker(made: Hosted, tmp_path: Path, postgres_url: str) -> None:
@@ -187,12 +186,8 @@ def rewrite(bare: Path) -> None:
             "others pushed to work while the agent worked, and its change conflicts with theirs in a.txt; the change",
         ),
         (rewrite, "the branch work was rewritten while the agent worked; the change is kept"),
-        (
-            lambda bare: git("branch", "-D", "work", cwd=bare),
-            "the branch work was deleted while the agent worked; the change is kept",
-        ),
     ],
-    ids=["conflict", "rewritten", "deleted"],
+    ids=["conflict", "rewritten"],
 )
 def test_a_branch_that_cannot_take_a_change_says_so(
     setup: Hosted, meanwhile: Callable[[Path], object], said: str
@@ -211,22 +206,17 @@ def test_a_branch_that_cannot_take_a_change_says_so(
 
 PASSING = (
     "fatal: unable to access 'http://h/a.git/': The requested URL returned error: 503",
-    "error: RPC failed; HTTP 502 curl 22 The requested URL returned error: 502; fatal: early EOF",
     "fatal: unable to access 'https://h/': Recv failure: Connection reset by peer",
-    "fatal: unable to access 'https://h/': Operation too slow. Less than 1 bytes/sec",
     "send-pack: unexpected disconnect while reading sideband packet; the remote end hung up unexpectedly",
     "ssh: connect to host h port 22: Network is unreachable; Could not read from remote repository.",
     "! [remote rejected] main -> main (Internal Server Error)",
-    "fatal: unable to access 'https://h/': CONNECT tunnel failed, response 503",
     "fatal: unable to access 'https://h/': CONNECT tunnel failed, response 407",
-    "fatal: unable to access 'http://h/': The requested URL returned error: 407",
     "fatal: unable to access 'https://h/': Received HTTP code 504 from proxy after CONNECT",
 )
 LASTING = (
     "error: RPC failed; HTTP 413 curl 22; the remote end hung up unexpectedly",
     "fatal: unable to access 'https://h/': The requested URL returned error: 403",
     "git@h: Permission denied (publickey).; fatal: Could not read from remote repository.",
-    "fatal: repository 'https://h/a.git/' not found",
     "! [remote rejected] main -> main (pre-receive hook declined)",
     "! [rejected] main -> main (stale info)",
 )

@@ -8,16 +8,13 @@ from click.testing import CliRunner
 from service.agents.options import AgentOptions
 from service.cli import main
 from service.clock import DAY_MICROS
-from service.hosts.health import probe_api
-from service.observability.metrics import ServiceMetrics
-from service.settings import DataFolder, ProbingSettings
+from service.settings import DataFolder
 from service.store import agents, endings, hosts, postings, tokens
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.hosts import Host
 from tests.lab import Respond, Server
 from tests.service.conftest import NOW, Make, accepted, organization
-from tests.service.test_metrics import scraped
 
 TODAY = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)).date()
 
@@ -61,22 +58,6 @@ def test_keys_that_end_are_named_in_time(database: Database) -> None:
         ("model_key", "", "MODEL_KEY", 14),
         ("host_token", "acme", "LAB", 14),
     ]
-    figures = scraped(ServiceMetrics(database, lambda: NOW, 60))
-    ends = {key[1:]: value for key, value in figures.items() if key[0] == "runwarden_key_ends_seconds"}
-    assert len(ends) == 7
-    assert ends["api_token", "soon", "acme"] == 6 * 86_400
-    assert ends["model_key", "MODEL_KEY", "acme"] < 0
-
-
-def test_github_tells_when_its_token_ends() -> None:
-    """With each answer; what is no day is not known."""
-    told = {"2026-12-31 08:00:00 UTC": "2026-12-31", "2026-13-01 08:00:00 UTC": None, "never": None, "": None}
-    with Server() as there:
-        for header, ends in told.items():
-            given = {"GitHub-Authentication-Token-Expiration": header} if header else {}
-            there.otherwise = lambda _, given=given: Respond(200, {"resources": {"core": {"remaining": 5}}}, given)
-            host = Host("github", "h", None, "api", there.origin, None, "HUB")
-            assert probe_api(host, ProbingSettings()).token_ends == ends
 
 
 def test_an_operator_sees_what_ends_and_what_was_not_posted(tenant: Make) -> None:
@@ -96,11 +77,7 @@ def test_an_operator_sees_what_ends_and_what_was_not_posted(tenant: Make) -> Non
             posting = postings.of_run(connection, run_id)[0]
             postings.mark_failed(connection, posting, "GitHub answered 403; the token lacks\na permission", due_at=None)
     shown = CliRunner().invoke(main, ["status", "--data-dir", str(folder.root)]).output
-    document = api.service.admin("status")
-    ending = [(one["kind"], one["within_days"]) for one in document["ending_keys"] if one["organization"] == slug]
 
     assert f"expires within 7 days: host token SECRET of {slug}, on {friday}\n" in shown
     assert f"expires within 1 day: api token tests of {slug}, on " in shown
     assert f"not posted: pull_request of {run_id}: GitHub answered 403; the token lacks␊a permission\n" in shown
-    assert ending == [("api_token", 1), ("host_token", 7)]
-    assert (run_id, "refused") in {(one["run_id"], one["state"]) for one in document["refused_postings"]}

@@ -1,15 +1,15 @@
 """Places: organizations take turns at them, none waits for the stuck runs of another, and a queued run says why."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from service.clock import SECOND_MICROS, now_micros
 from service.settings import ExecutionSettings
-from service.store import dispatch, schema, turns, workers
+from service.store import dispatch, turns, workers
 from service.store.database import Database, DatabaseClock, now_in
 from service.store.dispatch import next_turns
 from service.store.runs import Run
@@ -45,27 +45,6 @@ class Queue:
         self.under_way += keys
         return "".join(sorted(self.owners[turn.organization_id] for turn in found))
 
-    def fill(self, count: int) -> None:
-        """Let twenty organizations, A to T, have so many waiting turns in turn: copies of one, the oldest of all."""
-        for letter in "ABCDEFGHIJKLMNOPQRST":
-            self.accept(letter, 0)
-        pattern = accepted(self.database, "a").id
-        owners = [*self.owners]
-        with self.database.write() as connection:
-            run, turn = (
-                connection.execute(sa.select(table).where(key == pattern)).mappings().one()
-                for table, key in ((schema.runs, schema.runs.c.id), (schema.turns, schema.turns.c.run_id))
-            )
-            turns.cancel(connection, pattern, "cancelled", now_micros())
-            runs, queued = [], []
-            for number in range(count):
-                own = {"organization_id": owners[number % 20]}
-                run_id = f"run_{count:06}-{number:06}"
-                runs.append({**run, **own, "id": run_id, "branch": run_id, "created_at": number})
-                queued.append({**turn, **own, "run_id": run_id, "accepted_at": number})
-            connection.execute(sa.insert(schema.runs), runs)
-            connection.execute(sa.insert(schema.turns), queued)
-
 
 @BOTH
 def test_organizations_take_turns_however_much_one_of_them_asked_for(database: Database) -> None:
@@ -94,62 +73,6 @@ def test_one_place_is_left_for_others_where_there_are_any(database: Database) ->
     queue.accept("B", 1)
     assert queue.dispatch(3) == "B"
     assert queue.dispatch(6, share=1, ended=1) == ""
-
-
-def test_a_new_organization_is_served_whatever_waits(database: Database) -> None:
-    """With two places, about ten turns of twenty others come before its first on each place, and before its next."""
-    queue = Queue(database)
-    queue.fill(1000)
-    queue.dispatch(2)
-    queue.accept("Z", 2)
-    served = "".join(queue.dispatch(2, ended=2) for _ in range(22))
-    before_first, before_second, _ = served.split("Z")
-
-    assert len(before_first) <= 21
-    assert len(before_second) <= 21
-
-
-@BOTH
-def test_the_next_turn_is_found_without_reading_what_waits_or_has_ended(database: Database) -> None:
-    """Beside two thousand turns it takes at most three times the effort that it takes beside ten."""
-    queue = Queue(database)
-    queue.fill(10)
-    beside_ten = effort(database)
-    queue.fill(2000)
-    waiting = effort(database)
-    queue.dispatch(2)
-    no_room = effort(database)
-    with database.write() as connection:
-        ended = {"status": "completed", "dispatched_at": 1, "finished_at": 2}
-        connection.execute(sa.update(schema.turns).values(ended))
-    # PostgreSQL passes over what has just left an index once.
-    queue.dispatch(2)
-    nothing_waits = effort(database)
-
-    assert waiting <= 3 * beside_ten
-    assert max(no_room, nothing_waits) <= beside_ten
-
-
-def effort(database: Database) -> int:
-    """Look for the next turns, and count SQLite's steps, or the rows that PostgreSQL reads of tables and indexes."""
-    steps: list[None] = []
-    with database.read() as connection:
-        if not database.is_sqlite:
-            before = rows_read(connection)
-            next_turns(connection, 2, None, 0)
-            return rows_read(connection) - before
-        raw: Any = connection.connection.driver_connection
-        raw.set_progress_handler(lambda: steps.append(None), 1)
-        next_turns(connection, 2, None, 0)
-        raw.set_progress_handler(None, 0)
-    return len(steps)
-
-
-def rows_read(connection: sa.Connection) -> int:
-    """Return how many rows and index entries of our tables this PostgreSQL connection has read of late."""
-    read = "SUM(pg_stat_get_xact_tuples_returned(oid) + pg_stat_get_xact_tuples_fetched(oid))"
-    query = f"SELECT {read} FROM pg_class WHERE relnamespace = 'public'::regnamespace"
-    return int(connection.exec_driver_sql(query).scalar_one())
 
 
 def test_an_organization_has_so_many_active_runs_and_no_more(start: Make, tmp_path: Path) -> None:
@@ -185,11 +108,11 @@ def test_an_organization_has_so_many_active_runs_and_no_more(start: Make, tmp_pa
         assert (turn["status"], turn["failure"]) == ("failed", "cancelled: the organization was deactivated")
 
 
+@dataclass
 class Waiting:
     """Runs and workers at one moment."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
+    database: Database
 
     def worker(self, slots: int, sandbox: str = "none (a test)") -> None:
         with self.database.write() as connection:
@@ -213,7 +136,6 @@ def queue(database: Database) -> Waiting:
     return Waiting(database)
 
 
-@BOTH
 def test_a_run_waits_for_a_worker_that_can_work(queue: Waiting) -> None:
     """None is there, none has a sandbox, or the disks are full; the command is for the operator alone."""
     run = accepted(queue.database)
@@ -254,19 +176,6 @@ def test_a_run_waits_for_its_branch_and_for_earlier_ones(queue: Waiting) -> None
     assert queue.reason(theirs) == "another run is at work on the branch work"
     assert queue.reason(last) == "1 earlier turn of the organization waits"
     assert queue.reason(first) is None
-
-
-def test_a_run_that_was_put_back_says_why_until_it_begins_again(queue: Waiting) -> None:
-    """So does one that waits for its code host: what is stored comes first."""
-    run = queue.begin()
-    with queue.database.write() as connection:
-        turns.claim(connection, run.id, 1, "w", NOW)
-        turns.note_put_back(connection, run.id, 1, "put back: the disk is nearly full", NOW)
-    put_back = queue.reason(run)
-    with queue.database.write() as connection:
-        turns.claim(connection, run.id, 1, "w", NOW)
-
-    assert (put_back, queue.reason(run)) == ("put back: the disk is nearly full", None)
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)

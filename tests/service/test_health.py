@@ -1,10 +1,7 @@
 """GET /external/installation/health (spec 2.7, 4.5): probes of APIs and of git, against real listeners."""
 
-import logging
 import re
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -15,7 +12,7 @@ from service.hosts.health import HealthProbes, HostState
 from service.settings import ProbingSettings
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from tests.lab import Drop, Hang, Raw, Respond, Server, Step
+from tests.lab import Drop, Hang, Respond, Server, Step
 from tests.service.certificates import make_certificate
 from tests.service.git_hosts import GitHttpHost
 from tests.service.processes import running
@@ -60,13 +57,10 @@ ANSWERS: Final[list[tuple[str, Step, str, str]]] = [
     ("github", Respond(503, "<h1>maintenance</h1>"), "degraded", "503"),
     ("github", Respond(302, b"", {"Location": "http://127.0.0.1:9/"}), "degraded", "302"),
     ("github", Respond(200, "<html>a login page</html>"), "degraded", "not answer with JSON"),
-    ("github", Raw(b"220 mail.example ESMTP\r\n"), "unreachable", "BadStatusLine"),
     ("github", Drop(), "unreachable", "reset"),
     ("forgejo", Respond(200, {"version": "16.0.3+gitea-1.22.0"}), "ok", ""),
     ("forgejo", Respond(404, "<html>no API here</html>"), "degraded", "--api-url"),
-    ("forgejo", Respond(429, b"", {"Retry-After": "9"}), "degraded", "rate limit"),
     ("gitlab", Respond(200, {"version": "17.5.1-ee", "revision": "f00"}), "ok", ""),
-    ("gitlab", Drop("accepted"), "unreachable", ""),
     ("github", Hang(), "unreachable", "within 1 s"),
 ]
 
@@ -84,20 +78,6 @@ def test_what_a_host_answers_decides(server: Server, probes: HealthProbes, hasty
         # A machine that stood still for the whole time has not even asked, nor does one whose connection was dropped.
         assert {one.target for one in server.requests} <= {targets[platform]}
         server.requests.clear()
-    server.script(Respond(200, LIMITS))
-    with closing(HealthProbes(ProbingSettings(timeout_s=60, slow_s=1e-9))) as slow:
-        assert "slow_s" in str(asked(slow, github(server.origin)).reason)
-
-
-def test_a_github_without_rate_limits_is_asked_for_its_versions(server: Server, probes: HealthProbes) -> None:
-    """GitHub Enterprise Server with limits switched off answers 404 on /rate_limit; no address may be one."""
-    server.script(Respond(404, {"message": "Rate limiting is not enabled."}), Respond(200, ["2022-11-28"]))
-
-    assert asked(probes, github(f"{server.origin}/api/v3")).status == "ok"
-    assert [request.target for request in server.requests] == ["/api/v3/rate_limit", "/api/v3/versions"]
-    for address in ("http://127.0.0.1:1", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "x"):
-        verdict = asked(probes, github(address))
-        assert (verdict.status, bool(verdict.reason)) == ("unreachable", True), address
 
 
 def test_the_token_comes_from_the_environment_and_is_in_no_reason(
@@ -128,40 +108,6 @@ def test_tls_has_to_fit_name_and_authority(
     assert [one.status for one in verdicts] == ["ok", "unreachable", "unreachable"]
     assert "SSL_CERT_FILE" in str(verdicts[1].reason)
     assert "mismatch" in str(verdicts[2].reason)
-
-
-def test_callers_at_once_share_one_question_and_hosts_are_asked_at_the_same_time(server: Server) -> None:
-    """Ten callers while the host thinks: one request; and for the cache's seconds after it, none.
-
-    Neither host waits for the other: each answers only when both were asked.
-    """
-    both = threading.Barrier(2, timeout=120)
-
-    def answer(_request: object) -> Step:
-        both.wait()
-        return Respond(200, LIMITS)
-
-    server.otherwise = answer
-    hosts = [github(server.origin), gitlab(server.origin)]
-    with closing(HealthProbes(ProbingSettings(timeout_s=120, cache_s=60))) as probes, ThreadPoolExecutor(10) as pool:
-        found = list(pool.map(lambda _: probes.ask(hosts, []), range(10)))
-        found.append(probes.ask(hosts, []))
-
-    assert {verdict.status for one in found for verdict in one.values()} == {"ok"}
-    assert sorted(request.target for request in server.requests) == ["/rate_limit", "/version"]
-
-
-def test_a_change_is_logged_once_and_why(
-    server: Server, probes: HealthProbes, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Callers get a word; the log says why, and does not repeat itself."""
-    caplog.set_level(logging.INFO, "service.hosts")
-    server.script(Respond(500), Respond(500), Respond(200, LIMITS), Respond(200, LIMITS))
-    for _ in range(4):
-        asked(probes, github(server.origin))
-
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert "500" in caplog.messages[0]
 
 
 def asked_by_git(
@@ -202,15 +148,3 @@ def test_a_git_host_that_hangs_leaves_no_process(server: Server, hasty: HealthPr
     assert re.search("heard nothing for 1 s", str(verdict.reason))
     # Well before the code host itself gives up.
     eventually(lambda: not running(naming=server.origin), "the helper of git has ended")
-
-
-def test_a_repository_is_asked_with_git(tmp_path: Path, probes: HealthProbes) -> None:
-    """Where it was moved away, or nothing listens, is no host; nor is there one without a repository to ask for."""
-    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
-    # Numbers in an address are no status: nothing listens at 40301.
-    away = (str(tmp_path / "moved.git"), "http://127.0.0.1:40301/acme/api.git")
-    nothing = asked_by_git(probes, None, host="github.com")
-
-    assert asked_by_git(probes, str(bare)).status == "ok"
-    assert [asked_by_git(probes, url).status for url in away] == ["unreachable"] * 2
-    assert (nothing.status, "repository add" in str(nothing.reason)) == ("degraded", True)

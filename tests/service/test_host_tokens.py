@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -19,7 +19,6 @@ from service.clock import DAY_MICROS, EPOCH, MICROSECOND, SECOND_MICROS
 from service.hosts import rotation
 from service.hosts.rotation import TokenRotation, faults
 from service.hosts.tokens import TokenError, token_of
-from service.printed import NoKeyError, PrintedKey
 from service.setup import HostEntry, connect_host, find_organization
 from service.store.database import Database
 from service.store.hosts import Host, connect, disconnect
@@ -111,22 +110,18 @@ def begun(tenant: Make, patient: Any, tmp_path: Path) -> Begin:
     return begin
 
 
-@pytest.mark.parametrize("is_away", [False, True])
-def test_a_token_that_expires_while_an_agent_works_is_replaced(
-    begun: Begin, tmp_path: Path, repository: Path, *, is_away: bool
-) -> None:
+def test_a_token_that_expires_while_an_agent_works_is_replaced(begun: Begin, tmp_path: Path, repository: Path) -> None:
     """Refused once, the command runs again; if it fails the run says why it waits, and pushes once there is a token."""
     token = tmp_path / "token"
     token.write_text("one\n")
     with closing(GitHttpHost(repository.parents[1], "one")) as host:
         api, run_id, go_on = begun(host, probe="git", token_command=["cat", str(token)])
         host.accept("two")
-        token.unlink() if is_away else token.write_text("two\n")
+        token.unlink()
         go_on.touch()
-        if is_away:
-            waits = lambda: "waiting for" in (api.turns(run_id)[-1]["reason"] or "")  # noqa: E731
-            eventually(waits, "it waits for its code host", saw=lambda: api.log(run_id))
-            token.write_text("two\n")
+        waits = lambda: "waiting for" in (api.turns(run_id)[-1]["reason"] or "")  # noqa: E731
+        eventually(waits, "it waits for its code host", saw=lambda: api.log(run_id))
+        token.write_text("two\n")
         turn = api.worked(run_id)
 
     assert turn["outcome"] == "completed", turn["log"]
@@ -155,7 +150,7 @@ def test_an_app_pushes_as_its_own(
 def test_an_apps_token_is_replaced_near_its_end_and_faults_are_named(
     tmp_path: Path, app_host: AppHost, key: RSAKey
 ) -> None:
-    """A key that is another's, a file that holds no key, an API that is away, and an answer that is no token."""
+    """A key that is another's, and an API that is away."""
 
     def host(name: str, key: bytes) -> Host:
         (tmp_path / name).write_bytes(key)
@@ -170,42 +165,9 @@ def test_an_apps_token_is_replaced_near_its_end_and_faults_are_named(
 
     with pytest.raises(TokenError, match=r"the App 7 no token: 401 A JSON .*; check app id, key_file .*app.pem"):
         token_of(host("app.pem", RSAKey.generate_key(2048).as_pem(private=True)))
-    for answer, said in ((Respond(200, {}), "unknown answer"), (Drop(), "no token for the GitHub App 7: http")):
-        app_host.fault = lambda _, answer=answer: answer
-        with pytest.raises(TokenError, match=said):
-            token_of(host("right.pem", key.as_pem(private=True)))
-    with pytest.raises(TokenError, match="private key of the GitHub App 7 cannot be used"):
-        token_of(host("none.pem", b"no key"))
-
-
-def test_a_command_that_hangs_or_fails_delays_nobody_for_long(tmp_path: Path) -> None:
-    """It runs once for all who ask meanwhile; what it prints in the end is taken by the next attempt.
-
-    One that prints no token says why, and the host is named with it.
-    """
-    shell = f"echo >> {tmp_path}/runs; while [ ! -e {tmp_path}/go-on ]; do sleep 0.05; done; echo late"
-    slow = PrintedKey("token_command", ["sh", "-c", shell], 0.01)
-    failed = PrintedKey("token_command", ["sh", "-c", f"echo >> {tmp_path}/failed; echo down >&2; exit 1"])
-    late = r"has printed no token within 0\.01 s; it is still running"
-    for key, why in ((slow, late), (failed, "printed no token: down")):
-        for _ in range(3):
-            with pytest.raises(NoKeyError, match=why):
-                key.get()
-    (tmp_path / "go-on").touch()
-
-    def printed() -> bool:
-        with suppress(NoKeyError):
-            return slow.get() == "late"
-        return False
-
-    eventually(printed, "the token is printed")
-    assert [(tmp_path / name).read_text() for name in ("runs", "failed")] == ["\n", "\n"]
-    for script, why in (
-        ("echo one; echo two", "token_command 'sh' printed no token: its output is not one word"),
-        ("echo 'vault: sealed' >&2; exit 2", "there is no token for h: .*: vault: sealed"),
-    ):
-        with pytest.raises(TokenError, match=why):
-            token_of(Host("github", "h", None, "git", None, None, None, token_command=("sh", "-c", script)))
+    app_host.fault = lambda _: Drop()
+    with pytest.raises(TokenError, match="no token for the GitHub App 7: http"):
+        token_of(host("right.pem", key.as_pem(private=True)))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -366,16 +328,3 @@ def test_a_rotation_that_fails_is_named_and_made_later(rotating: Rotating, monke
     assert (rotating.gitlab.tokens, token_of(rotating.host)) == (["glpat-token-1"], "glpat-token-1")
     rotating.rotate()
     assert (token_of(rotating.host), rotating.faults, rotating.gitlab.is_revoked) == ("glpat-token-2", [], False)
-
-
-def test_a_host_has_one_kind_of_token() -> None:
-    """Two of them, an App of GitLab, and a rotation of another than GitLab's token in a variable are refused."""
-    app, command = {"id": 1, "key_file": "k"}, ("vault",)
-    for platform, given, why in (
-        ("github", {"token_env": "T", "token_command": command}, "one of token_env, token_command and app"),
-        ("gitlab", {"app": app}, "app is for the platform github"),
-        ("github", {"token_env": "A", "rotate": True}, "rotate is for the platform gitlab"),
-        ("gitlab", {"token_command": command, "rotate": True}, "rotate is for the platform gitlab"),
-    ):
-        with pytest.raises(ValueError, match=why):
-            HostEntry.model_validate({"platform": platform, **given})

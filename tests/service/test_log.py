@@ -2,114 +2,44 @@
 
 import json
 import logging
-import sys
-import threading
-import warnings
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from io import StringIO
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
-from service.observability import log
-from service.observability.log import Masks, bound, formatter, start_log
-from service.observability.traces import Tracer, open_tracer
-from service.settings import LogFormat, SettingsError, TraceSettings
-from service.store.database import DatabaseError
-from tests.service.conftest import BARE, Api
+from service.observability.log import Masks, formatter
+from service.settings import LogFormat
+from tests.service.conftest import BARE, UNBOXED, Api
 from tests.service_process import Node, start_service
-from tests.waiting import eventually
 
-SECRET = "s3cr3t/of the log"
-FOREIGN = f"\x1b[31mred\x07 \ud800 two\nlines {SECRET} Bearer abcdefgh https://me:pa55word@host/x rwt_{'a' * 43}"
-WANTED = ("s3cr3t", "abcdefgh", "pa55word", "rwt_", "\x1b", "\x07", "\ud800")
-
-
-@pytest.fixture
-def root() -> Iterator[logging.Logger]:
-    """The root logger, as it was afterwards."""
-    found = logging.getLogger()
-    handlers, level, hook = found.handlers[:], found.level, threading.excepthook
-    # A process takes the warnings over once: left on by an earlier test, nothing would be captured here.
-    logging.captureWarnings(capture=False)
-    yield found
-    found.handlers[:] = handlers
-    found.setLevel(level)
-    threading.excepthook = hook
-    logging.captureWarnings(capture=False)
+SECRET = "s3cr3t/of a log"
+FOREIGN = f"\x1b[31mred\x07 \ud800 2\nlines {SECRET} the-k3y Bearer abcdefgh https://me:pa55word@host/x rwt_{'a' * 43}"
+WANTED = ("s3cr3t", "the-k3y", "abcdefgh", "pa55word", "rwt_", "\x1b", "\x07", "\ud800")
 
 
-def masks() -> Masks:
-    """Masks of one variable, whose name tells nothing."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LENT", SECRET)
-        made = Masks()
-        made.add(["LENT"])
-    return made
-
-
-def formatted(form: LogFormat, message: str, error: Exception | None = None, **options: Any) -> str:
-    traced = None if error is None else (type(error), error, error.__traceback__)
-    made = logging.getLogger("service.x").makeRecord("service.x", logging.INFO, "f", 1, message, (), traced, **options)
-    return formatter(form, masks()).format(made)
-
-
-def test_a_record_has_what_is_bound_around_it_and_no_traceback_that_tells_an_operator_nothing() -> None:
-    """What libraries add is left out; an error that we foresee is a sentence, a fault keeps its traceback."""
-    with bound(run_id="run_1", turn=2, organization="acme"):
-        record = json.loads(formatted("json", "done", extra={"status": 200, "color_message": "x"}))
-    foreseen, fault = DatabaseError("the queue cannot be read; run: migrate"), ZeroDivisionError("by zero")
-
-    assert record.pop("timestamp").endswith("Z")
-    expected = {"level": "info", "logger": "service.x", "event": "done", "status": 200, "run_id": "run_1", "turn": 2}
-    assert record == expected | {"organization": "acme"}
-    for form in get_args(LogFormat):
-        said, unknown = (formatted(form, "pruning failed", error=error) for error in (foreseen, fault))
-        assert "pruning failed: the queue cannot be read; run: migrate" in said
-        assert "DatabaseError" not in said
-        assert "pruning failed: " not in unknown
-        assert "ZeroDivisionError: by zero" in unknown
-
-
-def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record() -> None:
+def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a message, in a field or in a traceback; text of several lines is one record all the same."""
+    monkeypatch.setenv("LENT", SECRET)
+    monkeypatch.setenv("SOME_API_KEY", "the-k3y")
+    (masks := Masks()).add(["LENT"])
     with pytest.raises(ValueError, match="red") as raised:
         raise ValueError(FOREIGN)
+
+    def formatted(form: LogFormat, message: str, error: Any = None, extra: dict[str, object] | None = None) -> str:
+        traced = None if error is None else (type(error), error, error.__traceback__)
+        made = logging.getLogger("x").makeRecord("x", logging.INFO, "f", 1, message, (), traced, extra=extra)
+        return formatter(form, masks).format(made)
+
     for form in get_args(LogFormat):
         for text in (
             formatted(form, FOREIGN),
             formatted(form, "x", extra={"actor": FOREIGN}),
-            formatted(form, "x", error=raised.value),
+            formatted(form, "x", raised.value),
         ):
             assert [word for word in WANTED if word in text or json.dumps(word)[1:-1] in text] == []
             lines = text.splitlines()
             assert all(line.startswith("    ") for line in lines[1:])
             assert form == "text" or len(lines) == 1
-
-
-def test_what_libraries_and_dying_threads_say_is_in_the_log(root: logging.Logger, monkeypatch: Any) -> None:
-    """Uvicorn's and DBOS's records, warnings, and what ends a thread; values of telling variables are masked."""
-    monkeypatch.setenv("SOME_API_KEY", "the-k3y")
-    stream = StringIO()
-    monkeypatch.setenv("MODEL", "another-k3y")
-    # DBOS keeps its records to itself where an earlier test used it without a log.
-    monkeypatch.setattr(logging.getLogger("dbos"), "propagate", True)
-    start_log("json", stream).add(["MODEL", "NOT_SET", None])
-    for name in ("uvicorn.error", "dbos"):
-        logging.getLogger(name).error("from %s with the-k3y and another-k3y", name)
-    warnings.warn("old", DeprecationWarning, stacklevel=1)
-    thread = threading.Thread(target=lambda: 1 // 0, name="doomed")
-    thread.start()
-    thread.join()
-    records = [json.loads(line) for line in stream.getvalue().splitlines()]
-
-    said = [record["event"] for record in records[:2]]
-    assert said == [f"from {name} with [masked] and [masked]" for name in ("uvicorn.error", "dbos")]
-    assert [record["logger"] for record in records] == ["uvicorn.error", "dbos", "py.warnings", log.__name__]
-    assert "doomed" in records[3]["event"]
-    assert "ZeroDivisionError" in records[3]["exception"]
 
 
 def lines(node: Node, logger: str) -> list[dict[str, Any]]:
@@ -119,26 +49,15 @@ def lines(node: Node, logger: str) -> list[dict[str, Any]]:
 
 
 def test_each_request_and_each_turn_has_its_line(tmp_path: Path) -> None:
-    """Who asked for what, how it ended and how long it took; an id of the caller's is kept if it is well-formed.
-
-    A service that goes down answers who waits at once, with what there is.
-    """
-    api = Api(start_service(tmp_path, settings='[log]\nformat = "json"\n[execution]\ndrain_s = 0.1\n'))
+    """Who asked for what, how it ended and how long it took; an id of the caller's is kept if it is well-formed."""
+    api = Api(start_service(tmp_path, settings=f'{UNBOXED}[log]\nformat = "json"\n'))
     run_id = api.start("fail")
     api.ended(run_id)
     given = api.get("/external/runs", headers={"X-Request-Id": "trace-1:a.b_c"})
     made = api.post("/external/runs/none/cancel", {}, headers={"X-Request-Id": "x\ty; rm"})
     stranger = BARE.get(f"{api.service.base_url}/external/runs?{api.token}")
     BARE.get(f"{api.service.base_url.removesuffix('/v1')}/livez")
-    working = api.start(f"wait {tmp_path / 'never'}")
-    path = f"/external/runs/{working}/turns/1/log"
-    eventually(lambda: b"at work on turn 1" in api.get(path).content, "the agent works")
-    size = len(api.get(path).content)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(Api(api.service).get, path, params={"offset": size, "wait": 30})
-        eventually(lambda: api.get("/external/runs").status_code == 200, "the service answers others")
-        assert api.service.stop() == 0
-        assert waiting.result().status_code == 200
+    assert api.service.stop() == 0
     by_id = {one["request_id"]: one for one in lines(api.service, "service.observability.requests")}
     # By their ids: a line follows its answer, and the requests before these may be slow to have theirs.
     requests = [by_id[one.headers["X-Request-Id"]] for one in (given, made, stranger)]
@@ -155,13 +74,3 @@ def test_each_request_and_each_turn_has_its_line(tmp_path: Path) -> None:
     assert all(one["duration_ms"] > 0 for one in requests)
     assert (turn["run_id"], turn["turn"]) == (run_id, 1)
     assert api.token not in api.service.log
-
-
-def test_without_a_collector_nothing_is_traced_and_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where a collector is configured are the libraries needed."""
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    monkeypatch.delitem(sys.modules, "service.observability.otlp", raising=False)
-
-    assert type(open_tracer(TraceSettings(), {})) is Tracer
-    with pytest.raises(SettingsError, match=r"pip install '\.\[service,traces\]'"):
-        open_tracer(TraceSettings(endpoint="http://127.0.0.1:4318"), {})

@@ -1,37 +1,22 @@
-"""Maintenance, drained machines, and what a supervisor of processes may rely on: ready means ready, SIGTERM drains."""
+"""Maintenance, and that a process which says it is ready is."""
 
 import contextlib
-import os
-import select
-import socket
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.program import Program
-from tests.service.conftest import UNBOXED, Api, served
-from tests.service.deployment import deployment
-from tests.service_process import PROGRAM, refused_start
+from tests.service.conftest import UNBOXED, Api, Make
 from tests.service_process import command as administer
-from tests.waiting import eventually, present
+from tests.service_process import refused_start
+from tests.waiting import eventually
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A client of a service that each test leaves at work."""
-    with served(tmp_path_factory, "maintained", UNBOXED) as service:
-        yield Api(service)
-
-
-def test_in_maintenance_turns_at_work_finish_and_no_other_begins(api: Api, tmp_path: Path) -> None:
+def test_in_maintenance_turns_at_work_finish_and_no_other_begins(start: Make, tmp_path: Path) -> None:
     """A run is accepted, says what it waits for, and begins when the maintenance ends, over a restart too.
 
     One that a kill interrupts meanwhile does not go on before that, and says so.
     """
-    go_on = tmp_path / "go-on"
+    api, go_on = start(settings=UNBOXED), tmp_path / "go-on"
     working, interrupted = at_work(api, go_on), at_work(api, tmp_path / "later")
     api.service.admin("maintenance", "New disks until 14:00.")
     waiting = api.start("Look at it.")
@@ -55,25 +40,6 @@ def test_in_maintenance_turns_at_work_finish_and_no_other_begins(api: Api, tmp_p
     assert (status(api)["maintenance"], status(api)["safe_to_stop"]) == (None, False)
 
 
-def test_a_drained_machine_begins_nothing_until_its_worker_is_started_again(api: Api, tmp_path: Path) -> None:
-    """The command returns once nothing is at work there."""
-    go_on = tmp_path / "go-on"
-    working, machine = at_work(api, go_on), socket.gethostname()
-    draining = Program(("worker", "--drain", "--data-dir", str(api.service.data_dir)), os.environ, code=PROGRAM)
-    assert present(draining.stderr).readline() == f"{machine}: 1 turn still at work\n"
-    waiting = api.start("Look at it.")
-    assert draining.poll() is None
-    go_on.touch()
-    said, _ = draining.communicate(timeout=60)
-
-    assert (draining.returncode, api.ended(working)["status"]) == (0, "completed")
-    assert said == f"{machine}: nothing is at work; its workers can be stopped\n"
-    assert reason(api, waiting) == "every worker is drained"
-    api.service.stop()
-    api.service.restart()
-    assert api.ended(waiting)["status"] == "completed"
-
-
 def at_work(api: Api, go_on: Path) -> str:
     """Return a run whose agent waits for a file."""
     run_id = api.start(f"wait {go_on}")
@@ -87,21 +53,6 @@ def status(api: Api) -> dict[str, Any]:
 
 def reason(api: Api, run_id: str) -> str:
     return str(api.turns(run_id)[-1]["reason"])
-
-
-def test_systemd_is_told_when_a_process_is_ready(tmp_path: Path) -> None:
-    """Once, when what is accepted is executed as well; then SIGTERM ends the process in order."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, deployment(tmp_path / "service") as deployed:
-        systemd.bind(str(tmp_path / "notify"))
-        deployed.environment["NOTIFY_SOCKET"] = str(tmp_path / "notify")
-        for command in (("serve", "--port", "0"), ("worker",)):
-            node = deployed.begin(*command)
-
-            assert systemd.recv(100) == b"READY=1"
-            assert deployed.admin("status")["workers"] != []
-            assert node.stop() == 0
-            assert "drained" in node.log
-            assert select.select([systemd], [], [], 0)[0] == []
 
 
 def test_a_process_that_cannot_execute_is_never_ready(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.service.agents.test_acp import PROGRAM
 from tests.service.conftest import UNBOXED, Api, Make, Own
 from tests.waiting import COLD_START_S, eventually
@@ -96,45 +94,12 @@ def test_a_message_that_the_program_cannot_take_starts_the_next_turn(own: Own) -
     assert turn["instructions"].count("open(") == 3
 
 
-def test_the_operator_s_script_around_a_program_hears_no_message(idle: Api, tmp_path: Path) -> None:
-    """The answer says that it starts the next turn; Claude Code itself would hear it."""
-    (script := tmp_path / "wrapper").write_text("#!/bin/sh\nexec claude $@\n", "utf-8")
-    script.chmod(0o755)
-    answers = []
-    for name, argv in (("wrapped", str(script)), ("bare", "/bin/true")):
-        given = ("--preset", "claude-code", "--argv", argv, "--env", "ANTHROPIC_API_KEY", "--elsewhere")
-        idle.service.admin("agent", "add", name, *given, "--org", idle.organization["slug"])
-        answers.append(say(idle, idle.begin(name, instructions="go"), "hello").json()["when"])
-
-    assert answers == ["end", "now"]
-
-
-def test_a_cancelled_run_drops_what_waits(own: Own) -> None:
-    api, _ = own()
-    run_id = api.begin("worker", instructions="open('half.txt', 'w'); time.sleep(600)")
-    at_work(api, run_id, "half.txt")
-    say(api, run_id, "more", "end")
-    api.post(f"/external/runs/{run_id}/cancel", {})
-    (turn,) = api.turns(run_id)
-    late = say(api, run_id, "more")
-
-    assert (turn["outcome"], states(turn)) == ("cancelled", [("more", "end", "dropped")])
-    assert (late.status_code, late.json()["error_code"]) == (409, "run_not_active")
-
-
-@pytest.mark.parametrize(
-    ("text", "when"), [("", "now"), (" \n", "now"), ("x" * 20_001, "now"), (5, "now"), ("a\0b", "now"), ("a", "soon")]
-)
-def test_a_message_that_is_none_is_refused(idle: Api, text: Any, when: str) -> None:
-    run_id = idle.start("go")
-    refused = say(idle, run_id, text, when)
-
-    assert (refused.status_code, idle.turns(run_id)[0]["messages"]) == (400, []), refused.text
-
-
 def test_what_is_said_to_a_waiting_turn(idle: Api) -> None:
-    """It is stopped at once; twenty messages wait at most, except for one that stops the turn."""
+    """It is stopped at once; twenty messages wait at most, except for one that stops the turn; none is blank or odd."""
     run_id = idle.start("go")
+    for text, when in ((" \n", "now"), ("x" * 20_001, "now"), (5, "now"), ("a\0b", "now"), ("a", "soon")):
+        assert say(idle, run_id, text, when).status_code == 400, text
+    assert idle.turns(run_id)[0]["messages"] == []
     answer = say(idle, run_id, "do this instead", "stop")
     first, second = idle.turns(run_id)
     said = [say(idle, run_id, str(number), "end").status_code for number in range(21)]

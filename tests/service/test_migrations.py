@@ -131,6 +131,7 @@ def test_a_database_of_another_version_is_refused(database: Database) -> None:
         assert shape(database) == before
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_another_schema_with_the_same_version_number_is_refused(database: Database) -> None:
     """At the start, with the differences and the fix; its rows are not touched.
 

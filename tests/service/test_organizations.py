@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from tests.service.conftest import Make, http_client
+from tests.service.conftest import Make, http_client, said
 
 
 def invitation(api: Any, organization_id: str) -> email.message.EmailMessage:
@@ -22,41 +22,28 @@ def created(api: Any, **fields: Any) -> Any:
     return api.post("/external/organizations", {"email": "a@customer.example"} | fields)
 
 
-def known(api: Any) -> dict[str, Any]:
-    """Every organization of the service by its id."""
-    return {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}
-
-
 def test_each_call_creates_an_organization_and_invites_its_administrator(api: Any) -> None:
     """The four fields of 2.2, its parent on record, one mail that says until when, also for an email known before.
 
     An address of a private network is taken: `.local` is what many of them are called.
     """
+    unknown = created(api, offer_code="UNHEARD")
     answers = [created(api, email="jane@corp.local", offer_code=None) for _ in range(2)]
     made, second = (answer.json() for answer in answers)
     ours = api.service.organization["id"]
     mails = [invitation(api, one["organization_id"]) for one in (made, second)]
 
+    assert said(unknown) == (400, "invalid_offer_code")
     assert [answer.status_code for answer in answers] == [201, 201]
     assert set(made) == {"organization_id", "organization_name", "organization_slug", "parent_organization_id"}
-    assert made["parent_organization_id"] == known(api)[made["organization_id"]]["parent_id"] == ours
+    known = {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}
+    assert made["parent_organization_id"] == known[made["organization_id"]]["parent_id"] == ours
     assert all(made[f"organization_{field}"] != second[f"organization_{field}"] for field in ("id", "slug"))
     assert [mail["To"] for mail in mails] == ["jane@corp.local"] * 2
     assert made["organization_name"] in mails[0]["Subject"]
     assert api.service.admin("token", "list", "--org", made["organization_id"])["tokens"] == []
     left = parsedate_to_datetime(mails[0]["Expires"]) - datetime.now(UTC)
     assert timedelta(days=29, hours=23) < left <= timedelta(days=30)
-
-
-def test_partner_offers_are_accepted_and_others_are_not(api: Any) -> None:
-    """A retired partner offer still signs up; public and unknown codes are 400 (spec 2.1, 3)."""
-    for code in ("PARTNER", "OLD"):
-        answer = created(api, offer_code=code)
-        assert answer.status_code == 201
-        assert known(api)[answer.json()["organization_id"]]["offer_code"] == code
-    for code in ("PUBLIC", "UNHEARD", "", "partner"):
-        answer = created(api, offer_code=code)
-        assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_offer_code"), code
 
 
 def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Make) -> None:
@@ -85,39 +72,3 @@ def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Make) -> No
     assert theirs.get("/external/invitations").json() == {"invitations": [], "may_create": False}
     assert theirs.post(f"/external/invitations/{path}").status_code == 404
     assert "rwt_" not in str(listed)
-
-
-def test_the_trial_starts_at_the_first_code_host(api: Any) -> None:
-    """Once, and only then it is decided whether the offer of the signup still holds (spec 3)."""
-    terms, other, retired = ("--price", "49 EUR"), ("--price", "59 EUR"), ("--retired",)
-    cases: list[tuple[Any, Any, str]] = [
-        (None, None, "standard"),
-        # The trial runs on the terms of the signup, even when the offer is retired after it has started.
-        (terms, None, "offer"),
-        (terms, (*retired, *terms), "standard"),
-        (terms, other, "standard"),
-        (terms, (), "standard"),
-    ]
-    for number, (given, change, state) in enumerate(cases):
-        code = None if given is None else f"TRIAL-{number}"
-        put = ("offer", "add", str(code), "--kind", "partner")
-        if given is not None:
-            api.service.admin(*put, *given)
-        organization = created(api, offer_code=code).json()["organization_id"]
-        if change is not None:
-            api.service.admin(*put, *change)
-        seen = [known(api)[organization]["trial"]]
-        for _ in range(2):
-            host = ("--platform", "github", "--clone-url", "https://x/{path}.git")
-            api.service.admin("host", "connect", "--org", organization, *host)
-            seen.append(known(api)[organization]["trial"])
-            if given is not None:
-                api.service.admin(*put, *retired)
-        before, first, second = seen
-
-        assert (before["state"], before["started_at"]) == ("waiting", None)
-        granted = code if state == "offer" else None
-        assert (first["state"], first["signup_code"], first["granted_code"]) == (state, code, granted)
-        assert first["started_at"] is not None
-        assert second == first
-    assert known(api)[api.organization["id"]]["trial"] is None, "the operator's own organization never signed up"

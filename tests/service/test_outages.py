@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,17 +48,14 @@ def setup(folder: Path, gate: Path) -> dict[str, Any]:
 
 
 class Storms:
-    """Breaks the database, the way to it, and the workers; counts what it did."""
+    """Breaks the database, the way to it, and the workers."""
 
     def __init__(self, server: Cluster, url: str, link: DatabaseLink, workers: list[Node], seed: int) -> None:
         self._server, self._url, self._link, self._workers = server, url, link, workers
         self._random = random.Random(seed)
-        self.done: Counter[str] = Counter()
-        self.worst_s = 0.0
 
     def storm(self) -> None:
         """One to three outages in a row, with workers struck in between, and the wait until all is taken up again."""
-        self.done["storms"] += 1
         struck = self._random.sample(self._workers, self._random.randint(0, len(self._workers)))
         with ThreadPoolExecutor(len(self._workers)) as pool:
             strikes = [pool.submit(self._strike, worker, random.Random(self._random.random())) for worker in struck]
@@ -73,7 +69,6 @@ class Storms:
 
     def _outage(self, kind: Any) -> None:
         """Take the database away for a while."""
-        self.done[kind] += 1
         is_crash = kind in {"immediate", "fast"}
         self._server.stop(kind) if is_crash else self._link.become(kind)
         time.sleep(self._random.uniform(0.5, 14))
@@ -83,7 +78,6 @@ class Storms:
         """Kill or freeze a worker, and bring it back as its supervisor would."""
         time.sleep(draw.uniform(0, 12))
         is_frozen = draw.random() < 1 / 3
-        self.done["frozen" if is_frozen else "killed"] += 1
         worker.signal(signal.SIGSTOP) if is_frozen else worker.kill()
         time.sleep(draw.uniform(0, 15))
         if is_frozen:
@@ -93,7 +87,7 @@ class Storms:
 
     def _settle(self) -> None:
         """Wait until each turn that had a place has ended or was taken up again."""
-        returned, before = time.monotonic(), open_turns(self._url)
+        before = open_turns(self._url)
 
         def is_settled() -> bool:
             now = open_turns(self._url)
@@ -104,7 +98,6 @@ class Storms:
             return open_turns(self._url), rows(self._url, held), rows(self._url, "SELECT * FROM workers")
 
         eventually(is_settled, "each turn ends or is taken up again", SETTLED_S, saw=saw, pause_s=0.1)
-        self.worst_s = max(self.worst_s, time.monotonic() - returned)
 
 
 def is_started(worker: Node) -> bool:
@@ -152,8 +145,8 @@ def ended(url: str) -> bool:
     return rows(url, f"SELECT count(*) FROM turns WHERE {OPEN}") == [(0,)]
 
 
-def check_end(made: Deployment, url: str, turns: int, gate: Path) -> Counter[str]:
-    """Take all places at once, hold the service to its word, and return what its log says how often."""
+def check_end(made: Deployment, url: str, turns: int, gate: Path) -> None:
+    """Take all places at once, and hold the service to its word."""
     places = PLACES * (len(made.nodes) - 1)
     start(made, places, "waiter")
     working = "SELECT count(*) FROM turns WHERE status = 'working'"
@@ -161,35 +154,34 @@ def check_end(made: Deployment, url: str, turns: int, gate: Path) -> Counter[str
     gate.touch()
     eventually(lambda: ended(url), "all turns end", pause_s=0.1)
     outcomes = rows(url, "SELECT run_id, number, status, failure FROM turns")
-    logs = "".join(node.log for node in made.nodes)
 
     assert [row for row in outcomes if row[2] != "completed"] == []
     assert len(outcomes) >= turns + places
     bares = [Path(one["repositories"][0]["url"]) for one in made.organizations]
     assert marked(bares) == {f"{run_id} turn {number}": 1 for run_id, number, *_ in outcomes}
-    return Counter({text: logs.count(text) for text in ("waits for the database", "is gone", "Traceback")})
 
 
 def test_a_database_that_goes_away_for_a_while_costs_no_turn(
     tmp_path: Path, postgres: Cluster, postgres_url: str
 ) -> None:
-    """Crashed and started again under two workers: requests get 503 until then, and each turn ends once."""
+    """Crashed and started again under a worker: requests get 503 until then, and each turn ends once."""
     url = postgres_url
-    with world(tmp_path, postgres, url, 2) as (made, _):
+    with world(tmp_path, postgres, url, 1) as (made, _):
         client = made.client(made.nodes[0])
         start(made, 8)
         eventually(lambda: open_turns(url) != {}, "a worker works")
         postgres.stop("immediate")
         refused = client.get("/external/runs")
-        eventually(lambda: all("waits for the database" in node.log for node in made.nodes[1:]), "both notice")
+        eventually(lambda: "waits for the database" in made.nodes[1].log, "the worker notices")
         postgres.start()
         eventually(lambda: client.get("/external/runs").status_code == 200, "the API answers again")
         eventually(lambda: ended(url), "all turns end", pause_s=0.1)
-        told = check_end(made, url, 8, tmp_path / "gate")
+        check_end(made, url, 8, tmp_path / "gate")
+        logs = "".join(node.log for node in made.nodes)
 
     assert (refused.status_code, refused.json()["error_code"]) == (503, "database_unavailable")
     assert refused.headers["Retry-After"] == "2"
-    assert told["Traceback"] == 0
+    assert "Traceback" not in logs
 
 
 @pytest.mark.campaign
@@ -202,13 +194,9 @@ def test_whatever_dies_with_the_database_each_turn_ends_once(
     workers, url = 2 + seed % 2, postgres_url
     with world(tmp_path, postgres, url, workers) as (made, link):
         storms = Storms(postgres, postgres_url, link, made.nodes[1:], seed)
-        begun = time.monotonic()
         start(made, TURNS)
         for _ in range(TURNS // 30):
             if not ended(url):
                 storms.storm()
         eventually(lambda: ended(url), "all turns end", LONGEST_S, saw=lambda: open_turns(url), pause_s=0.2)
-        took_s = time.monotonic() - begun
-        told = check_end(made, url, TURNS, tmp_path / "gate")
-    figures = f"{took_s:.0f} s, {dict(storms.done)}, worst {storms.worst_s:.1f} s, {dict(told)}"
-    print(f"seed {seed}: {TURNS} turns, {workers} workers, {figures}")
+        check_end(made, url, TURNS, tmp_path / "gate")

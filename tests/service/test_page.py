@@ -1,13 +1,9 @@
 """The page: signing in, invitations, runs and settings in a browser, over a real socket (docs/run/page.md)."""
 
 import contextlib
-import email
-import email.policy
 import html
-import json
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +11,29 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from service.clock import DAY_MICROS, now_micros
+from service.clock import now_micros
 from service.page.text import markdown, terminal
 from service.settings import DataFolder
-from service.store import postings, runs, turn_files, turns
+from service.store import runs, turn_files, turns
 from service.store.database import Database
-from service.store.postings import Posted
-from service.store.schema import repositories, schedules
 from service.store.turns import TurnOutcome
-from tests.lab import Respond
-from tests.service.conftest import BARE, OPERATIONS, OPERATOR, UNBOXED, Api, Make, Own, http_client, order, served
-from tests.service.receiver import Receiver
+from tests.service.conftest import BARE, OPERATOR, UNBOXED, Api, Make, Own, http_client, order, said
 from tests.service_process import make_repository
 from tests.waiting import eventually, present
 
 SCRIPT = "<script>alert(1)</script>"
-WRITER = """
-import json, pathlib
+VANDAL = """
+import json, os, pathlib
+marks, name = {marks!r}, {name!r}
 pathlib.Path(".runwarden").mkdir()
-for name, text in {files!r}.items():
-    pathlib.Path(name).parent.mkdir(exist_ok=True)
-    pathlib.Path(name).write_text(text)
-pathlib.Path(".runwarden/findings.json").write_text(json.dumps({{"version": 1, "findings": {found!r}}}))
+pathlib.Path(name).write_text(marks)
+found = [dict(path=name, line=1, title=marks, message=marks, suggestion=marks)]
+pathlib.Path(".runwarden/findings.json").write_text(json.dumps(dict(version=1, findings=found)))
+pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps(dict(summary=marks)))
+for _ in range(5000): print(marks, "word " * 5)
+print("the last line")
 """
-"""An agent that writes files and findings."""
+"""An agent that leaves marks in all that it leaves."""
 
 
 class Browser:
@@ -89,14 +84,6 @@ def browse(shared_service: Any) -> Callable[..., Browser]:
 def site(equipped: Any) -> Api:
     """A service whose mails lead to its page, with an operator's view."""
     return Api(equipped)
-
-
-@pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service that answers thirty requests a minute, with an operator's view."""
-    settings = f"{UNBOXED}[limits]\nrequests_per_minute = 30\n"
-    with served(tmp_path_factory, "limited", settings, environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR}) as service:
-        yield service
 
 
 @pytest.fixture(scope="module")
@@ -163,20 +150,13 @@ def test_a_form_of_another_site_or_session_is_refused(tenant: Make, browse: Any)
 
 
 def test_an_invitation_leads_to_a_token_once(site: Api) -> None:
-    """The mail has a link, as text and as HTML; opening it accepts nothing; the token works, and its code no longer."""
-    made, _ = invited(site, "jane@customer.example")
-    raw = (site.service.outbox / f"{made['organization_id']}.eml").read_bytes()
-    mail: Any = email.message_from_bytes(raw, policy=email.policy.default)
-    plain, rich = (mail.get_body((kind,)).get_content() for kind in ("plain", "html"))
-    link = present(re.search(r"https://runs\.acme\.example(/invitation\?code=\S+)", plain))
-    assert f'href="{link[0]}"' in rich
-
-    browser = Browser(site.service.base_url)
-    code = link[1].partition("=")[2]
+    """The mail has a link; opening it accepts nothing; the token works, and its code no longer."""
+    made, code = invited(site, "jane@customer.example")
+    mail = (site.service.outbox / f"{made['organization_id']}.eml").read_text()
+    assert "https://runs.acme.example/invitation?code=3D" in mail
+    browser, link = Browser(site.service.base_url), f"/invitation?code={code}"
     for _ in range(2):
-        shown = browser.get(link[1])
-        assert made["organization_name"] in text_of(shown)
-        assert "jane@customer.example" in text_of(shown)
+        assert made["organization_name"] in text_of(browser.get(link))
     accepted = browser.post("/invitation", code=code)
     token = present(re.search(r'value="(rwt_[\w-]+)" readonly', accepted.text))
     assert http_client(token[1], site.service.base_url).get("/external/runs").status_code == 200
@@ -186,7 +166,7 @@ def test_an_invitation_leads_to_a_token_once(site: Api) -> None:
     again = browser.post("/invitation", code=code)
     assert again.status_code == 400
     assert "accepted before" in text_of(again)
-    assert browser.get(link[1]).status_code == 404
+    assert browser.get(link).status_code == 404
 
 
 def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path: Path) -> None:
@@ -194,9 +174,7 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     mine, _ = own()
     browser = browse(mine)
     refused = browser.post("/runs/new", agent="scribe", repository="nobody/nothing", instructions="keep this")
-    assert refused.status_code == 400
-    assert "neither configured nor on a connected code host" in text_of(refused)
-    assert "keep this" in refused.text
+    assert (refused.status_code, "keep this" in refused.text) == (400, True)
 
     said = f"do {SCRIPT} [here](javascript:alert(1))"
     run = browser.post("/runs/new", agent="scribe", repository="acme/api", instructions=said).headers["location"]
@@ -208,52 +186,18 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     assert "diff --git" in browser.get(f"{run}/changes.patch").text
     assert "scribe at work on turn 1" in browser.get(f"{run}/log/1").text
 
-    assert browser.post(f"{run}/reply", instructions=" ").status_code == 400
     assert browser.post(f"{run}/reply", instructions=f"wait {tmp_path / 'gate'}").headers["location"] == run
     mine.reaches(run.rpartition("/")[2], "working")
-    assert "Cancel this run" in text_of(browser.get(run))
     refused = browser.post(f"{run}/reply", instructions="too early")
-    assert refused.status_code == 409
-    assert "too early" in text_of(refused)
-    for words, fault in (
-        (" \n", "it is blank"),
-        ("öx" * 10_001, "it has 20,002 characters; at most 20,000 are allowed"),
-    ):
-        refused = browser.post(f"{run}/message", instructions=words, when="now")
-        assert (refused.status_code, fault in text_of(refused), "Say it now" in text_of(refused)) == (400, True, True)
-        assert words.strip() in refused.text
-    assert browser.post(f"{run}/message", instructions="use the new API", when="end").headers["location"] == run
-    browser.post(f"{run}/message", instructions="use the new API", when="end")
+    assert (refused.status_code, "too early" in text_of(refused)) == (409, True)
+    for _ in range(2):
+        answer = browser.post(f"{run}/message", instructions="use the new API", when="end")
+        assert answer.headers["location"] == run
     assert text_of(browser.get(run)).count("use the new API") == 1, "sent twice by a double click"
     browser.post(f"{run}/cancel")
     assert "said (dropped)" in text_of(browser.get(run))
     assert browser.post(f"{run}/message", instructions="too late", when="end").status_code == 409
     eventually(lambda: "⊘ cancelled" in text_of(browser.get(run)), "it is shown as cancelled")
-    assert browser.post(f"{run}/cancel").status_code in {303, 409}
-    assert "⊘ cancelled" in text_of(browser.get("/runs?status=failed"))
-
-
-def test_a_line_of_the_list_says_who_asked_what_was_found_and_where_it_is(tenant: Make, browse: Any) -> None:
-    """With links to branch, commit and pull request on the code host; a repository on another port has none."""
-    mine = tenant()
-    owner, url, commit = mine.organization["id"], "https://git.example/acme/api", "c" * 40
-    with stored(mine) as connection:
-        asked = {"agent": "fixer", "caller": "dora", "branch": "agent/a b", "url": f"{url}.git"}
-        run = runs.accept(connection, order(owner, **asked), now_micros())
-        runs.accept(connection, order(owner, url="https://git.example:8443/acme/api.git"), now_micros())
-        turns.claim(connection, run.id, 1, "w", now_micros())
-        report = {"findings": [{"severity": one} for one in ("blocker", "blocker", "note")]}
-        turn_files.put(connection, (run.id, 1), 1, turn_files.FINDINGS, json.dumps(report).encode())
-        turns.end(connection, run.id, 1, TurnOutcome("completed", commit_sha=commit), now_micros())
-        postings.want(connection, (run.id, 1), "pull_request", {"commit": commit}, now_micros())
-        posting = postings.of_run(connection, run.id)[-1]
-        postings.mark_posted(connection, posting, Posted(f"{url}/pull/7"), now_micros())
-    found = browse(mine).get("/runs")
-
-    assert "fixer · dora" in text_of(found)
-    assert "2 blocker, 1 note" in text_of(found)
-    links = re.findall(r'href="(https://git[^"]+)"', found.text)
-    assert links == [f"{url}/commit/{commit}", f"{url}/pull/7", f"{url}/tree/agent/a%20b"]
 
 
 def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Make, browse: Any) -> None:
@@ -262,7 +206,6 @@ def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Mak
     files = {
         "charts/a&b.PNG": b"\x89PNG",
         "report.md": b"# Well <script>alert(1)</script>\n\n![x](https://evil.example/x.png)",
-        "large.md": b"x" * (1 << 18),
         "page.html": b"<script>alert(1)</script>",
         "drawing.svg": b"<svg><script>alert(1)</script></svg>",
     }
@@ -272,9 +215,6 @@ def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Mak
         for name, content in files.items():
             turn_files.put_artifact(connection, (run.id, 1), 1, name, len(content), content)
         turns.end(connection, run.id, 1, TurnOutcome("completed", commit_sha="c" * 40), now_micros())
-    patch = DataFolder(mine.service.data_dir).turn_diff(run.id, 1)
-    patch.parent.mkdir()
-    patch.write_bytes(b"+" * (9 << 20))
     browser, here = browse(mine), f"/runs/{run.id}"
     links = [html.unescape(one) for one in re.findall(r'href="(/runs/run_\w+/artifact[^"]*)', browser.get(here).text)]
     shown = {name: browser.get(link) for name, link in zip(sorted(files), links, strict=True)}
@@ -282,7 +222,6 @@ def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Mak
     kinds = {name: one.headers["content-type"].partition(";")[0] for name, one in saved.items()}
     image = present(re.search(r'<img class="artifact" src="([^"]+)"', shown["charts/a&b.PNG"].text))
 
-    assert "5 artifacts" in text_of(browser.get(here))
     assert {name: one.content for name, one in saved.items()} == files
     assert kinds == dict.fromkeys(files, "application/octet-stream") | {"charts/a&b.PNG": "image/png"}
     for one in saved.values():
@@ -292,57 +231,7 @@ def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Mak
     assert browser.get(html.unescape(image[1])).content == b"\x89PNG"
     assert "<h3>Well &lt;script&gt;alert(1)&lt;/script&gt;</h3>" in shown["report.md"].text
     assert "evil.example" not in re.sub(r"<a [^>]*>", "", shown["report.md"].text)
-    assert [shown[name].content == files[name] for name in sorted(files)] == [False, True, True, True, False]
-    assert browser.get(f"{here}/artifact?turn=1&name=none").status_code == 404
-    assert "fetch it as an artifact" in text_of(browser.get(f"{here}/changes?turn=1&path=a&line=1"))
-
-
-def test_schedules_are_shown_with_their_next_times_and_what_the_last_one_did(own: Own, browse: Any) -> None:
-    """And with the run that it started, whose page says which schedule asked for it."""
-    passed = datetime.now(UTC) - timedelta(minutes=10)
-    daily = {"on": ["schedule"], "schedule": f"{passed.minute} {passed.hour} * * *", "catch_up": "5m"}
-    rules = [{"agent": "scribe", "instructions": "nothing"} | daily | more for more in ({}, {"catch_up": "1h"})]
-    mine, _ = own(triggers=rules)
-    browser = browse(mine)
-    before = text_of(browser.get("/settings/hosts"))
-    with stored(mine) as connection:
-        here = sa.select(repositories.c.id).where(repositories.c.organization_id == mine.organization["id"])
-        due = sa.update(schedules).where(schedules.c.repository_id.in_(here))
-        connection.execute(due.values(due_at=schedules.c.due_at - DAY_MICROS))
-    eventually(lambda: [*mine.runs()], "a run starts")
-    (run,) = mine.runs()
-    mine.ended(run["run_id"])
-    after = text_of(browser.get("/settings/hosts"))
-    listed = mine.service.admin("trigger", "list", "--org", mine.organization["id"])["triggers"]
-    decided = mine.service.admin("trigger", "log", "--org", mine.organization["id"])["deliveries"]
-
-    assert before.count("none yet") == 2
-    assert before.count(f"{(passed + timedelta(days=3)):%d %b %Y, %H:%M} UTC") == 2
-    assert "none yet" not in after
-    assert "missed" in after
-    assert "its start was more than 5m late (catch_up)" in after
-    assert f"schedule {daily['schedule']} asked" in text_of(browser.get(f"/runs/{run['run_id']}"))
-    assert [len(one["next_times"]) for one in listed] == [3, 3]
-    assert sorted((one["result"], one["run_id"]) for one in decided) == [("missed", None), ("started", run["run_id"])]
-
-
-def test_the_list_takes_the_filters_of_the_api(tenant: Make, browse: Any) -> None:
-    """Page by page; days count whole; a filter that cannot be used is named, and stays in its field."""
-    mine = tenant()
-    owner = mine.organization["id"]
-    with stored(mine) as connection:
-        ids = [runs.accept(connection, order(owner), now_micros()).id for _ in range(27)]
-        turns.cancel_all(connection, owner, "over", now_micros())
-    browser = browse(mine)
-    first = browser.get("/runs?status=failed&repository=acme/api&date_from=2020-01-01&date_to=2099-12-31")
-    older = present(re.search(r'rel="next" href="([^"]+)"', first.text))
-    second = browser.get(html.unescape(older[1]))
-    wrong = browser.get("/runs?date_from=yesterday&repository=a")
-
-    assert "27 runs" in text_of(first)
-    assert sorted(re.findall(r"/runs/(run_\w+)", first.text + second.text)) == sorted(ids)
-    assert (wrong.status_code, 'value="yesterday"' in wrong.text) == (400, True)
-    assert "No run matches" in text_of(browser.get("/runs?status=queued"))
+    assert [shown[name].content == files[name] for name in sorted(files)] == [False, True, True, False]
 
 
 def crawl(browser: Browser) -> tuple[dict[str, int], set[str]]:
@@ -389,30 +278,20 @@ def test_no_session_reaches_another_organization(own: Own, tenant: Any, browse: 
 
 
 def test_tokens_are_made_shown_once_and_revoked(tenant: Make, browse: Any, shared_service: Any) -> None:
-    """With scope, alias and duration (spec 5.2 to 5.4); the list tells when each was used last."""
-    mine = tenant()
-    browser = browse(mine)
-    assert browser.post("/settings/tokens", alias="ci", duration="7d").status_code == 400
+    """The list tells when each was used last; a session ends with its own token."""
+    browser = browse(tenant())
     made = browser.post("/settings/tokens", alias=f"ci {SCRIPT}", duration="7d", **{"scope-admin": "on"})
     value = present(re.search(r'value="(rwt_[\w-]+)" readonly', made.text))
-    assert f"{shared_service.base_url}/external/runs" in text_of(made)
     client = http_client(value[1], shared_service.base_url)
-    listed = browser.get("/settings/tokens")
-    assert SCRIPT in text_of(listed)
-    assert SCRIPT not in listed.text
-    assert "never" in text_of(listed)
+    before = browser.get("/settings/tokens")
     assert client.get("/external/runs").status_code == 200
-    listed = browser.get("/settings/tokens")
-    assert "never" not in text_of(listed)
-    assert value[1] not in listed.text
-    proxied = {"Origin": "https://runs.acme.example", "Host": "runs.acme.example"}
-    made_there = browser.post("/settings/tokens", proxied, alias="behind TLS", **{"scope-admin": "on"})
-    assert "https://runs.acme.example/v1/external/runs" in text_of(made_there)
-    paths = re.findall(r"/settings/tokens/tok_\w+/revoke", listed.text)
-    for path in paths:
+    after = browser.get("/settings/tokens")
+    for path in re.findall(r"/settings/tokens/tok_\w+/revoke", after.text):
         browser.post(path)
+
+    assert ["never" in text_of(one) for one in (before, after)] == [True, False]
+    assert not [one for one in (before, after) if value[1] in one.text or SCRIPT in one.text]
     assert client.get("/external/runs").status_code == 401
-    # Its own token was among them.
     assert browser.get("/runs").status_code == 303
 
 
@@ -424,16 +303,43 @@ def test_the_operator_sees_all_and_invites_again(site: Api) -> None:
     assert browser.sign_in(OPERATOR).headers["location"] == "/operator"
     shown = browser.get("/operator")
     assert made["organization_name"] in text_of(shown)
-    assert "invited joe@customer.example" in text_of(shown)
-    assert "gitlab gitlab.example" in text_of(shown)
     row = present(re.search(r"joe@customer\.example.*?(/operator/invitations/inv_\w+/resend)", shown.text, re.DOTALL))
     again = [browser.post(row[1]).status_code for _ in range(2)]
     assert again == [303, 404], "a second click sends no third code"
     mails = [one.read_text() for one in site.service.outbox.glob("*.eml")]
     codes = [re.findall(r"rwt_[\w-]+", mail)[0] for mail in mails if "joe@customer.example" in mail]
     assert sorted(browser.post("/invitation", code=code).status_code for code in codes) == [200, 400]
-    trail = site.service.admin("audit", "list")["entries"]
-    assert {"session.begin", "invitation.send", "invitation.accept"} <= {one["action"] for one in trail}
+
+
+def test_an_operator_cancels_what_was_shown(idle: Api, tenant: Make, database_of_idle: Database) -> None:
+    """After a confirmation from this session; neither later turns nor those of others; each is in the audit trail."""
+    mine, operator = tenant(on=idle.service), Browser(idle.service.base_url)
+    operator.sign_in(OPERATOR)
+    owner, slug = mine.organization["id"], mine.organization["slug"]
+    with database_of_idle.write() as connection:
+        ids = [runs.accept(connection, order(owner), now_micros()).id for _ in range(41)]
+        assert turns.cancel(connection, ids[0], "done", now_micros())
+    listed = operator.get(f"/operator/runs?org={slug}")
+    preview = html.unescape(present(re.search(r'href="(/operator/runs/cancel[^"]+)"', listed.text))[1])
+    shown = operator.get(preview)
+    assert "Cancel 40 runs?" in text_of(shown)
+    fields = dict(re.findall(r'type="hidden" name="(org|status|shown)" value="([^"]*)"', shown.text))
+    with database_of_idle.write() as connection:
+        # An old run, and one of the preview, have another turn by now.
+        assert turns.cancel(connection, ids[1], "done", now_micros())
+        for one in ids[:2]:
+            assert runs.resume(connection, present(runs.by_id(connection, one)), order(owner), now_micros())
+        later = [*ids[:2], runs.accept(connection, order(owner), now_micros()).id]
+    assert operator.post("/operator/runs/cancel", csrf="0" * 64, **fields).status_code == 403
+    assert operator.post("/operator/runs/cancel", {"Sec-Fetch-Site": "cross-site"}, **fields).status_code == 403
+    assert operator.post("/operator/runs/cancel", **fields | {"shown": "run_x:" + "9" * 5000}).status_code == 400
+
+    done = operator.get(operator.post("/operator/runs/cancel", **fields).headers["location"])
+    assert "39 runs cancelled" in text_of(done)
+    assert {one["run_id"] for one in mine.runs(status="queued")} == {*later}
+    assert {one["run_id"] for one in mine.runs(status="failed")} == {*ids[2:]}
+    trail = mine.service.admin("audit", "list", "--org", slug, "--action", "run.cancel")["entries"]
+    assert {(one["actor"], one["target"]) for one in trail} == {("operator:page", one) for one in ids[2:]}
 
 
 def test_every_page_forbids_foreign_and_inline_code(ended: tuple[Api, str], browse: Any) -> None:
@@ -454,42 +360,6 @@ def test_every_page_forbids_foreign_and_inline_code(ended: tuple[Api, str], brow
             assert BARE.get(str(browser.http.base_url).rstrip("/") + asset).status_code == 200
 
 
-def test_a_large_change_is_shown_in_pages_of_their_own(own: Own, browse: Any) -> None:
-    """Each is under 50 KB, however large the change is; a finding leads to its line, wherever that is.
-
-    A file has its own name, even with blanks, quotes and special characters, or if it looks like two names of git's.
-    """
-    mine, _ = own()
-    written = "\n".join(f"    total_{number} = compute(number, 'text', {number})" for number in range(10_000))
-    found = [
-        {"path": "big.py", "line": 8_000, "title": "far down"},
-        {"path": "elsewhere.py", "line": 3, "title": "not in the change"},
-    ]
-    names = ["x b/y", 'quoted "é\t\\', "plain.txt"]
-    files = dict.fromkeys(names, "x\n") | {"big.py": written, "one": "x" * 1_000_000}
-    mine.add_agent(mine.service.data_dir, "writer", WRITER.format(files=files, found=found))
-    run = f"/runs/{mine.begin('writer', instructions='write')}"
-    mine.ended(run.rpartition("/")[2])
-    browser = browse(mine)
-
-    seen, onward = "", re.search(r'href="(/runs/[^"]+start=\d+)"', browser.get(f"{run}/changes").text)
-    for path in (f"{run}/changes", html.unescape(present(onward)[1]), *(f"{run}/changes?file={n}" for n in (1, 7))):
-        shown = browser.get(path)
-        assert shown.status_code == 200
-        assert len(shown.content) < 50_000, path
-        seen += text_of(shown)
-    assert "total_0 =" in seen
-    assert "998,000 more characters" in seen
-    links = [html.unescape(one) for one in re.findall(rf'href="({run}/changes[^"]+#line)"', browser.get(run).text)]
-    far, elsewhere = (browser.get(one) for one in links)
-    assert re.search(r'<tr class="added" id="line"><td><td>8000<td>\+<td> +total_7999', far.text)
-    assert len(far.content) < 50_000
-    assert "This change does not touch elsewhere.py" in text_of(elsewhere)
-    for number, name in enumerate(sorted(names), 2):
-        heading = present(re.search(r"<h2[^>]*><code>([^<]*)</code>", browser.get(f"{run}/changes?file={number}").text))
-        assert html.unescape(heading[1]) == name
-
-
 def test_what_a_program_prints_is_shown_in_colours_and_markdown_names_no_more() -> None:
     """Eight of them, and bold; other sequences are left out, and nothing printed becomes HTML.
 
@@ -504,66 +374,21 @@ def test_what_a_program_prints_is_shown_in_colours_and_markdown_names_no_more() 
     assert markdown("&#8238;live &#27;]8;; &#x2066;\u202e&nbsp;") == "<p>�live �]8;; ��&nbsp;</p>\n"
 
 
-def test_an_address_or_form_that_cannot_be_used_gets_a_page(ended: tuple[Api, str], browse: Any) -> None:
-    """With the API's status; an address that takes a form changes nothing when it is only opened."""
+def test_an_address_that_takes_a_form_changes_nothing_when_it_is_opened(ended: tuple[Api, str], browse: Any) -> None:
+    """Only sending it does."""
     mine, run = ended
     browser = browse(mine)
-    assert browse().get("/runs?path=x").headers["location"] == "/sign-in?next=%2Fruns%3Fpath%3Dx"
-    # PostgreSQL stores no NUL.
-    unstorable = "/runs?status=%00", "/runs/%00", "/runs/new?repository=a%00"
-    for path in (f"{run}/changes?file=x", f"{run}/log?before=x", f"{run}/changes?line={'9' * 5000}", *unstorable):
-        shown = browser.get(path)
-        assert shown.status_code == 400, path
-        assert "That cannot be used" in text_of(shown)
-    assert browser.post("/settings/members/%00/remove").status_code == 400
-    for fields in ({}, {"agent": "scribe"}, {"repository": "acme/api"}, {"agent": "nobody", "repository": "acme/api"}):
-        assert browser.post("/runs/new", **fields).status_code in {400, 404}
     token = mine.organization["tokens"][0]["id"]
     for path in ("/sign-out", f"{run}/reply", f"{run}/cancel", f"/settings/tokens/{token}/revoke"):
-        shown = browser.get(path)
-        assert (shown.status_code, shown.headers["allow"]) == (405, "POST")
+        assert browser.get(path).status_code == 405
     assert browser.get("/runs").status_code == 200
-    assert len(mine.get(f"/external{run}").json()["turns"]) == 1
+    assert len(mine.turns(run.rpartition("/")[2])) == 1
 
 
-def test_nothing_typed_is_lost_where_a_form_is_refused(limited: Any, tenant: Make) -> None:
-    """Whatever the reason is, and whenever it was found; secrets are not shown again."""
-    api = tenant(on=limited, repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": "/srv/no"}])
-    browser = Browser(api.service.base_url)
-    browser.sign_in(api.token)
-    given = {"agent": "scribe", "repository": "acme/api", "instructions": f"long {SCRIPT} words"}
-
-    def kept(status: int, path: str = "/runs/new", headers: dict[str, str] | None = None, **more: str) -> None:
-        answer = browser.post(path, headers, **given | more)
-        assert answer.status_code == status
-        assert f"long {SCRIPT} words" in text_of(answer)
-        assert "hush" not in answer.text
-
-    kept(403, csrf="hush")
-    kept(403, headers={"Sec-Fetch-Site": "cross-site"})
-    kept(404, "/runs/none/reply")
-    kept(400, branch_name="a b")
-    api.service.admin("org", "deactivate", api.organization["slug"])
-    kept(403, token="hush")
-    api.service.admin("org", "activate", api.organization["slug"])
-    # What is left of a minute's worth, and what flows in meanwhile.
-    assert 429 in (browser.get("/runs").status_code for _ in range(1000))
-    kept(429)
-
-
-def test_the_rate_limit_holds_at_each_endpoint(limited: Any, tenant: Make) -> None:
-    """429 with a failure body and whole seconds in Retry-After, wherever the next request goes (spec 7.2, 8)."""
-    api = tenant(on=limited)
-    assert 429 in (api.get("/external/agents").status_code for _ in range(1000))
-    for method, path, document, _ in OPERATIONS.values():
-        answer = api.http.request(method, path, json=document)
-        assert (answer.status_code, answer.json()["error_code"]) == (429, "rate_limited"), path
-        assert 1 <= int(answer.headers["retry-after"]) <= 60
-
-
-def test_a_stranger_locks_nobody_out(limited: Any) -> None:
+def test_a_stranger_locks_nobody_out(start: Make) -> None:
     """Thirty wrong attempts a minute, then 429; right ones are not counted: behind a proxy all have one address."""
-    api = Api(limited)
+    settings = f"{UNBOXED}[limits]\nrequests_per_minute = 30\n"
+    api = start(settings=settings, environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR})
     _, code = invited(api, "jane@customer.example")
     stranger = Browser(api.service.base_url)
     answers = [stranger.sign_in(f"rwt_{number}") for number in range(30)]
@@ -572,8 +397,10 @@ def test_a_stranger_locks_nobody_out(limited: Any) -> None:
     assert [answer.status_code for answer in answers] == [401] * 30
     assert int(refused.headers["retry-after"]) > 0
     assert 429 in (stranger.post("/invitation", code="rwt_guess").status_code for _ in range(1000))
-    assert Browser(api.service.base_url).sign_in(api.token).status_code == 303
-    assert Browser(api.service.base_url).sign_in(OPERATOR).status_code == 303
+    limited = next(answer for _ in range(1000) if (answer := api.get("/external/agents")).status_code == 429)
+    assert (said(limited)[1], 1 <= int(limited.headers["retry-after"]) <= 60) == ("rate_limited", True)
+    for token in (api.token, OPERATOR):
+        assert Browser(api.service.base_url).sign_in(token).status_code == 303
     assert Browser(api.service.base_url).post("/invitation", code=code).status_code == 200
 
 
@@ -600,10 +427,7 @@ def test_what_an_agent_leaves_is_shown_as_it_is(own: Own, browse: Any) -> None:
     """Nothing of it is a mark of the page, turns its text around or steers a terminal; a log is shown from its end."""
     marks = f"{SCRIPT}\u202e\u2066\x1b]8;;https://x.example\x07"
     mine, _ = own(branches={"a<b>": {"x": "x"}})
-    found = [{"path": f"{SCRIPT[:8]}.py", "line": 1, "title": marks, "message": marks, "suggestion": marks}]
-    source = WRITER.format(files={f"{SCRIPT[:8]}.py": marks}, found=found)
-    source += f"import os\nfor _ in range(5000): print({marks!r}, 'word ' * 5)\nprint('the last line')\n"
-    source += f"pathlib.Path(os.environ['RUNWARDEN_RESULT']).write_text(json.dumps(dict(summary={marks!r})))\n"
+    source = VANDAL.format(marks=marks, name=f"{SCRIPT[:8]}.py")
     mine.add_agent(mine.service.data_dir, "vandal", source, "--description", SCRIPT)
     run = f"/runs/{mine.begin('vandal', fields={'branch_name': 'a<b>'}, instructions=marks)}"
     mine.ended(run.rpartition("/")[2])
@@ -648,39 +472,23 @@ def test_a_session_ends_with_what_opened_it_and_opens_no_inactive_organization(
     assert browser.get("/runs").status_code == 303
 
 
-def test_endpoints_are_shown_their_secret_once_and_events_replayed(own: Own, browse: Any, api: Api) -> None:
+def test_endpoints_are_shown_their_secret_once(tenant: Make, browse: Any, api: Api) -> None:
     """An address that may not be sent to is named, and stays in its field."""
-    mine, _ = own()
+    mine = tenant()
     browser, form, chosen = browse(mine), "/settings/events/endpoints", {"type-run.ended": "on"}
     private = f"https://127.0.0.1/?{SCRIPT}"
     refused = browser.post(form, url=private, **chosen)
-    assert refused.status_code == 400
-    assert "127.0.0.1 has no public address" in text_of(refused)
+    assert (refused.status_code, "127.0.0.1 has no public address" in text_of(refused)) == (400, True)
     assert f'value="{html.escape(private)}"' in refused.text
-    assert "Choose at least one type of event" in text_of(browser.post(form, url="https://9.9.9.9/"))
-
-    with Receiver() as receiver:
-        url = f"{receiver.origin}/{SCRIPT}"
-        added = ("events", "endpoints", "add", url, "--org", mine.organization["slug"], "--type", "run.ended")
-        receiver.secret = api.service.admin(*added, "--allow-private", "127.0.0.1")["secret"]
-        receiver.script(Respond(503))
-        mine.start("nothing")
-        for words in ("it answered 503", "✓ delivered"):
-            eventually(lambda: words in text_of(browser.get("/settings/events")), f"the page shows {words}")  # noqa: B023 # called before the next
-        shown = browser.get("/settings/events")
-        assert SCRIPT in text_of(shown)
-        assert not [one for one in (SCRIPT, receiver.secret) if one in shown.text]
-        replay = present(re.search(r"/settings/events/(evt_\w+)/replay", shown.text))
-        assert browser.post(replay[0]).headers["location"] == "/settings/events"
-        assert receiver.wait_for(3)[-1].headers["webhook-id"] == replay[1]
+    made = browser.post(form, url=f"https://9.9.9.9/{SCRIPT}", **chosen)
+    shown = browser.get("/settings/events")
+    assert SCRIPT in text_of(shown)
+    assert SCRIPT not in shown.text
 
     endpoint = present(re.search(rf"{form}/(ep_\w+)/remove", shown.text))
     newer = browser.post(endpoint[0].replace("/remove", "/rotate"))
-    assert "as well" in text_of(newer)
+    secrets = [present(re.search(r'value="(whsec_[^"]+)" readonly', one.text))[1] for one in (made, newer)]
+    assert len({*secrets}) == 2
+    assert not [one for one in secrets if one in browser.get("/settings/events").text]
     browser.post(endpoint[0])
-    assert "Deliveries" not in text_of(browser.get("/settings/events"))
-    made = browser.post(form, url="https://9.9.9.9/hook", **chosen)
-    secrets = [present(re.search(r'value="(whsec_[^"]+)" readonly', one.text))[1] for one in (newer, made)]
-    listed = browser.get("/settings/events")
-    assert "https://9.9.9.9/hook run.ended" in text_of(listed)
-    assert not [one for one in secrets if html.unescape(one) in f"{receiver.secret} {html.unescape(listed.text)}"]
+    assert "9.9.9.9" not in text_of(browser.get("/settings/events"))

@@ -1,11 +1,9 @@
-"""The log on the page: numbered lines that can be linked, search, steps, and what hostile output looks like."""
+"""The log on the page: what hostile output looks like, and that a live one is followed line by line."""
 
 import html
-import json
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -25,15 +23,10 @@ Log = Callable[..., tuple[Browser, str]]
 def logged(idle: Api, tenant: Make, database_of_idle: Database) -> Log:
     """`logged(data)` is a browser and the address of a log with these bytes, of an ended turn."""
 
-    def make(data: bytes, preset: str = "", *, is_ended: bool = True) -> tuple[Browser, str]:
+    def make(data: bytes, *, is_ended: bool = True) -> tuple[Browser, str]:
         mine = tenant(on=idle.service)
-        if preset:
-            model = '{ provider = "anthropic", key_env = "KEY" }'
-            known = ("agent", "add", "known", "--preset", preset, "--model", model, "--elsewhere")
-            mine.service.admin(*known, "--org", mine.organization["slug"])
-        owner, agent = mine.organization["id"], "known" if preset else "scribe"
         with database_of_idle.write() as connection:
-            run = runs.accept(connection, order(owner, agent=agent), now_micros())
+            run = runs.accept(connection, order(mine.organization["id"]), now_micros())
             turns.claim(connection, run.id, 1, "w", now_micros())
             if is_ended:
                 turns.end(connection, run.id, 1, TurnOutcome("completed"), now_micros())
@@ -56,85 +49,23 @@ def numbered(answer: Any) -> dict[int, str]:
     return {int(number): html.unescape(re.sub(r"<[^>]+>", "", words)) for number, words in rows}
 
 
-def walk(browser: Browser, path: str, word: str) -> dict[int, str]:
-    """Every line that a link such as `earlier` leads to, page by page."""
-    lines: dict[int, str] = {}
-    while True:
-        shown = browser.get(path)
-        more = numbered(shown)
-        assert not {*lines} & {*more}
-        lines |= more
-        link = re.search(rf'href="([^"]+)">{word}<', shown.text)
-        if link is None:
-            return lines
-        path = html.unescape(link[1])
-
-
-def test_each_line_has_a_number_and_a_link(logged: Log) -> None:
-    """From the end back to the first line and forward again; a link shows its line wherever that is."""
-    lines = [f"line {number} {'x' * (number % 300)}" for number in range(1, 2001)]
-    browser, log = logged("\n".join(lines).encode())
-    expected = dict(enumerate(lines, 1))
-
-    assert max(numbered(browser.get(log))) == 2000
-    assert walk(browser, log, "earlier") == expected
-    assert walk(browser, f"{log}?line=1", "later") == expected
-    for number in (1, 1000, 2000):
-        assert numbered(browser.get(f"{log}?line={number}"))[number] == lines[number - 1]
-    for odd in ("line=99999", "before=1", "before=99999", "line=-5", "before=-5"):
-        assert numbered(browser.get(f"{log}?{odd}"))
-
-
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"\n" * 3_000_000,
-        b"\xff\x00\x1b[31m" * 100_000,
-        ("'\"<&>" * 200_000 + "\n").encode() * 4,
+        b"\n" * 300_000,
         f"{SCRIPT}\u202e\u2066\x1b]8;;https://x.example\x07\x1b[31".encode() * 10_000,
     ],
-    ids=["empty", "many", "bytes", "marks", "hostile"],
+    ids=["many", "hostile"],
 )
 def test_no_output_breaks_the_log(logged: Log, data: bytes) -> None:
     """Each page is small, quick, and plain text, whatever an agent printed; so is what a search finds."""
-    browser, log = logged(data + b"\nthe end" if data else data)
-    for query in ("", "?line=1", "?before=2", "?find=%3Cscript%3E", "?find=x", f"?find={'x' * 3000}y"):
+    browser, log = logged(data + b"\xff\0\nthe end")
+    for query in ("", "?line=1", "?before=2", "?find=%3Cscript%3E", f"?find={'x' * 3000}y"):
         shown = browser.get(log + query)
         numbered(shown)
         body = shown.text.split("</h1>")[1]
         assert not [one for one in (SCRIPT, "\u202e", "\u2066", "\x1b", "\x07", "\0") if one in body], query
-    assert not data or "the end" in text_of(browser.get(f"{log}?find=THE+END"))
-
-
-def test_the_log_is_searched_without_a_script(logged: Log) -> None:
-    """Regardless of case; each line found leads to its place; what was typed stays in its field."""
-    lines = [f"\x1b[32mok\x1b[0m {number}" for number in range(1, 4000)]
-    lines[1499] = f"\x1b[31mFAILED\x1b[0m grün {SCRIPT} (.*"
-    browser, log = logged("\n".join(lines).encode())
-    for typed in ("failed", "grün", SCRIPT, "(.*"):
-        shown = browser.get(f"{log}?turn=1&find={quote(typed)}")
-        assert "1 line with this text" in text_of(shown)
-        assert f'value="{html.escape(typed, quote=True)}"' in shown.text
-        assert re.search(rf"<mark>{re.escape(html.escape(typed))}</mark>", shown.text, re.IGNORECASE)
-        link = html.unescape(present(re.search(r'<a href="([^"]+)#L1500">', shown.text))[1])
-        assert "FAILED grün" in numbered(browser.get(link))[1500]
-    assert "The first 100 lines" in text_of(browser.get(f"{log}?find=ok"))
-    assert "0 lines with this text" in text_of(browser.get(f"{log}?find=nothing+of+this"))
-
-
-def test_steps_have_the_numbers_of_their_lines(logged: Log) -> None:
-    """A known program's log is shown, searched and linked by the lines of the raw log."""
-    event = {"type": "assistant", "message": {"content": [{"type": "text", "text": 'Say "hello", grün'}]}}
-    lines = ["warning: one", "", "warning: two", json.dumps({"type": "system"}), json.dumps(event), "bye"]
-    browser, log = logged("\n".join(lines).encode() + b"\n", "claude-code")
-
-    assert numbered(browser.get(log)) == {1: "warning: one", 2: "", 3: "warning: two", 5: 'Say "hello", grün', 6: "bye"}
-    assert min(numbered(browser.get(f"{log}?line=5"))) == 5
-    for typed in ("%22hello%22", "gr%C3%BCn", "say"):
-        found = browser.get(f"{log}?find={typed}")
-        assert "1 line with this text" in text_of(found), typed
-        assert "line=5#L5" in html.unescape(found.text)
+    assert "the end" in text_of(browser.get(f"{log}?find=THE+END"))
 
 
 def test_a_live_log_grows_by_whole_lines(logged: Log, idle: Api, database_of_idle: Database) -> None:

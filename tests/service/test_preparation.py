@@ -2,7 +2,6 @@
 
 import json
 import re
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,31 +14,18 @@ from service.execution.workspace import Workspace
 from service.store.turns import NOTHING_CHANGED
 from tests.service.conftest import NEEDS_SANDBOX, Api, Make, Own, placed
 from tests.service.git_hosts import push
-from tests.service_process import command, git, make_repository
+from tests.service_process import git, make_repository
 
-WORKER = """
-import json, os, pathlib
-seen = {name: os.environ.get(name) for name in ("COLOUR", "HOME")}
-seen["lent"] = "LENT" in os.environ
-seen["built"] = pathlib.Path("built").exists()
-deps = pathlib.Path("deps/of/it")
-if deps.is_dir():
-    seen["deps"] = sorted(one.name for one in deps.iterdir())
-    seen["tools"] = (pathlib.Path.home() / ".tools/list").read_text().split()
-pathlib.Path("seen.json").write_text(json.dumps(seen))
-open(os.environ["RUNWARDEN_RESULT"], "w").write(json.dumps({"summary": json.dumps(seen)}))
-"""
+LOOKS: Final = "cat > /dev/null; { echo $COLOUR $HOME; ls deps/of/it; cat ~/.tools/list; } > seen.txt"
 
 
 @pytest.fixture
 def prepared(tenant: Make, equipped: Any, tmp_path: Path) -> Own:
     """`prepared(setup)` makes an organization whose one repository has this set-up."""
     repository = make_repository(tmp_path / "git" / "api", {"README.md": "# api\n"})
-    script = tmp_path / "worker.py"
-    script.write_text(WORKER, "utf-8")
 
     def begin(setup: dict[str, Any]) -> tuple[Api, Path]:
-        agent = {"name": "scribe", "argv": ["{python}", str(script)], "environment": ["LENT"]}
+        agent = {"name": "scribe", "argv": ["sh", "-c", LOOKS]}
         return tenant(on=equipped, repositories=[placed(repository, setup=setup)], agents=[agent]), repository
 
     return begin
@@ -47,44 +33,29 @@ def prepared(tenant: Make, equipped: Any, tmp_path: Path) -> Own:
 
 @NEEDS_SANDBOX
 def test_a_repository_is_set_up_before_the_agent(prepared: Own) -> None:
-    """With its variables, in the log; cached folders stay for the next run, only of turns that succeeded.
-
-    They are never committed.
-    """
-    steps = [
-        "test ! -e deps/of/it/fail",
-        'n=$(ls deps/of/it | wc -l); touch "deps/of/it/$n"',
-        'echo "$COLOUR $n" >> ~/.tools/list',
-        "touch built",
-    ]
+    """With its variables, in the log; cached folders stay for the next run, and are never committed."""
+    steps = ['n=$(ls deps/of/it | wc -l); touch "deps/of/it/$n"', 'echo "$COLOUR $n" >> ~/.tools/list', "touch built"]
     setup = {"run": steps, "cache": ["deps/of/it", "~/.tools"], "variables": {"COLOUR": "blue", "HOME": "/nowhere"}}
     api, repository = prepared(setup)
     turns = [api.work("go", "scribe") for _ in range(2)]
     assert [one["outcome"] for one in turns] == ["completed"] * 2, turns
-    told = [one["summary"] for one in turns]
+    seen = [git("show", f"{one['commit']}:seen.txt", cwd=repository) for one in turns]
     committed = git("ls-tree", "-r", "--name-only", turns[1]["commit"], cwd=repository).split()
 
-    assert [one for one in told if '"COLOUR": "blue"' in one and '"HOME": "/home/agent"' in one] == told
-    assert ['"deps": ["0"]' in told[0], '"deps": ["0", "1"]' in told[1]] == [True, True]
-    assert '"tools": ["blue", "0", "blue", "1"]' in told[1]
-    assert committed == ["README.md", "seen.json"]
+    assert seen == ["blue /home/agent\n0\nblue 0", "blue /home/agent\n0\n1\nblue 0\nblue 1"]
+    assert committed == ["README.md", "seen.txt"]
     assert "set-up: touch built\n" in turns[0]["log"]
 
 
 def test_a_set_up_that_fails_is_the_turn_s_reason(own: Own) -> None:
     """A reason of its own; the agent is not started, and nothing is pushed."""
-    for setup, reason in (
-        ({"run": ["echo first", "echo broken; exit 3", "touch never"]}, "it exited with status 3"),
-        ({"run": ["sleep 1000"], "timeout_s": 0.5}, "it passed its time limit of 0.5 s"),
-        ({"run": ["no-such-program"]}, "it exited with status 127, as where a command is missing"),
-    ):
-        api, repository = own(setup=setup)
-        told = api.work("go", "scribe")
+    api, repository = own(setup={"run": ["echo first", "echo broken; exit 3", "touch never"]})
+    told = api.work("go", "scribe")
 
-        assert (told["outcome"], told["failure_kind"], told["commit"]) == ("failed", "setup_failed", None)
-        assert told["reason"].startswith(f"the repository's set-up failed: {reason}")
-        assert "never" not in told["log"].replace("touch never", "")
-        assert git("branch", "--list", "agent/*", cwd=repository) == ""
+    assert (told["outcome"], told["failure_kind"], told["commit"]) == ("failed", "setup_failed", None)
+    assert told["reason"].startswith("the repository's set-up failed: it exited with status 3")
+    assert "never" not in told["log"].replace("touch never", "")
+    assert git("branch", "--list", "agent/*", cwd=repository) == ""
 
 
 SEES: Final = """
@@ -188,44 +159,12 @@ def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path
 
 def test_a_set_up_that_cannot_be_is_refused() -> None:
     """A cached folder lies in the checkout or the home; a server is a command or an https address, nothing in clear."""
-    for name in ("/etc", "../x", "a/../b", ".git", ".runwarden/x", "~/~", "", "a b", "~/../x", "a//b"):
+    for name in ("/etc", "../x", "a/../b", ".git", ".runwarden/x", "", "~/../x"):
         with pytest.raises(ValidationError):
             RepositorySetup(cache=(name,))
-    for sparse, more in (("../x", {}), ("x", {"lfs": True})):
-        with pytest.raises(ValidationError, match=r"write paths in the repository|cannot be combined with lfs"):
-            RepositorySetup.model_validate({"sparse": [sparse], **more})
+    with pytest.raises(ValidationError, match="write paths in the repository"):
+        RepositorySetup.model_validate({"sparse": ["../x"]})
     both, clear = {"command": ["x"], "url": "https://a.test"}, {"url": "http://a.test"}
     for server in ({}, both, clear, {"command": ["x"], "env": {"A": "b"}}):
         with pytest.raises(ValidationError):
             RepositorySetup.model_validate({"mcp_servers": {"docs": server}})
-
-
-def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Own, tmp_path: Path) -> None:
-    """The log says so; a rule that would give it servers is refused by `apply`, which changes nothing then."""
-    api, _ = own(setup={"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
-    told = api.work("go", "scribe")
-
-    assert told["outcome"] == "completed", told["log"]
-    assert "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini" in told["log"]
-
-    entry = placed("https://git.example/api", setup={"mcp_servers": {"docs": {"url": "https://docs.example/mcp"}}})
-    model = {"provider": "openai", "key_env": "HOME"}
-    agents = [{"name": name, "preset": name, "model": model} for name in ("aider", "codex")]
-    for name, words in (("aider", "names the agent 'aider', but only agents with the preset"), ("codex", None)):
-        entry["triggers"] = [{"agent": name, "instructions": "go"}]
-        document = {"organizations": [{"name": "Acme", "repositories": [entry]}], "agents": agents}
-        (tmp_path / "setup.json").write_text(json.dumps(document), "utf-8")
-        with pytest.raises(AssertionError, match=words) if words else nullcontext():
-            command(tmp_path / "data", "apply", str(tmp_path / "setup.json"), "--elsewhere")
-
-
-def test_the_command_line_sets_it_and_keeps_it(api: Api) -> None:
-    """Left out it stays as it is; an empty one is none."""
-    path = str(api.service.repositories["acme/api"])
-    add = ("repository", "add", "api", "--org", "acme", "--platform", "github", "--path", "acme/api", "--url", path)
-    given = [
-        api.service.admin(*add, *more)["setup"]
-        for more in (("--setup", '{ run = ["true"], cache = ["deps"] }'), (), ("--setup", "{}"))
-    ]
-
-    assert [one and one["run"] for one in given] == [["true"], ["true"], []]

@@ -5,13 +5,17 @@ What holds for any page and date of the list is in tests/conformance.
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from service import ids
+from service.reference import BRANCH, branch_fault, default_branch
 from tests.service.conftest import API, Own, said
 from tests.service_process import git
-
-FIXED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 def ask(api: Any, **fields: Any) -> Any:
@@ -73,22 +77,15 @@ def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
     assert json.loads(written)["inputs"] == inputs
 
 
-def test_a_repository_is_named_in_any_of_four_forms(idle: Any, api: Any) -> None:
-    """A configured name (which goes first), owner/repo, group/project or a URL; only configured and connected ones.
+def test_a_repository_is_named_in_any_of_four_forms(idle: Any) -> None:
+    """A configured name (which goes first), owner/repo, group/project or a URL; only configured and connected ones."""
 
-    A host's clone URL leads to one that is not configured; what is not there fails in execution, visibly.
-    """
-
-    def asked(repository: str, client: Any = idle) -> Any:
-        body = {"repository": repository, "inputs": {"instructions": "nothing"}}
-        return client.post("/external/agents/scribe/runs", body)
+    def asked(repository: str) -> Any:
+        return idle.post("/external/agents/scribe/runs", {"repository": repository})
 
     for repository, path in (
-        ("acme/api", "acme/api"),
         (str(idle.service.repositories["acme/api"]), "acme/api"),
-        ("acme/tools", "acme/tools"),
         ("web", "acme/web"),
-        ("https://gitlab.example/acme/tools", "acme/tools"),
         ("git@gitlab.example:acme/tools.git", "acme/tools"),
         ("acme/deep/group/project", "acme/deep/group/project"),
     ):
@@ -96,13 +93,6 @@ def test_a_repository_is_named_in_any_of_four_forms(idle: Any, api: Any) -> None
         assert (answer.status_code, answer.json()["repository"]) == (201, path), answer.text
     for repository in ("https://evil.example/acme/api", "nameless", "--upload-pack=x", "../../etc", "/"):
         assert said(asked(repository)) == (400, "unknown_repository"), repository
-    run_id = asked("acme/unheard-of", api).json()["execution_id"]
-    assert api.ended(run_id)["status"] == "failed"
-    assert "ls-remote failed" in api.log(run_id)
-
-
-def github(owner: str, repo: str) -> dict[str, Any]:
-    return {"platform": "github", "data": {"owner": owner, "repo": repo}}
 
 
 def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
@@ -112,10 +102,8 @@ def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
         ("instructions", " \n", "invalid_request"),
         ("repository", "acme/api", "invalid_request"),
         ("repository", API, "unknown_repository"),
-        ("repository", {"platform": "github", "data": {"owner": "acme"}}, "invalid_repository"),
-        *[("repository", github(*names), "invalid_repository") for names in (("..", ".."), ("a/b", "c"), ("-u", "c"))],
+        ("repository", {"platform": "github", "data": {"owner": "..", "repo": ".."}}, "invalid_repository"),
         ("repository", {"platform": "gitlab", "data": {"project_path": "alone"}}, "invalid_repository"),
-        ("repository", {"platform": "forgejo", "data": {"project_path": "a/b"}}, "invalid_repository"),
         *[("branch_name", name, "invalid_branch") for name in ("", "--upload-pack=touch x", "refs/heads/x", "a..b")],
         ("metadata", [], "invalid_request"),
         ("metadata", {"x": "y" * 66_000}, "metadata_too_large"),
@@ -123,20 +111,18 @@ def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
         answer = ask(api, **{field: value})
         assert said(answer) == (400, code), value
         assert field.split("_", maxsplit=1)[0] in answer.json()["message"]
-    assert "ask the operator of the service to add it" in ask(api).json()["message"]
     assert said(api.get("/external/installation/health")) == (404, "no_code_host")
     assert api.get("/external/runs").json()["total_count"] == 0
 
 
 def test_a_protected_branch_is_refused(own: Own, idle: Any) -> None:
     """The default branch unless patterns say otherwise; how to go on is named, and nothing is accepted."""
-    for given, refused, allowed in (
+    for patterns, refused, allowed in (
         ({}, "main", ["other"]),
         ({"protected": ["r/*"]}, "r/1", ["main"]),
-        ({"protected": []}, None, ["main"]),
     ):
-        api, _ = own(on=idle.service, **given)
-        for branch in [refused, *allowed] if refused else allowed:
+        api, _ = own(on=idle.service, **patterns)
+        for branch in (refused, *allowed):
             plain = ask(api, branch_name=branch)
             named = api.post("/external/agents/scribe/runs", {"repository": "acme/api", "branch_name": branch})
 
@@ -170,50 +156,52 @@ def test_an_agent_of_another_organization_is_not_there(idle: Any) -> None:
         assert said(answer) in {(404, "agent_not_found"), (404, "not_found")}, name
 
 
-def test_runs_come_newest_first_filtered_by_repository_in_any_form(shared_service: Any, tenant: Any) -> None:
-    """Times are UTC, to the microsecond; total_count counts after the filters."""
-    acme = json.loads((shared_service.data_dir.parent / "setup.json").read_text("utf-8"))["organizations"][0]
-    # Of its own: this counts.
-    api = tenant(hosts=acme["hosts"], repositories=acme["repositories"])
-    made = [api.start("nothing", "acme/api"), api.start("nothing", "acme/web"), api.start("fail", "acme/web")]
-    made.append(api.start("nothing", "tools"))
-    runs = [api.ended(run_id) for run_id in reversed(made)]
-    page = api.get("/external/runs").json()
-    one = api.get("/external/runs", params={"repository": "acme/web", "page_size": 1}).json()
-
-    assert (page["runs"], page["page_size"]) == (runs, 10)
-    assert all(FIXED.fullmatch(run[field]) for run in runs for field in ("created_at", "updated_at"))
-    assert runs[0]["repository"] == {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
-    assert runs[-1]["repository"] == {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-    assert (one["total_count"], len(one["runs"])) == (2, 1)
-    for params, count in (
-        ({"repository": "ACME/Web"}, 2),
-        ({"platform": "github", "data": '{"owner": "acme", "repo": "web"}'}, 2),
-        ({"platform": "gitlab", "data": '{"project_path": "acme/tools"}'}, 1),
-        ({"platform": "gitlab", "data": '{"group": "acme", "project": "tools"}'}, 1),
-        ({"platform": "gitlab"}, 1),
-        ({"repository": "https://gitlab.example/acme/tools.git"}, 1),
-        ({"repository": "git@gitlab.example:acme/tools.git"}, 1),
-        ({"repository": "nobody/nothing"}, 0),
-    ):
-        assert len(api.get("/external/runs", params=params).json()["runs"]) == count, params
-
-
 def test_what_cannot_be_read_is_400(api: Any) -> None:
     """A parameter that makes no sense or comes twice is a 400, never a 422 and never ignored."""
-    beside = {"data": {"platform": "github"}, "platform": {"data": "{}"}}
-    no_dates = ["2025-01-01T00:00:00", "2025-01-01", "now", ""]
     for name, values, code in (
-        ("page_size", ["0", "101", "ten", "1.0", "", "9" * 30, "٣"], "invalid_page_size"),
+        ("page_size", ["0", "101", "ten", "", "٣"], "invalid_page_size"),
         ("page_size", [["5", "6"]], "invalid_query"),
-        ("date_from", no_dates, "invalid_date"),
-        ("date_to", [*no_dates, "2025-02-30T00:00:00Z", "2025-01-01T00:00:00Z+0200", "1735689600"], "invalid_date"),
-        ("page_token", ["nonsense", "", "ä"], "invalid_page_token"),
+        ("date_from", ["2025-01-01T00:00:00", "now", "2025-02-30T00:00:00Z"], "invalid_date"),
+        ("page_token", ["nonsense", ""], "invalid_page_token"),
         ("repository", ["no-slash", ""], "invalid_repository"),
-        ("data", ["{", "[]"], "invalid_repository"),
-        ("platform", ["svn"], "invalid_repository"),
-        ("status", ["a\0b"], "invalid_query"),
     ):
         for value in values:
-            answer = api.get("/external/runs", params={name: value} | beside.get(name, {}))
-            assert (answer.status_code, answer.json()["error_code"]) == (400, code), value
+            answer = api.get("/external/runs", params={name: value})
+            assert said(answer) == (400, code), value
+
+
+AWKWARD = st.text(alphabet="a/.-@{}~^:?*[\\ \x7f\x01lockHEDrfsé", max_size=12)
+
+
+@settings(max_examples=60)
+@example("refs/heads/x")
+@example("HEAD")
+@example("a.lock")
+@example("a.lock/b")
+@example("@")
+@example("x/.y")
+@example("a//b")
+@example("a\n")
+@given(AWKWARD)
+def test_every_branch_name_we_take_git_takes_too(name: str) -> None:
+    """The rules are those of git itself; the published pattern allows what we take alone, but for its length."""
+    # In JSON Schema `$` is the end; in Python it may stand before a last line break.
+    pattern, is_taken = BRANCH.replace("$", r"\Z"), branch_fault(name) is None
+
+    assert (re.search(pattern, name) is not None) == is_taken
+    if is_taken:
+        done = subprocess.run(["git", "check-ref-format", "--branch", name], capture_output=True, check=False)
+        assert done.returncode == 0, name
+
+
+@settings(max_examples=30)
+@given(st.text(max_size=80), st.integers(1, 10**12))
+def test_a_branch_is_made_of_any_instructions(instructions: str, later: int) -> None:
+    """Whatever the words are, the branch made of them is valid; nothing that people use is refused; ids sort."""
+    first, second = (ids.run_id(1_700_000_000_000_000 + 1000 * more) for more in (0, later))
+    name = default_branch(instructions, first)
+
+    assert first < second
+    assert name.startswith("agent/")
+    for one in (name, "main", "fix/login-timeout", "agent/a.b_c", "release/1.0", "ünïcode", "a@b", "refs"):
+        assert branch_fault(one) is None

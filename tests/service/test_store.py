@@ -1,24 +1,19 @@
 """The database, of either kind: whatever two processes do at once, each of them succeeds or is told why."""
 
 import contextlib
-import secrets
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from service.clock import now_micros
 from service.egress.usage import Usage
 from service.lab import history
-from service.setup import Setup, apply_setup
 from service.store import (
     agents,
     dispatch,
@@ -42,7 +37,7 @@ from service.store.database import Database
 from service.store.hosts import Host
 from service.store.rate_limits import RateLimiter
 from service.store.repositories import Repository
-from service.store.runs import Filters, RunCounter
+from service.store.runs import Filters
 from service.store.trials import Offer
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
@@ -53,7 +48,7 @@ from tests.waiting import present
 
 @BOTH
 def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(database: Database) -> None:
-    """Eight writers with one clock: each run is newer than all before it; pages of others' inserts repeat none."""
+    """Eight writers with one clock: each run is newer than all before it."""
     owner, start = organization(database), threading.Barrier(8)
 
     def accept(_: int) -> None:
@@ -67,20 +62,10 @@ def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(databa
         list(pool.map(accept, range(8)))
     with database.read() as connection:
         there = runs.page(connection, Filters(owner), None, 100)
-    seen, after = list[str](), None
-    for _ in range(5):
-        with database.write() as connection:
-            runs.accept(connection, order(owner), NOW + 1000 + len(seen))
-            page = runs.page(connection, Filters(owner), after, 9)
-        seen += [run.id for run in page]
-        after = (page[-1].created_at, page[-1].id)
 
     assert len({run.created_at for run in there}) == 40
-    assert len(seen) == len(set(seen))
-    assert [run_id for run_id in seen if run_id in {run.id for run in there}] == [run.id for run in there]
 
 
-@BOTH
 def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:
     """A diff is the one put last; a log grows piece by piece; an attempt that was taken over adds to neither."""
     owner = organization(database)
@@ -128,23 +113,21 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
         assert sorted(pool.map(follow, range(6))) == [False] * 5 + [True]
 
 
-def test_large_counts_are_kept_for_a_moment_and_small_not(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a limit on they are counted once in a while, in proportion to their number; below it, each time."""
-    monkeypatch.setattr(runs, "EXACT_BELOW", 400)
-    now, found = [0.0], list[tuple[int, int]]()
-    counts, owner = RunCounter(lambda: now[0]), organization(database)
-    history.make(database, history.HistoryRequest(organization="acme", runs=400, span="1d", repositories=2), NOW)
-    every, failed = Filters(owner), Filters(owner, status="failed")
-    with asked_of(database) as asked, database.read() as connection:
-        connection.execute(sa.select(1))
-        asked.clear()
-        for at, filters in ((0.0, every), (0.0, every), (0.0, failed), (0.0, failed), (0.0021, every)):
-            now[0] = at
-            found.append((counts.count(connection, filters), len(asked)))
+def test_a_trial_starts_once(database: Database) -> None:
+    """On the terms of the signup if the offer still has them, and else as the standard trial (spec 3)."""
+    offer = Offer("TRIAL", "partner", price="49 EUR")
+    for change, state in ((offer, "offer"), (replace(offer, price="59 EUR"), "standard"), (None, "standard")):
+        owner = organization(database, f"{state}-{change is None}")
+        with database.write() as connection:
+            trials.put_offer(connection, offer)
+            trials.sign_up(connection, owner, None if change is None else "TRIAL")
+            before = present(trials.of(connection, owner)).state
+            trials.put_offer(connection, change or offer)
+            started = present(trials.activate(connection, owner, NOW))
+            trials.put_offer(connection, replace(offer, retired=True))
 
-    few = found[2][0]
-    assert 0 < few < 400
-    assert found == [(400, 1), (400, 1), (few, 2), (few, 3), (400, 4)]
+            assert (before, started.state, started.started_at) == ("waiting", state, NOW)
+            assert trials.activate(connection, owner, NOW + 1) == started
 
 
 @contextlib.contextmanager
@@ -160,51 +143,28 @@ def asked_of(database: Database) -> Iterator[list[tuple[str, Any]]]:
     sa.event.remove(database.engine, "before_cursor_execute", note)
 
 
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.micros = NOW
-
-    def limiter(self, database: Database, per_minute: int) -> RateLimiter:
-        return RateLimiter(database, per_minute, lambda: self.micros, lambda: self.micros / 1_000_000)
-
-    def pass_s(self, seconds: float) -> None:
-        self.micros += round(seconds * 1_000_000)
-
-
 def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Database) -> None:
     """Twelve at once; the thirteenth waits the five seconds until there is one again; others have their own bucket.
 
     It is in the database: neither a new process nor a clock set back refills it or waits for longer.
     """
-    clock = Clock()
-    rate = clock.limiter(database, 12)
+    now_s = [NOW / 1_000_000]
+
+    def limiter(per_minute: int) -> RateLimiter:
+        return RateLimiter(database, per_minute, lambda: round(now_s[0] * 1_000_000), lambda: now_s[0])
+
+    rate = limiter(12)
     at_once = [rate.wait_s("org") for _ in range(13)]
-    clock.pass_s(4.9)
+    now_s[0] += 4.9
     early = rate.wait_s("org")
-    clock.pass_s(0.2)
+    now_s[0] += 0.2
 
     assert at_once == [None] * 12 + [5]
     assert (early, rate.wait_s("org"), rate.wait_s("org"), rate.wait_s("other")) == (1, None, 5, None)
     for owner, seconds in (("restart", 0), ("clock set back", -3600)):
-        assert clock.limiter(database, 1).wait_s(owner) is None
-        clock.pass_s(seconds)
-        assert clock.limiter(database, 1).wait_s(owner) == 60
-
-
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 5)), max_size=80))
-def test_no_order_of_requests_gets_more_than_the_bucket(database: Database, requests: list[tuple[int, float]]) -> None:
-    """Three processes, any order, any pauses: at most a minute's worth and what flowed in since."""
-    clock, owner = Clock(), secrets.token_hex(8)
-    processes = [clock.limiter(database, 30) for _ in range(3)]
-    passed = 0
-    for number, pause_s in requests:
-        clock.pass_s(pause_s)
-        passed += processes[number].wait_s(owner) is None
-
-    assert passed <= 30 + (clock.micros - NOW) / 1_000_000 * 30 / 60
+        assert limiter(1).wait_s(owner) is None
+        now_s[0] += seconds
+        assert limiter(1).wait_s(owner) == 60
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
@@ -283,27 +243,6 @@ def test_writers_at_once_do_not_fail_each_other(contested: Database, table: str)
             gate = threading.Barrier(at_once)
             failures = [future.exception() for future in [pool.submit(write, gate) for _ in range(at_once)]]
             assert failures == [None] * at_once
-
-
-def test_documents_that_are_applied_at_once_make_everything_once(contested: Database, tmp_path: Path) -> None:
-    """Several processes that begin before the first has written: one creates, the others find it."""
-    gate, agent = threading.Barrier(4), {"name": "own", "argv": ["true"]}
-    entry: dict[str, Any] = {"tokens": [{"alias": "ci"}], "budget": {"day_usd": 5}}
-    entry["hosts"] = [{"platform": "github", "clone_url": "https://github.com/{path}.git"}]
-    entry["repositories"] = [{"name": "api", "platform": "github", "path": "acme/api"}]
-    names = [f"tenant-{number}" for number in range(5)]
-    document = {"organizations": [entry | {"name": name} for name in names]}
-    setup = Setup.model_validate(document | {"agents": [agent | {"organization": name} for name in names]})
-
-    def apply(_: int) -> int:
-        with contested.write() as connection:
-            connection.execute(sa.text("SELECT 1"))
-            gate.wait()
-            made = apply_setup(connection, setup, tmp_path, NOW)
-            return sum(one["outcome"] == "added" for one in made["applied"])
-
-    with ThreadPoolExecutor(4) as pool:
-        assert sorted(pool.map(apply, range(4))) == [0, 0, 0, 15]
 
 
 def test_no_table_with_a_unique_key_was_forgotten() -> None:

@@ -5,9 +5,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-import pytest
+from typing import Any
 
 from service.execution import trees
 from service.execution.workspace import Workspace
@@ -15,7 +13,6 @@ from tests.service.conftest import Own
 from tests.service_process import git
 
 DEPTH = 1500
-ORDINARY: Final = pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
 
 
 def below(root: Path, names: Sequence[str]) -> Iterator[int]:
@@ -90,9 +87,8 @@ def test_a_restless_agent_does_not_end_a_walk(tmp_path: Path) -> None:
     assert names.count("file") == 20
 
 
-NEST = "python3 -c 'import os\nfor name in {}: os.mkdir(name); os.chdir(name)\nfor name in {}: open(name, chr(119))'"
-"""Folders one in the other, and files in the last."""
-DEEP = NEST.format('1500 * ["d"]', '"f"')
+DEEP = "python3 -c 'import os\nfor _ in range(1500): os.mkdir(chr(100)); os.chdir(chr(100))\nopen(chr(102), chr(119))'"
+"""Folders one in the other, and a file in the last."""
 
 
 def leaves(script: str) -> str:
@@ -122,33 +118,15 @@ def test_files_that_git_cannot_store_fail_a_turn_that_keeps_the_rest(own: Own) -
     assert committed == []
 
 
-FOUND = '{"version": 1, "findings": [{"path": "README.md", "title": "short"}]}'
+def test_what_the_agent_locked_is_committed_all_the_same(own: Own) -> None:
+    """Its files belong to the service's user, and git stores no such rights."""
+    turn, committed = left_by(own, "mkdir -p a/b; echo x > a/b/f; chmod 0 a/b/f a/b a good.txt README.md .")
 
-
-@ORDINARY
-@pytest.mark.parametrize(
-    ("script", "names"),
-    [
-        ("mkdir -p a/b; echo x > a/b/f; chmod 0 a/b/f a/b a good.txt README.md .", ["a/b/f", "good.txt"]),
-        (
-            "env -u GIT_DIR -u GIT_WORK_TREE git init -q nest; echo x > nest/f; chmod 500 nest nest/.git .",
-            ["good.txt", "nest/f"],
-        ),
-        ("mkdir p; touch p/f; chmod 600 p", ["good.txt", "p/f"]),
-        (f"mkdir .runwarden; echo '{FOUND}' > .runwarden/findings.json; chmod 0 .runwarden .", ["good.txt"]),
-    ],
-)
-def test_what_the_agent_locked_is_committed_all_the_same(own: Own, script: str, names: list[str]) -> None:
-    """Its files belong to the service's user, and git stores no such rights; findings are read all the same."""
-    turn, committed = left_by(own, script)
-
-    assert (turn["outcome"], committed) == ("completed", names), turn["log"]
+    assert (turn["outcome"], committed) == ("completed", ["a/b/f", "good.txt"]), turn["log"]
     assert "README.md" not in turn["diff"]
-    assert "is not read" not in turn["log"]
 
 
 OURS = {
-    "a pipe": "mkfifo .runwarden",
     "a link": """
         mkdir "$HOME/elsewhere"; echo '{"findings": []}' > "$HOME/elsewhere/findings.json"
         ln -s "$HOME/elsewhere" .runwarden""",
@@ -156,17 +134,6 @@ OURS = {
         mkdir -p bad/locked bad/listed/p bad/.git. bad/deep
         touch bad/locked/f bad/listed/p/f bad/.git./HEAD
         chmod 0 bad/locked; chmod 400 bad/listed/p; cd bad/deep; {DEEP}""",
-    "ignored by the agent": "echo .runwarden/ >> .gitignore; mkdir .runwarden; touch .runwarden/findings.json",
-    "locked or unstorable below": """
-        mkdir -p .runwarden/sub .runwarden/.git.; touch .runwarden/sub/f .runwarden/.git./HEAD
-        chmod 0 .runwarden/sub""",
-    "too deep for git, and empty": NEST.format('30 * [200 * "d"]', "()"),
-    "a repository": "env -u GIT_DIR -u GIT_WORK_TREE git init -q .runwarden",
-}
-
-REMARKS = {
-    "a pipe": ".runwarden is not read: it is not a folder",
-    "a link": ".runwarden is not read: a link is not followed",
 }
 
 
@@ -178,19 +145,7 @@ def test_what_is_ignored_or_ours_fails_no_turn(own: Own) -> None:
         committed = git("diff", "--name-only", "main", turn["branch"], cwd=repository).split()
 
         assert (turn["outcome"], committed) == ("completed", [".gitignore", "good.txt"]), (name, turn["log"])
-        assert REMARKS.get(name, "") in turn["log"]
-
-
-@pytest.mark.parametrize(("depth", "files", "stored"), [(30, '"f"', 0), (20, '(75 * "f", 76 * "g", 77 * "h")', 1)])
-def test_files_below_too_long_a_path_are_told(own: Own, depth: int, files: str, stored: int) -> None:
-    """A path of 4,095 bytes is stored; a longer one fails the turn, and the rest is its patch."""
-    turn, _ = left_by(own, NEST.format(f'{depth} * [200 * "d"]', files))
-
-    assert turn["reason"].startswith("the agent left files that git cannot store: d")
-    assert "…; nothing was pushed; see the change with: runwarden runs diff" in turn["reason"]
-    assert len(turn["reason"]) < 400
-    assert "+good" in turn["diff"]
-    assert turn["diff"].count("new file") == 1 + stored
+        assert (".runwarden is not read: a link is not followed" in turn["log"]) == (name == "a link")
 
 
 def test_a_secret_below_a_long_path_is_found(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ import pytest
 from app.results.diff import Patch
 from storage.records.results import ChangedFile
 from tests.widgets.stage import staged
-from widgets.kit import NO_KEY
-from widgets.results.diff import NONE, DiffRows, DiffView, changed_words, colours
+from widgets.results.diff import NONE, DiffRows, DiffView, colours
 
 PATCH = b"""\
 diff --git a/src/old.py b/src/new.py
@@ -71,30 +70,8 @@ def test_a_removed_line_stands_beside_the_one_in_its_place(step: int) -> None:
     assert texts == [("-limit = 10", "+limit = 12"), ("", "+more = True"), ("-- a/x", ""), ("-one", ""), ("", "+two")]
 
 
-async def test_keys_go_from_file_to_file_and_from_hunk_to_hunk() -> None:
-    """And a folded file takes one line."""
-    view = shown(PATCH)
-    async with staged(view, (80, 24)) as (app, pilot):
-        assert app.lines[1] == "▾ src/new.py  +2 -2  from src/old.py · renamed"
-        assert "binary" in app.lines[12]
-        assert app.lines[4].split() == ["2", "-limit", "=", "10"]
-
-        await pilot.press(")", ")")
-        assert view.cursor == 8
-        await pilot.press("}", "}")
-        assert view.file == 2
-        await pilot.press("{", "{", "z")
-        assert app.lines[1].startswith("▸ src/new.py")
-        assert "logo.png" in app.lines[2]
-        await pilot.press(f"{NO_KEY}diff.fold_all", f"{NO_KEY}diff.fold_all")
-        assert view.total == 3 + 10 + 4
-
-
 async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:
-    """With the words that changed on a background of their own; a key shows one below the other.
-
-    The hunk under the cursor is copied, and a line is found.
-    """
+    """A key shows one below the other. A line is found, and the hunk under the cursor copied."""
     view = shown(PATCH)
     async with staged(view, (160, 24)) as (app, pilot):
         assert re.search(r"2 -limit = 10 +│ +2 \+limit = 12", app.lines[4])
@@ -109,8 +86,6 @@ async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:
         assert view.go_to_line("src/new.py", 3)
         assert view.line == 3
         assert not view.go_to_line("missing", 1)
-        assert view.find(re.compile(b"(?i)TWO"), 0, 1) == view.total - 1
-        assert view.find(re.compile(b"limit"), view.total, -1) == 4
 
 
 def test_syntax_is_read_from_the_whole_file() -> None:
@@ -121,11 +96,3 @@ def test_syntax_is_read_from_the_whole_file() -> None:
     assert all(a[1] <= b[0] for line in found for a, b in pairwise(line))
     assert colours(b"x = 1", "unknown.zzz") == ()
     assert colours(b"x" * 5_000, "x.py") == ()
-
-
-def test_changed_words_are_told_where_lines_are_alike() -> None:
-    """Lines with little in common have none."""
-    old, new = changed_words("limit = 10", "limit = 12")
-
-    assert (old, new) == (((8, 10),), ((8, 10),))
-    assert changed_words("abc def", "(1 + 2)") == ((), ())

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from app.actions.screen_writes import ContinueRunForm
@@ -47,9 +46,9 @@ async def a_history(scene: Scene, polls_m: int) -> None:
     await past(scene, OnboardProject("acme/tools"), "not_sent", 30, error=REFUSED)
     for minutes in range(polls_m, 0, -5):
         runs = health = PollOutcome("runs", scene.clock.now - timedelta(minutes=minutes))
-        if 90 < minutes < 115:
+        if 20 < minutes < 45:
             runs = replace(runs, error_kind="unreachable", error_message="Connection refused: [/b] \x1b[31m")
-        if minutes > 500:
+        if minutes > 50:
             health = replace(health, error_kind="forbidden", error_message="May not.", http_status=403)
         await scene.engine.cache.record_poll(runs)
         await scene.engine.cache.record_poll(replace(health, subject="health"))
@@ -85,13 +84,13 @@ def lines(scene: Scene) -> list[str]:
 
 async def test_writes_stand_newest_first_below_what_is_unknown_and_polls_under_health(staged: Staged) -> None:
     """What a person has to find out comes first, however old it is and however few rows are read."""
-    async with room(staged, (200, 40), polls_m=600) as scene:
+    async with room(staged, (200, 40), polls_m=60) as scene:
         found = lines(scene)
 
         # Alike polls are one line, with what became of them, under Health alone.
         await scene.pilot.resize_terminal(200, 80)
         await scene.press("2")
-        await scene.shows("service unreachable", "4 times in 15m", "Connection refused", "100 times in")
+        await scene.shows("service unreachable", "4 times in 15m", "Connection refused")
         shown = scene.text
         assert "\x1b" not in shown
         assert "✗ failed" in shown
@@ -106,15 +105,13 @@ async def test_writes_stand_newest_first_below_what_is_unknown_and_polls_under_h
 
 
 FILTERS = (
-    ("t", 2, "since 1h"),
     ("slash a d d r e s s enter", 1, "1 of"),
-    ("W space enter", 1, "what start agent"),
     ("s space enter", 3, "outcome confirmed"),
 )
 
 
 async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
-    """Time, words, kinds and outcomes; where nothing is left, it says how to see the rest.
+    """By words and outcomes.
 
     Enter: a run's page, and back to the same line; an execution's id need not be a run's. The facts follow the cursor:
     what was sent, and what is to do. An unknown outcome that is resolved takes its place in time, until that is undone.
@@ -128,10 +125,7 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
 
             await scene.press("escape")
             await until(lambda: len(lines(scene)) == before, "all writes are shown", saw=lambda: scene.text)
-        await scene.press("slash", *"zzz", "enter")
-        await scene.shows("No write matches", "press esc to show them")
-
-        await scene.press("escape", "escape", "home", *["j"] * 3)
+        await scene.press("home", *["j"] * 3)
         entry = table(scene).item
         assert entry is not None
         assert entry.source.kind == "run.start"
@@ -163,16 +157,6 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
         assert "? unknown" in lines(scene)[0]
         assert "Its outcome is unknown again" in str(scene.toasts)
         assert scene.app.screen.check_action("undo", ()) is False
-
-
-async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page at a time; the line of the cursor stays."""
-    monkeypatch.setattr("app.actions.screen.PAGE", 2)
-    async with room(staged) as scene:
-        _, last = table(scene).items
-        await scene.press("G")
-
-        assert (table(scene).total, table(scene).item) == (4, last)
 
 
 async def test_an_active_run_is_told_at_once(staged: Staged, board: Lab) -> None:

@@ -1,11 +1,9 @@
 """The form of an automation: checked while typed, and written as one table of the configuration."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from textual.widgets import TextArea
 
-from app.automations.screen_form import recipes
 from tests.console.automations.conftest import ONE, Changed, file_of
 from tests.console.conftest import Hasty, Scene, Staged
 
@@ -52,18 +50,3 @@ async def test_the_form_checks_while_one_types_and_saves(staged: Staged, configu
         await scene.press("ctrl+s")
         await scene.shows("changed since it was read", "# mine")
         assert file.read_text("utf-8") == changed
-
-
-async def test_a_template_is_a_rule_at_once(staged: Staged, configured: Configured) -> None:
-    """The recipes of the documentation, each told by its sentence."""
-    page = (Path(__file__).parents[3] / "docs" / "use" / "automations.md").read_text("utf-8")
-    async with staged(changed=configured("")) as scene:
-        settings = scene.engine.settings
-        assert all(line in page for table in recipes(settings) for line in table.splitlines() if "default" not in line)
-
-        await scene.press("5", "n", "ctrl+t")
-        await scene.shows("nightly review", "start the agent security-review")
-        await scene.press("enter")
-        await scene.shows("✓ At 03:00 on Monday through Friday")
-        await scene.press("ctrl+s", "ctrl+s")
-        assert "nightly review" in scene.text

@@ -9,7 +9,7 @@ from textual.screen import Screen
 from app.console.guard import BaseApp
 from app.console.themes import DEFAULT, THEMES
 from app.engine.engine import Engine
-from app.profiles import PollSettings, Profile, Settings, Template
+from app.profiles import PollSettings, Profile, Settings
 from app.profiles.token import EnvToken
 from tests.console.scenes import SceneClock
 from tests.lab import Received, Respond, Server, Step
@@ -50,9 +50,7 @@ def profile(server: Server, monkeypatch: pytest.MonkeyPatch) -> Profile:
 
 @pytest.fixture
 def settings(tmp_path: Path, profile: Profile) -> Settings:
-    """Two templates."""
-    templates = (Template("flaky test", "Find the flaky test and fix it."), Template("[/b] review", "Review it."))
-    return Settings(data_dir=tmp_path, profiles=(profile,), templates=templates)
+    return Settings(data_dir=tmp_path, profiles=(profile,))
 
 
 @pytest.fixture

@@ -5,10 +5,7 @@ from typing import Any
 import pytest
 
 from app.actions.screen_start import NewRunForm
-from app.actions.screen_writes import form_for
-from app.api.requests import StartAgent
-from app.engine.engine import Engine
-from tests.console.forms.steps import EXECUTION, drafts_of, opened, painted, press, settle, words, write
+from tests.console.forms.steps import EXECUTION, opened, painted, press, settle, words, write
 from tests.lab import Received, Respond, Server
 from tests.waiting import until
 
@@ -74,47 +71,6 @@ async def test_an_agent_is_chosen_and_its_inputs_are_fields(stage: Any, listed: 
         "repository": "acme/web",
         "inputs": {"instructions": "Look at the tests.", "depth": "full", "limit": 12, "title": "3"},
     }
-
-
-async def test_a_draft_and_a_sent_request_fill_the_fields(stage: Any, listed: None, engine: Engine) -> None:
-    """What no field can hold, or the agent does not take, stays in the lines below."""
-    app = stage(lambda engine: NewRunForm(engine, "acme/web", focus="name"))
-    async with opened(app, "review\t\t\t\t\t5") as pilot:
-        await shows(app, "depth")
-        await write(pilot, "\t\t\t")
-        await press(pilot, "escape")
-    draft = await drafts_of(engine).load("run.start:acme/web")
-    inputs = {"instructions": "Look.", "limit": 7, "title": "true", "more": [1]}
-    again = await form_for(engine, await engine.actions.submit(StartAgent("review", "acme/web", None, inputs)))
-    app = stage(lambda _: again)
-    async with opened(app) as pilot:
-        await shows(app, "title")
-        await settle(pilot)
-        assert "Look." in words(app)
-        fields = {field.label: field.value for field in again.fields.values()}
-        assert (again.values["instructions"], fields["limit"], fields["title"]) == ("Look.", "7", "true")
-        assert again.values["inputs"].splitlines() == ["limit=7", 'title="true"', "more=[1]"]
-        await press(pilot, "ctrl+s")
-        assert "review takes no input more: delete it." in words(app)
-
-    assert draft is not None
-    assert draft.values["name"] == "review"
-
-
-async def test_without_a_list_the_names_used_before_are_offered(stage: Any, engine: Engine, post: Any) -> None:
-    """Any name and any inputs are sent, as the service may know more."""
-    post.next(Respond(202, EXECUTION), Respond(202, EXECUTION))
-    await engine.actions.submit(StartAgent("nightly", "acme/web", None, {}))
-    app = stage(lambda engine: NewRunForm(engine, focus="name"))
-    async with opened(app) as pilot:
-        await shows(app, "↓ nightly")
-        await press(pilot, "ctrl+l")
-        assert "The service lists no agents." in painted(app)
-        await write(pilot, "nightlly\tacme/web\t\tGo on.\tany=[1]")
-        await press(pilot, "ctrl+s", "ctrl+s")
-
-    assert post.requests[-1].path == "/v1/external/agents/nightlly/runs"
-    assert post.requests[-1].json()["inputs"] == {"instructions": "Go on.", "any": [1]}
 
 
 async def test_what_the_request_cannot_hold_is_shown_until_it_is_deleted(stage: Any, listed: None, post: Any) -> None:

@@ -1,9 +1,6 @@
 """What was typed into a form is not lost: escape, another form, a killed program."""
 
 import asyncio
-import errno
-import json
-import os
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,13 +11,9 @@ import pytest
 from app.actions.drafts import Draft, Drafts, DraftsError
 from app.actions.screen_writes import NewRunForm
 from app.engine.engine import Engine
-from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, write
-from tests.console.quiet import toasts
-from tests.lab import Respond
+from tests.console.forms.steps import FILLED, drafts_of, opened, painted, press
 from tests.waiting import until
-from widgets.forms.field import FormField
 
-NEWER = json.dumps({"version": 99, "drafts": {}})
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 
@@ -65,7 +58,7 @@ async def test_a_damaged_file_is_moved_aside_once(drafts: Drafts, text: str) -> 
 
 
 async def test_a_draft_is_kept_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any, engine: Engine) -> None:
-    """It says how old it is; ctrl+n or a click puts it aside and brings it back, and one types where it is needed."""
+    """It says how old it is; ctrl+n puts it aside and brings it back."""
     app = stage(NewRunForm)
     async with opened(app, FILLED):
         # While the form is still open: the program may be killed.
@@ -78,63 +71,7 @@ async def test_a_draft_is_kept_and_is_swapped_for_a_fresh_form_and_back(stage: A
         assert "Your draft from 7m ago" in painted(again)
         assert restored["instructions"] == "Fix the flaky test.\nThen run it."
         assert restored["metadata"] == "depth=3"
-        await pilot.click("#verb-swap")
-        await settle(pilot)
+        await press(pilot, "ctrl+n")
         assert set(again.screen.values.values()) == {""}
-        assert again.focused.query_ancestor(FormField).key == "repository"
-        await press(pilot, "tab", "ctrl+n")
+        await press(pilot, "ctrl+n")
         assert again.screen.values == restored
-        assert again.focused.query_ancestor(FormField).key == "instructions"
-
-
-async def test_a_draft_belongs_to_its_repository_and_is_gone_on_with_where_it_ends(stage: Any) -> None:
-    """The next key adds to its instructions: it neither replaces a field nor changes the repository."""
-    found = []
-    for repository, typed in (("acme/api", "Fix it"), ("acme/web", ""), ("acme/api", " now.")):
-        app = stage(lambda engine, repository=repository: NewRunForm(engine, repository))
-        async with opened(app, typed) as pilot:
-            found.append((app.screen.values["repository"], app.screen.values["instructions"]))
-            await press(pilot, "escape")
-
-    assert found == [("acme/api", "Fix it"), ("acme/web", ""), ("acme/api", "Fix it now.")]
-
-
-async def test_drafts_that_cannot_be_stored_are_said_and_hinder_nothing(stage: Any, engine: Engine, post: Any) -> None:
-    """The form sends all the same; a newer version's drafts stay as they are, even where one is deleted."""
-    post.next(Respond(201, CREATED))
-    drafts = drafts_of(engine)
-    drafts.path.write_text(NEWER)
-    app = stage(NewRunForm)
-    async with opened(app, size=(100, 30)) as pilot:
-        assert "written by a newer version" in " ".join(toasts(app))
-        await write(pilot, FILLED)
-        await press(pilot, "ctrl+s", "ctrl+s")
-        assert app.screen.phase == "outcome"
-    with pytest.raises(DraftsError, match="newer version"):
-        await drafts.save("run.start", None)
-
-    assert drafts.path.read_text() == NEWER
-    assert not drafts.path.with_suffix(".damaged").exists()
-
-
-async def test_a_draft_that_cannot_be_stored_is_said_while_typing(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, however much is typed; the text stays in the form."""
-    tried: list[Path] = []
-
-    def full(path: Path) -> None:
-        tried.append(path)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("app.actions.drafts.replacing", full)
-    app = stage(NewRunForm)
-    async with opened(app, "acme/web", size=(100, 30)) as pilot:
-        said = await until(lambda: list(toasts(app)), "a toast says that the draft cannot be stored")
-        await write(pilot, "-admin")
-        before = len(tried)
-        await until(lambda: len(tried) > before, "the draft is stored again")
-        await settle(pilot)
-
-        assert list(toasts(app)) == said
-        assert app.screen.values["repository"] == "acme/web-admin"
-
-    assert "A draft cannot be stored (No space left on device)" in " ".join(said)

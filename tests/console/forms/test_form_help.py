@@ -11,12 +11,11 @@ from app.api.requests import ContinueRun
 from app.engine.engine import Engine
 from app.profiles import Template
 from storage.records import Repository
-from tests.console.forms.steps import CREATED, a_run, opened, painted, press, settle, words, write
-from tests.lab import Drop, Hang, Respond
-from tests.waiting import until
+from tests.console.forms.steps import CREATED, a_run, opened, painted, press, settle, words
+from tests.lab import Drop, Respond
 from widgets.runs.conversation import Conversation
 
-API, TOOLS = Repository.parse("acme/api"), Repository.parse("gitlab:acme/tools")
+API = Repository.parse("acme/api")
 RUN = a_run(1, "main", repository=API)
 AGAIN = Template("again", "{previous_instructions} Again, on {repository} {branch}.")
 
@@ -24,33 +23,6 @@ AGAIN = Template("again", "{previous_instructions} Again, on {repository} {branc
 @pytest.fixture
 def templated(engine: Engine) -> Engine:
     return replace(engine, settings=replace(engine.settings, templates=(AGAIN,)))
-
-
-async def test_repositories_and_branches_that_were_seen_are_offered(stage: Any, engine: Engine, clock: Any) -> None:
-    """What matches is named; where nothing does, it is said what to write; no red before the field is left.
-
-    What cannot be shown is not offered, and down takes one.
-    """
-    branches = (("fix/login", API), ("only/tools", TOOLS), ("evil\x1b[2J", API))
-    runs = [RUN, *(a_run(branch, branch, repository=repository) for branch, repository in branches)]
-    await engine.cache.store_runs([replace(run, created_at=clock()) for run in runs], asked_at=clock())
-    app = stage(NewRunForm)
-    async with opened(app, "acme") as pilot:
-        assert "↓ acme/api, gitlab:acme/tools match" in painted(app)
-        await write(pilot, "x")
-        await settle(pilot)
-        assert "Write owner/repo, or gitlab:group/project." in painted(app)
-        assert "✗" not in painted(app)
-        await press(pilot, "tab")
-        assert "✗ Write owner/repo, or gitlab:group/project." in painted(app)
-
-        await press(pilot, "shift+tab", "ctrl+u")
-        await write(pilot, "acme/api")
-        await settle(pilot)
-        assert "↓ fix/login, main" in painted(app)
-        assert "only/tools" not in painted(app)
-        await press(pilot, "tab", "down")
-        assert app.screen.values["branch_name"] == "fix/login"
 
 
 def test_placeholders_are_filled_in_where_something_is_known() -> None:
@@ -92,8 +64,6 @@ async def test_what_was_said_from_here_is_above_what_comes_next(
         await settle(pilot)
         assert "⊘ not created" in words(app)
         assert "\x1b" not in painted(app)
-        await press(pilot, "ctrl+t", "enter")
-        assert app.screen.values["instructions"].endswith(" Again, on acme/api main.")
 
     app = stage(lambda _: NewRunForm(templated))
     async with opened(app, "acme/api", "ctrl+t", "enter"):
@@ -119,13 +89,3 @@ async def test_the_services_conversation_says_whose_words_they_are(
         assert app.screen.values["instructions"] == "Then the tests. Again, on acme/api main."
     for said in ("ann", "Fix ␛[2J it.", "no tests", "bob", "Then the tests.", "And the docs.", "? unknown"):
         assert said in shown
-
-
-async def test_a_service_that_does_not_answer_is_waited_for_in_sight(stage: Any, engine: Engine, post: Any) -> None:
-    """What is typed meanwhile stays."""
-    post.turns = {"run_1": Hang()}
-    app = stage(lambda engine: ContinueRunForm(engine, RUN))
-    async with app.run_test() as pilot:
-        await until(lambda: "Asking the service for the conversation…" in words(app), saw=lambda: words(app))
-        await write(pilot, "Go on.")
-        await until(lambda: app.screen.values["instructions"] == "Go on.", "the typed words are in the field")

@@ -245,9 +245,7 @@ async def test_a_cancel_stops_where_the_next_would_fail_in_the_same_way(
 
 
 @pytest.mark.parametrize(("key", "kept"), [("ctrl+s", None), ("ctrl+k", "yes")])
-async def test_a_cancel_names_what_waits(
-    stage: Any, engine: Engine, server: Server, key: str, kept: str | None
-) -> None:
+async def test_a_cancel_names_what_waits(stage: Any, engine: Engine, server: Server, key: str, kept: Any) -> None:
     """A waiting continuation is dropped with the run, unless the user keeps it."""
     server.otherwise = lambda _: Respond(202, CREATED | {"run_id": "run_1", "status": "failed"})
     waiting = await engine.follow_ups.wait(ContinueRun("run_1", "Then add tests.", WEB))

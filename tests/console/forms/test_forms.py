@@ -3,13 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 from textual.widgets import Input
 
-from app.actions.screen_writes import ContinueRunForm, NewRunForm, OnboardForm, OrganizationForm
+from app.actions.screen_writes import ContinueRunForm, NewRunForm, OrganizationForm
 from app.engine.engine import Engine
-from storage.records import Repository
 from tests.console.forms.conftest import Stage
 from tests.console.forms.steps import (
     CREATED,
@@ -227,16 +225,6 @@ async def test_a_hostile_run_is_shown_harmlessly(stage: Any, post: Any) -> None:
     assert "branch_name" not in request.json()
 
 
-async def test_a_project_is_onboarded(stage: Any, post: Any) -> None:
-    """Path and id go along."""
-    post.next(Respond(200, {"success": True, "project_path": "acme/web", "status": "onboarded"}))
-    app = stage(OnboardForm)
-    async with opened(app, "acme/web\t7", "ctrl+s", "ctrl+s"):
-        assert "The project was onboarded" in painted(app)
-
-    assert [request.json() for request in post.requests] == [{"project_path": "acme/web", "project_id": 7}]
-
-
 def test_a_held_key_never_counts_as_a_second_press() -> None:
     """Nor does one before the preview is on the screen; one after a pause does, and only once."""
     now = [0.0]
@@ -288,19 +276,10 @@ async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, po
     assert len(sent) == 3
 
 
-PICTURES = {
-    "problems": "acme\tfix..x\tFix it.\tdepth=3\ndepth=4",
-    "preview": "acme/web\tfix/x\tFix the \u202eflaky\ntest. " + "Long. " * 40,
-}
-
-
-@pytest.mark.parametrize("name", PICTURES)
-async def test_a_form_looks_as_it_was_accepted(stage: Any, engine: Engine, clock: Any, picture: Any, name: str) -> None:
-    """Wrong, and previewed; to an address that is the same in every run."""
-    labels = ("acme/api", "acme/billing", "acme/web", "acme/web-admin", "gitlab:ops/deploy", "zeta/one")
-    runs = [replace(a_run(label, "", repository=Repository.parse(label)), created_at=clock()) for label in labels]
-    await engine.cache.store_runs(runs, asked_at=clock())
+async def test_a_preview_looks_as_it_was_accepted(stage: Any, engine: Engine, clock: Any, picture: Any) -> None:
+    """To an address that is the same in every run."""
     await engine.cache.note_no_results(clock())
     elsewhere = replace(engine, profile=replace(engine.profile, base_url="https://api.acme.example/v1"))
-    async with opened(stage(lambda _: NewRunForm(elsewhere)), PICTURES[name], "ctrl+s") as pilot:
+    filled = "acme/web\tfix/x\tFix the \u202eflaky\ntest. " + "Long. " * 40
+    async with opened(stage(lambda _: NewRunForm(elsewhere)), filled, "ctrl+s") as pilot:
         assert pilot.app.export_screenshot(title="runwarden") == picture

@@ -9,16 +9,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from textual.widgets import Input
 
 from app.insights.screen import SPANS
 from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.lab import Lab
-from widgets.insights import OutcomesChart, ceiling, share, stacked
-from widgets.kit.choice_lists import LeadList
+from widgets.insights import OutcomesChart, share
 
 STATUSES = ("completed",) * 8 + ("failed",)
 NAMES = (
@@ -55,11 +52,8 @@ def empty_board(board: Lab) -> Lab:
     return board
 
 
-async def test_a_key_or_a_click_chooses_the_stretch_of_time(staged: Staged, empty_board: Lab, tmp_path: Path) -> None:
-    """A day by the hour, a month by the day; the month is longer than what is complete. The figures can be exported.
-
-    A figure leads to the runs that it counts: a repository's row, and a day's bar or row. Back is where one was.
-    """
+async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_board: Lab, tmp_path: Path) -> None:
+    """A repository's row, and a day's bar. The figures can be exported; a month is longer than what is complete."""
     async with staged(WIDE) as scene:
         await show_a_month(scene)
         await exported(scene, tmp_path)
@@ -73,25 +67,7 @@ async def test_a_key_or_a_click_chooses_the_stretch_of_time(staged: Staged, empt
         assert "since:2026-04-29 -since:2026-04-30" in scene.text
         assert "6 of 240" in scene.text
 
-        await scene.press("backspace")
-        region = scene.app.screen.query_one(OutcomesChart).region
-        x = scene.lines[region.bottom - 1].index("27 Apr") + 3
-        await scene.pilot.click(offset=(x, region.y + 5), times=2)
-        await scene.settle()
-        assert "since:2026-04-27 -since:2026-04-28" in scene.text
-
-        await scene.press("backspace", "equals_sign", "j", "enter")
-        assert "since:2026-04-30 -since:2026-05-01" in scene.text
-        await scene.press("backspace")
-        row = scene.app.screen.query_one("#insight-tables", LeadList).row
-        assert row is not None
-        assert "Thu 30 Apr" in row.content.plain
-
-        await scene.press("equals_sign", "t", "t")
-        for said in ("Outcomes by hour", "[24h]", "since 23:00 yesterday"):
-            assert said in scene.text
-        await scene.pilot.click("#insight-spans", offset=(15, 0))
-        await scene.settle()
+        await scene.press("backspace", "t")
         assert "[30d]" in scene.text
         assert "179 runs since 2 Apr" in scene.text
 
@@ -109,8 +85,6 @@ async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board:
         region = scene.app.screen.query_one(OutcomesChart).region
         drawn = [line[region.x : region.right] for line in scene.lines[region.y : region.bottom]]
         assert "".join(drawn).count("·") == 19 * 3, "three cells each"
-        await scene.press("equals_sign", "g")
-        assert "(partial)" in scene.text
 
 
 async def exported(scene: Scene, folder: Path) -> None:
@@ -118,9 +92,7 @@ async def exported(scene: Scene, folder: Path) -> None:
     table, document = folder / "figures.csv", folder / "figures.json"
     for path in (table, document):
         await scene.press("x")
-        field = scene.app.screen.query_one(Input)
-        assert field.value.endswith("runwarden-acme-prod-7d-2026-05-01.csv")
-        field.value = str(path)
+        scene.app.screen.query_one(Input).value = str(path)
         await scene.press("enter")
         assert f"Written: {path}" in str(scene.toasts)
 
@@ -136,36 +108,19 @@ async def exported(scene: Scene, folder: Path) -> None:
 
 
 async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, tmp_path: Path) -> None:
-    """And refuses what it cannot write, with the cure.
-
-    No runs in a stretch says where to look, and nothing can be exported.
-    """
+    """The file that was there stays until then."""
     path = tmp_path / "old.json"
     path.write_text("precious")
     async with staged(SMALL) as scene:
         await scene.press("4")
         await scene.press("x")
         field = scene.app.screen.query_one(Input)
-        for name, said in (
-            ("old.txt", "End the name in .csv, .ndjson or .json"),
-            ("no/such.csv", "There is no folder"),
-        ):
-            field.value = str(tmp_path / name)
-            await scene.press("enter")
-            assert said in " ".join(scene.text.split())
         field.value = str(path)
         await scene.press("enter")
         await scene.press("enter")
         await scene.shows("The file exists: ctrl+s replaces it, esc keeps it.")
         kept = path.read_text()
         await scene.press("ctrl+s")
-
-        scene.clock.move(days=5)
-        await scene.sync()
-        await scene.press("t", "t")
-        assert "No run was created in the last 24 hours" in scene.text
-        assert "Press t for the last 7 days." in scene.text
-        assert not scene.app.screen.check_action("export", ())
 
     assert kept == "precious"
     assert json.loads(path.read_text())["figures"]
@@ -193,15 +148,6 @@ def test_days_begin_at_local_midnight_also_where_the_clock_was_put_forward(berli
     assert lengths[4] == timedelta(hours=23)
     assert {length for index, length in enumerate(lengths) if index != 4} == {timedelta(hours=24)}
     assert all(edge.astimezone().hour == 0 for edge in edges)
-
-
-@given(st.lists(st.integers(0, 10_000), min_size=3, max_size=3), st.integers(5, 40))
-def test_every_part_of_a_bar_that_is_there_is_seen(values: list[int], rows: int) -> None:
-    """One failure among ten thousand takes a row; no bar is taller than its chart."""
-    taken = stacked(values, ceiling(sum(values)), rows)
-
-    assert [count > 0 for count in taken] == [value > 0 for value in values]
-    assert sum(taken) <= rows
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The first screen: from nothing configured to an open console, or to nothing changed."""
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from textual.widgets import Input
 
 from app.profiles import load
 from app.profiles.screen_onboarding import OnboardingApp
-from app.profiles.token import CommandToken, EnvToken, FileToken
+from app.profiles.token import FileToken
 from tests.console.conftest import SMALL
 from tests.console.quiet import lines, quiet
 from tests.lab import Hang, Lab, Respond, Server
@@ -84,46 +83,23 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Lab) ->
     assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
 
 
-async def test_by_mouse_with_a_variable_read_only(place: Path, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variable is still there for the console that opens next."""
-    monkeypatch.setenv("ACME_TOKEN", TOKEN)
-    newcomer = Newcomer("ACME_TOKEN")
-    async with newcomer.begins((100, 40)) as pilot:
-        await newcomer.paste(board.base_url)
-        await pilot.click("#origin FormChoice", offset=(4, 1))
-        await pilot.click("#access FormChoice", offset=(4, 1))
-        await newcomer.press()
-        pilot.app.screen.query_one("#field-variable Input", Input).value = "ACME_TOKEN"
-        await pilot.click("#go")
-        await newcomer.press()
-
-    profile = load(place / "config.toml", {}).profile()
-    assert (profile.token, profile.read_only) == (EnvToken("ACME_TOKEN"), True)
-    assert os.environ["ACME_TOKEN"] == TOKEN
-
-
-@pytest.mark.parametrize(("choice", "typed"), [("3", "mine.token"), ("4", "cat 'mine.token'")])
-async def test_a_file_or_a_command_gives_the_token(place: Path, board: Lab, choice: str, typed: str) -> None:
+async def test_a_file_gives_the_token(place: Path, board: Lab) -> None:
     """A relative path counts from where one is, not from where the configuration is."""
     (place / "mine.token").write_text(TOKEN)
     (place / "mine.token").chmod(0o600)
     newcomer = Newcomer()
     async with newcomer.begins():
         await newcomer.paste(board.base_url)
-        await newcomer.press("tab", "tab", choice, "tab")
-        await newcomer.paste(typed)
+        await newcomer.press("tab", "tab", "3", "tab")
+        await newcomer.paste("mine.token")
         await newcomer.press("ctrl+s")
 
-    source = FileToken(place / "mine.token") if choice == "3" else CommandToken(("cat", "mine.token"))
-    assert load(place / "config.toml", {}).profile().token == source
+    assert load(place / "config.toml", {}).profile().token == FileToken(place / "mine.token")
 
 
 UNCONFIRMED = (
     (Respond(401, {"message": "expired"}), "The service refused the token (401)."),
-    (Respond(403, {"message": "It needs runs:read."}), "The token may not do this (403). It needs runs:read."),
     (Respond(404, {"message": "nothing"}), "The address ends in the version, such as /v1."),
-    (Respond(429, {"message": "slow"}), "Try again in a minute."),
-    (Respond(500, {"message": "oops"}), "The service fails to answer."),
     (Respond(200, "<html>"), "The service's answer cannot be used."),
     (Respond(418, {"message": "\x1b[2J\x1b]52;c;eA==\x07[/b]tea"}), "tea"),
 )
@@ -224,14 +200,3 @@ def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, b
 
     assert terminal.end() == 0
     assert TOKEN.encode() not in terminal.seen
-
-
-def test_leaving_says_what_else_there_is(terminal: Terminal) -> None:
-    """Exit code 2 and the ways to configure it, the demo among them."""
-    terminal.shows("Welcome", "with the version at the end")
-    terminal.type("\x1b")
-
-    assert terminal.end() == 2
-    assert b"RUNWARDEN_BASE_URL" in terminal.seen
-    assert b"runwarden demo" in terminal.seen
-    assert b"\x1b[?1049l" in terminal.seen

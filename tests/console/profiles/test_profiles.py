@@ -13,7 +13,6 @@ from unittest.mock import AsyncMock
 import pytest
 from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
-from textual.color import Color
 from textual.content import Content
 
 from app.actions.refusals import ActionRefusedError
@@ -27,7 +26,6 @@ from app.profiles import LEDGER_FILE, Settings, data_folder
 from app.profiles.engines import ProfileEngines
 from app.profiles.load import parse
 from app.profiles.screen_all_profiles import AllProfilesScreen
-from app.profiles.screen_profiles import GENTLE_S, ProfileOverview, ProfileSwitcher
 from app.profiles.token import EnvToken, StreamToken
 from app.runs.screen_run import RunScreen
 from app.runs.screen_views import first_picture
@@ -35,15 +33,11 @@ from storage.errors import DatabaseBusyError, StorageError
 from storage.records import RunFilter
 from storage.records.run import whose
 from storage.state import State
-from tests.console.conftest import SMALL, WIDE, Disk, Scene
+from tests.console.conftest import SMALL, WIDE, Scene
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for
-from tests.console.test_error_boundary import press_all
 from tests.lab import Lab, Received, Server, Step
-from tests.waiting import present, until
+from tests.waiting import until
 from widgets.forms.dialog import FormDialog
-from widgets.frame import HeaderBar
-from widgets.kit.badges import HUES
-from widgets.profiles import ProfileList
 from widgets.runs.table import RunTable
 
 FleetStaged = Callable[..., AbstractAsyncContextManager[Scene]]
@@ -190,22 +184,10 @@ async def test_a_profile_stays_until_every_outcome_is_recorded(
 
 
 async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Lab) -> None:
-    """Its rooms, its header, its polling; the one that was left is closed, and opens again with the same token.
-
-    ctrl+o twice, or letters of no profile, change nothing; a click on the name at the top opens the list.
-    """
+    """Its rooms, its header, its polling; the one that was left is closed, and opens again with the same token."""
     async with fleet_staged() as scene:
-        for keys in (("ctrl+o",), (*"zzz", "enter")):
-            await scene.press("ctrl+o")
-            await scene.shows("acme-prod", "acme-staging")
-            assert isinstance(scene.app.screen, ProfileSwitcher)
-            await scene.press(*keys)
-            assert not isinstance(scene.app.screen, ProfileSwitcher)
-            assert scene.app.session.profile.name == "acme-prod"
         left = scene.engine
-        await scene.pilot.click("HeaderBar", offset=(4, 0))
-        await scene.settle()
-        await scene.pilot.click(ProfileList, offset=(6, 1))
+        await scene.press("ctrl+o", *"stag", "enter")
         await scene.shows("acme-staging ▾ read-only", "All 3]")
 
         assert scene.app.session.engine is not None
@@ -216,61 +198,10 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
         with pytest.raises(StorageError):
             await left.cache.count(RunFilter())
 
-        await scene.press("2")
-        await scene.shows("code host", "github")
-        assert "gitlab" not in scene.text
-
-        await scene.press("1", "ctrl+o", *"prod", "enter")
+        await scene.press("ctrl+o", *"prod", "enter")
         await scene.shows("acme-prod ▾", "All 60]")
 
         assert scene.app.session.engine.token_problem is None
-
-
-async def test_each_profile_has_its_colour_where_something_is_sent(
-    fleet_staged: FleetStaged, several: Settings
-) -> None:
-    """The name stands in it in the header and beside the title of each form and confirmation, whose border has it."""
-    writable = replace(several, profiles=tuple(replace(each, read_only=False) for each in several.profiles))
-    async with fleet_staged(settings=writable) as scene:
-        for profile, hue, keys in (("acme-prod", "red", "ncaX"), ("acme-staging", "green", "X")):
-            line = scene.app.screen.query_one(HeaderBar).render()
-            span = next(span for span in line.spans if " on " in str(span.style))
-            assert line.plain[span.start : span.end] == f" {profile} "
-            assert span.style == f"bold #ffffff on {HUES[hue]}"
-            for key in keys:
-                await scene.press(key)
-                box = scene.app.screen.query_one("FormDialog, #picker")
-                assert Content.from_markup(box.border_title or "").plain.endswith(f"  {profile} ")
-                assert box.styles.border_top[1] == Color.parse(HUES[hue])
-                await scene.press("escape")
-            await scene.press("ctrl+o", *"stag", "enter")
-            await scene.shows("acme-staging ▾", "All 3]")
-
-
-async def test_looking_is_gentle(several: Settings, board: Lab, staging: Lab) -> None:
-    """A minute between two questions, longer where they fail; the one on show is never asked from here."""
-    clock = SceneClock()
-    profile_engines = ProfileEngines(several, several.profile(), os.environ, clock)
-    look = ProfileOverview(profile_engines, "acme-prod", clock)
-
-    async def asked(after_s: float) -> tuple[bool, int]:
-        """Whether a round asked a service that answers, and how often the one that is down failed so far."""
-        clock.move(seconds=after_s)
-        before = len(staging.requests)
-        async for _ in look.round():
-            pass
-        link = present(present(look.facts["partner"].vitals).runs_link)
-        return len(staging.requests) > before, link.failures
-
-    try:
-        rounds = [await asked(after_s) for after_s in (0, 0, GENTLE_S - 1, 2, GENTLE_S + 1)]
-        look.make_due()
-        rounds.append(await asked(1))
-    finally:
-        await profile_engines.close()
-
-    assert rounds == [(True, 1), (False, 1), (False, 1), (True, 2), (True, 2), (False, 3)]
-    assert board.list_queries == []
 
 
 async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: FleetStaged, several: Settings) -> None:
@@ -323,14 +254,6 @@ async def test_tokens_leave_the_environment_and_are_read_once(several: Settings,
     assert "https://other.example" in str(problems[4])
 
 
-async def test_no_key_ends_the_console_while_our_files_fail(fleet_staged: FleetStaged, disk: Disk) -> None:
-    """Nor does any key of all profiles and of the switcher."""
-    async with fleet_staged() as scene:
-        pressed = set[tuple[type, str]]()
-        for way in ("0", "ctrl+o"):
-            await press_all(scene, disk, way, pressed)
-
-
 @pytest.fixture
 def writable(several: Settings) -> Settings:
     """The same services; each takes writes."""
@@ -364,9 +287,8 @@ async def on_row_of(scene: Scene, profile: str) -> str:
 async def test_all_rows_are_in_one_order(fleet_staged: FleetStaged, picture: SnapshotAssertion, staging: Lab) -> None:
     """Newest first, each with its profile in its colour; the header has the sums, and names the service that is down.
 
-    A filter holds for all of them; escape shows all again. On a row of a read-only profile, the keys that send do
-    nothing, and the banner says why. Enter switches to the run's profile; backspace comes back to the list, the filter
-    and the row.
+    A filter holds for all of them. On a row of a read-only profile, the keys that send do nothing, and the banner says
+    why. Enter switches to the run's profile.
     """
     async with fleet_staged() as scene:
         screen = await all_shown(scene)
@@ -381,9 +303,6 @@ async def test_all_rows_are_in_one_order(fleet_staged: FleetStaged, picture: Sna
 
         assert "[7 runs" in scene.text
         assert sorted(shown_profiles(scene)) == ["acme-prod"] * 4 + ["acme-staging"] * 3
-        await scene.pilot.click("RunTable", offset=(6, 0))
-        await scene.settle()
-        assert [row.status for row in scene.table.rows_on_show] == ["working"] * 5 + ["queued"] * 2
         await scene.press("escape")
         assert "[63 runs]" in scene.text
         await on_row_of(scene, "acme-prod")
@@ -400,35 +319,9 @@ async def test_all_rows_are_in_one_order(fleet_staged: FleetStaged, picture: Sna
 
         assert staging.posts == []
 
-        await scene.press("slash", *"is:active", "enter")
-        await on_row_of(scene, "acme-staging")
-        row = scene.table.row
         await scene.press("enter")
         await scene.shows("acme-staging ▾ read-only")
         assert isinstance(scene.app.screen, RunScreen)
-        await scene.press("backspace", "backspace")
-        await scene.shows("all profiles ▾", "[7 runs")
-
-        assert scene.table.row == row
-        await scene.press("ctrl+o", *"stag", "enter")
-        assert scene.app.current_mode == "runs"
-
-
-async def test_a_service_that_goes_down_is_named_and_its_rows_stay(fleet_staged: FleetStaged, staging: Lab) -> None:
-    """Its active runs are timed up to its last answer; those of the other go on."""
-    async with fleet_staged(WIDE) as scene:
-        await all_shown(scene)
-        staging.close()
-        scene.clock.move(minutes=5)
-        await scene.press("ctrl+r")
-        await scene.sync()
-        await scene.tick()
-        await scene.shows("acme-staging ◌ no answer 5m", "● 1 live")
-        took = {row.profile: line for row, line in zip(scene.table.rows_on_show, scene.rows, strict=False)}
-
-        assert "≥" in next(line for line in scene.rows if "acme-staging" in line)
-        assert "≥" not in next(line for line in scene.rows if "acme-prod" in line)
-        assert set(took) == {"acme-prod", "acme-staging"}
 
 
 async def test_an_action_reaches_the_service_of_its_row_and_no_other(

@@ -116,8 +116,6 @@ class ScriptedResults:
     )
     """As where nothing is configured."""
     ended: bool = True
-    files: dict[str, Change] = field(default_factory=dict)
-    """Those that the run did not change."""
     left: dict[str, bytes] = field(default_factory=dict)
     """The contents of artifacts."""
     asked: list[tuple[Any, ...]] = field(default_factory=list)
@@ -136,7 +134,7 @@ class ScriptedResults:
         return self.left.get(artifact.name, Unavailable("It was pruned."))
 
     async def file(self, detail: RunDetail, path: str, turn: int | None = None) -> Any:
-        return self.files.get(path, Unavailable(NOTHING))
+        return Unavailable(NOTHING)
 
     async def blob(self, detail: RunDetail, blob: str) -> bytes | Unavailable:
         return {"1111111": OLD, "2222222": NEW}.get(blob, Unavailable("It is not here."))
@@ -148,19 +146,12 @@ class ScriptedResults:
         if isinstance(self.log_, Unavailable):
             return self.log_
         if self.steps_ is not None and before is not None:
-            return self._told(offset, before)
+            begin, size = max(0, offset), 10 * len(self.steps_)
+            return LogChunk(begin, size, size, ended=self.ended, data=b"", steps=self.steps_[begin // 10 :])
         size = len(self.log_)
         begin = max(0, size + offset) if offset < 0 else min(offset, size)
         data = self.log_[begin : begin + 256 * 1024]
         return LogChunk(begin, begin + len(data), size, ended=self.ended, data=data)
-
-    def _told(self, offset: int, before: int) -> LogChunk:
-        steps, most = self.steps_ or (), 1000
-        size = 10 * len(steps)
-        last = before or size
-        begin = max(0, last - most) if offset < 0 else offset
-        end = min(begin + most, last)
-        return LogChunk(begin, end, size, ended=self.ended, data=b"", steps=steps[begin // 10 : end // 10])
 
 
 OnShow = Callable[..., AbstractAsyncContextManager[Scene]]
@@ -171,9 +162,9 @@ def run_on_show(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> OnShow:
     """Opens the second run of the board, over these results."""
 
     @asynccontextmanager
-    async def stage(results: ScriptedResults, size: tuple[int, int] = (140, 40), **how: Any) -> AsyncIterator[Scene]:
+    async def stage(results: ScriptedResults, size: tuple[int, int] = (140, 40)) -> AsyncIterator[Scene]:
         monkeypatch.setattr("app.runs.screen_subject.Results", lambda *_: results)
-        async with staged(size, **how) as scene:
+        async with staged(size) as scene:
             await scene.press("j", "j", "j", "enter")
             yield scene
 

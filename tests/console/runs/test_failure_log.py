@@ -1,11 +1,8 @@
 """Why a run failed is next to the list: the end of its log, requested only for a failed run that the cursor is on."""
 
-import pytest
-
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
-from tests.console.quiet import key_event
+from tests.console.conftest import SMALL, Staged
 from tests.console.runs.test_runs_about import turn
-from tests.lab import Lab, Respond
+from tests.lab import Lab
 
 STEPS = [
     {"kind": "said", "text": "I run the tests."},
@@ -15,100 +12,23 @@ STEPS = [
 ]
 
 
-@pytest.fixture
-def failing(board: Lab) -> Lab:
-    """Every run has a failed second turn, and its log."""
+async def test_the_end_of_a_failed_runs_log_is_beside_the_list(staged: Staged, board: Lab) -> None:
+    """Of its last turn, requested once however often the cursor comes back; in two lines, the line that explains."""
     for run_id in board.runs:
         ended = turn("Fix it.", reason="exit code 1") | {"number": 2, "state": "failed", "outcome": "failed"}
         board.turns[run_id] = {"turns": [turn("Begin."), ended]}
         board.logs[run_id, 2] = b"a log"
         board.steps[run_id, 2] = STEPS
-    return board
-
-
-def logs_asked(board: Lab) -> list[str]:
-    """The failed runs whose log the service was asked for; a working run's log has its last step."""
-    asked = [each.path.split("/")[-4] for each in board.requests if each.path.endswith("/log")]
-    return [run_id for run_id in asked if board.runs[run_id]["status"] == "failed"]
-
-
-async def to_the_failure(scene: Scene) -> None:
-    """Put the cursor on the first failed run."""
-    await scene.press("home", "j", "j", "j")
-    assert scene.table.row is not None
-    assert scene.table.row.status == "failed"
-
-
-async def test_the_end_of_a_failed_runs_log_is_beside_the_list(staged: Staged, failing: Lab) -> None:
-    """Of its last turn, requested once however often the cursor comes back; in two lines, the line that explains."""
     async with staged(SMALL) as scene:
         await scene.tick(seconds=1)
-        await to_the_failure(scene)
+        await scene.press("home", "j", "j", "j")
+        assert scene.table.row is not None
+        assert scene.table.row.status == "failed"
         await scene.shows("exit code 1", "Error: no space left on device")
-        assert "l log" in scene.lines[-1]
-        assert "T retry" in scene.lines[-1]
-        await scene.pilot.resize_terminal(*WIDE)
-        await scene.shows("its end; l opens it", "I stop here.", "make test")
-
         await scene.press("k", "j")
         await scene.ring()
-        assert len(logs_asked(failing)) == 1
         await scene.shows("no space left on device")
+        assert [each.path for each in board.requests if f"{scene.table.row.run_id}/turns/2/log" in each.path][1:] == []
 
-        for key in ("l", "d", "r"):
-            await scene.press(key)
-            shown = scene.lines[2:12]
-            await scene.press("C", key)
-            assert scene.app.screen.focused_run_id == "run_01JX00037F3KQ9ZT2M3757"  # type: ignore[attr-defined]
-            assert scene.lines[2:12] == shown, "the same letter opens a part from the list and on the page"
-            if key == "l":
-                await scene.shows("turn 2 · ", "Error: no space left on device")
-            await scene.press("escape")
-
-
-async def test_a_log_without_steps_is_shown_without_its_times(staged: Staged, failing: Lab) -> None:
-    """Each line in its last state, with nothing that acts on the terminal. A failed request is repeated later."""
-    failing.steps.clear()
-    for run_id in failing.runs:
-        failing.logs[run_id, 2] = b"2026-05-01T21:40:00.5Z one\n[2026-05-01 21:40:01] 10%\r99%\x1b[2J\n"
-    async with staged() as scene:
-        await scene.tick(seconds=1)
-        failing.script(Respond(503, {"message": "Down for repairs."}))
-        await to_the_failure(scene)
-        await scene.shows("The log cannot be read now.", "Down for repairs.")
-        await scene.tick(seconds=60)
-        await scene.ring()
-        await scene.shows("its end; l opens it", " one ", " 99%␛[2J ")
-        assert "21:40:00" not in scene.text
-
-
-async def test_runs_that_the_cursor_passes_cost_no_request(staged: Staged, failing: Lab) -> None:
-    """Neither do runs that did not fail. A log that is not there is explained, and not requested again."""
-    for run in list(failing.runs.values())[:8]:
-        run["status"] = "failed"
-    failing.logs.clear()
-    async with staged() as scene:
-        await scene.tick(seconds=1)
-        await scene.press("home")
-        failing.requests.clear()
-        for _ in range(5):
-            scene.app.post_message(key_event("j"))
-        await scene.settle()
-        assert scene.table.row is not None
-        assert logs_asked(failing) == [scene.table.row.run_id]
-
-        await scene.shows("There is no such turn.")
-        await scene.tick(seconds=60)
-        await scene.ring()
-        assert len(logs_asked(failing)) == 1
-
-
-async def test_a_service_without_results_is_not_asked_for_logs(staged: Staged, board: Lab) -> None:
-    """The pane says so, and costs no request once the service has said it."""
-    async with staged() as scene:
-        await scene.tick(seconds=1)
-        board.requests.clear()
-        await to_the_failure(scene)
-
-        await scene.shows("This service does not report results of")
-        assert not [each.path for each in board.requests if "/runs/" in each.path]
+        await scene.press("l")
+        await scene.shows("turn 2 · ", "Error: no space left on device")

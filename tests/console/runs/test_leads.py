@@ -12,31 +12,8 @@ from app.runs.screen_views import of_platform, runs_lead
 from storage.cache.cache import Cache
 from storage.records import HealthSample, Repository, Run
 from storage.records.insights import FailedRuns
-from tests.console.conftest import Staged
 
 NOON = datetime(2026, 5, 1, 12, 0, 30, 5, tzinfo=UTC)
-DAY = timedelta(days=1)
-
-
-async def test_back_leads_through_all_that_was_left_each_as_it_was(staged: Staged) -> None:
-    """The query and the cursor of the list; the row of another tab; a run that was open over it."""
-    async with staged() as scene:
-        await scene.press("right_square_bracket", "down", "down")
-        view, run = scene.app.screen.table_query, scene.app.screen.focused_run_id  # type: ignore[attr-defined]
-        await scene.press("2", "enter")
-        assert "repo:gitlab:*" in scene.text
-        await scene.press("enter")
-        opened = scene.app.screen.focused_run_id  # type: ignore[attr-defined]
-        await scene.press("4", "backspace")
-        assert scene.app.screen.focused_run_id == opened  # type: ignore[attr-defined]
-
-        await scene.press("backspace", "backspace")
-        assert scene.app.screen.bookmark == "host:gitlab"  # type: ignore[attr-defined]
-
-        await scene.press("backspace")
-        assert (scene.app.screen.table_query, scene.app.screen.focused_run_id) == (view, run)  # type: ignore[attr-defined]
-        await scene.press("backspace")
-        assert "There is nothing to go back to." in scene.toasts
 
 
 def test_a_platform_is_a_query_that_finds_its_runs_alone() -> None:

@@ -7,7 +7,6 @@ from tests.console.conftest import SMALL, WIDE, Staged
 KEYS = {
     "runs": ("j", "j"),
     "marked": ("space", "space", "shift+down", "shift+down"),
-    "query": ("slash", *"failed", "escape", "slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *"da"),
     "groups": ("runs.group", "enter", "j", "runs.fold"),
 }
 

@@ -1,6 +1,5 @@
 """How the table of runs is read."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -42,28 +41,3 @@ async def test_many_changes_are_read_at_once_and_a_failed_reading_is_made_up_for
         is_broken = False
         await scene.ring()
         assert scene.table.count == total + 1
-
-
-async def test_rows_that_come_below_the_last_one_are_reached(staged: Staged) -> None:
-    """The bar grows with them, and the end is theirs."""
-    async with staged() as scene:
-        row = scene.table.row
-        assert row is not None
-        first = (await scene.engine.cache.details([row.run_id]))[row.run_id].run
-        for hundred in (1, 2):
-            some = [
-                replace(
-                    first, run_id=f"run_below_{hundred}{n:02}", created_at=scene.clock() - timedelta(days=hundred + n)
-                )
-                for n in range(100)
-            ]
-            await scene.engine.cache.store_runs(some, asked_at=scene.clock())
-            await scene.ring()
-            assert scene.table.vertical_scrollbar.window_virtual_size == scene.table.virtual_size.height
-        await scene.press("end")
-        await scene.settle()
-
-        assert scene.table.row is not None
-        assert scene.table.row.run_id == "run_below_299"
-        assert scene.table.cursor == scene.table.count - 1
-        assert scene.table.cursor in scene.table.visible_rows

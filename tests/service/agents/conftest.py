@@ -43,12 +43,12 @@ def rehearse(tmp_path: Path, sandbox: Sandbox) -> Callable[..., Rehearsal]:
 def script(tmp_path: Path) -> Callable[..., Agent]:
     """`script(source, *arguments, **options)` is an agent that runs a shell script."""
 
-    def make(source: str, *arguments: str, timeout_s: float = 300, **options: object) -> Agent:
+    def make(source: str, *arguments: str, **options: object) -> Agent:
         file = tmp_path / "bin" / "agent"
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"#!/bin/sh\n{source}\n", "utf-8")
         file.chmod(0o755)
-        return Agent("shell", (str(file), *arguments), timeout_s, options=AgentOptions.model_validate(options))
+        return Agent("shell", (str(file), *arguments), options=AgentOptions.model_validate(options))
 
     return make
 

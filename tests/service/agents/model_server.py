@@ -9,17 +9,12 @@ from base64 import b64encode
 from binascii import crc32
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from tests.lab import Raw, Received, Respond, Server, Step
 
 INPUT, CACHED, OUTPUT = 1000, 200, 50
 """Tokens that each answer counts; `INPUT` are those that were not cached."""
-WRITTEN: Final = ("written.txt", "zebras\n")
-"""The file that an agent is told to write, and its content."""
-_BLOCK: Final = "{}\n<<<<<<< SEARCH\n=======\n{}>>>>>>> REPLACE\n"
-"""An edit as aider's models write it, which has no tools."""
-_RESULT: Final = re.compile(rb'"(tool_result|function_call_output|tool_call_id|functionResponse)"')
 Event = tuple[str, Any]
 """Its name and data."""
 
@@ -39,15 +34,8 @@ class ModelServer(Server):
 
     status: int = 200
     refusal: Any = field(default_factory=lambda: {"error": {"message": "no"}})
-    headers: dict[str, str] = field(default_factory=dict)
-    """Of the refusal."""
-    words: str = "All done."
     ending: str = "stop"
     """How each answer ends; or `length`, cut at its limit of tokens, or `refusal`."""
-    writes: bool = False
-    """Whether it has a file written before it says its words."""
-    breaks: bool = False
-    """Whether each answer breaks off in its middle."""
 
     @property
     def questions(self) -> list[Received]:
@@ -56,58 +44,33 @@ class ModelServer(Server):
 
     def answer(self, request: Received) -> Step:
         if request.method == "POST" and self.status != 200:
-            return Respond(self.status, self.refusal, self.headers)
+            return Respond(self.status, self.refusal)
         if not request.body or request.path.endswith("count_tokens"):
             return Respond(200, {"data": [], "input_tokens": 1, "totalTokens": 1})
         asked = request.json()
-        said = Said(self.words, self.ending, self._call(asked, request.body))
+        said = Said("All done.", self.ending)
         is_stream = asked.get("stream")
-        if self.writes and not asked.get("tools"):
-            said = Said(_BLOCK.format(*WRITTEN), self.ending)
         if re.search("/messages$|:streamRawPredict$|:rawPredict$|/invoke", request.path):
             if request.path.endswith("/invoke-with-response-stream"):
                 return frames(event for _, event in _anthropic(said))
             is_stream = is_stream and not request.path.endswith(":rawPredict")
-            return self._events(_anthropic(said)) if is_stream else self._document(_message(said))
+            return self._events(_anthropic(said)) if is_stream else Respond(200, _message(said))
         if request.path.endswith("/responses"):
             return self._events(_responses(said))
         if request.path.endswith("/chat/completions"):
-            return self._events(_chat(asked, said)) if is_stream else self._document(_whole(said))
+            return self._events(_chat(asked, said)) if is_stream else Respond(200, _whole(said))
         if "streamGenerateContent" in request.path:
             return self._events(_gemini_stream(said))
-        return self._document(_gemini(said))
-
-    def _call(self, asked: dict[str, Any], body: bytes) -> tuple[str, dict[str, str]] | None:
-        """The call of the program's own tool that writes the file; None: it has none, or the file is written."""
-        if not self.writes or _RESULT.search(body):
-            return None
-        path, content = WRITTEN
-        whole = f"/workspace/{path}"
-        calls = {
-            "Write": {"file_path": whole, "content": content},
-            "write": {"filePath": whole, "content": content},
-            "write_file": {"file_path": whole, "content": content},
-            "exec_command": {"cmd": f"printf '{content}' > {path}"},
-        }
-        offered = [one for tool in asked.get("tools") or () for one in tool.get("functionDeclarations", (tool,))]
-        return next(((one["name"], calls[one["name"]]) for one in offered if one.get("name") in calls), None)
-
-    def _document(self, document: dict[str, Any]) -> Step:
-        text = json.dumps(document)
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
-        return Raw(f"{head}{text[: len(text) // 2]}".encode()) if self.breaks else Respond(200, document)
+        return Respond(200, _gemini(said))
 
     def _events(self, events: Iterable[Event]) -> Raw:
         texts = [
             (f"event: {name}\n" if name else "") + f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
             for name, event in events
         ]
-        if self.breaks:
-            texts = texts[: len(texts) // 2]
         head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
         chunks = "".join(f"{len(text.encode()):x}\r\n{text}\r\n" for text in texts)
-        end = "" if self.breaks else "0\r\n\r\n"
-        return Raw(f"{head}{chunks}{end}".encode())
+        return Raw(f"{head}{chunks}0\r\n\r\n".encode())
 
 
 def _pieces(text: str) -> tuple[str, str]:
@@ -162,25 +125,23 @@ def _anthropic(said: Said) -> Iterator[Event]:
 
 def _responses(said: Said) -> Iterator[Event]:
     kind, word = ("refusal", "refusal") if said.ending == "refusal" else ("output_text", "text")
-    item: dict[str, Any] = {"type": "message", "role": "assistant", "id": "m1"}
-    made, whole, what = {"content": [{"type": kind, word: said.words}]}, said.words, kind
-    empty: dict[str, Any] = {"content": []}
-    if said.call is not None:
-        name, given = said.call
-        whole, what = json.dumps(given), "function_call_arguments"
-        item = {"type": "function_call", "id": "m1", "call_id": "call_1", "name": name}
-        made, empty = {"arguments": whole}, {"arguments": ""}  # type: ignore[dict-item]
+    item: dict[str, Any] = {
+        "type": "message",
+        "role": "assistant",
+        "id": "m1",
+        "content": [{"type": kind, word: said.words}],
+    }
     is_cut = said.ending == "length"
     details = {"input_tokens_details": {"cached_tokens": CACHED}, "output_tokens_details": {"reasoning_tokens": 0}}
     counted = {"input_tokens": INPUT + CACHED, "output_tokens": OUTPUT, "total_tokens": INPUT + CACHED + OUTPUT}
-    end = {"id": "r1", "usage": counted | details, "output": [item | made]}
+    end = {"id": "r1", "usage": counted | details, "output": [item]}
     end |= {"incomplete_details": {"reason": "max_output_tokens"} if is_cut else None}
     place = {"item_id": "m1", "output_index": 0, "content_index": 0}
     for event in (
         {"type": "response.created", "response": {"id": "r1"}},
-        {"type": "response.output_item.added", "output_index": 0, "item": item | empty},
-        *({"type": f"response.{what}.delta", "delta": piece} | place for piece in _pieces(whole)),
-        {"type": "response.output_item.done", "output_index": 0, "item": item | made},
+        {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}},
+        *({"type": f"response.{kind}.delta", "delta": piece} | place for piece in _pieces(said.words)),
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
         {"type": f"response.{'incomplete' if is_cut else 'completed'}", "response": end},
     ):
         yield str(event["type"]), event
@@ -213,13 +174,8 @@ def _chat(asked: dict[str, Any], said: Said) -> Iterator[Event]:
     yield "", "[DONE]"
 
 
-def _gemini(said: Said, parts: list[Any] | None = None) -> dict[str, Any]:
-    if parts is None:
-        parts = [{"text": said.words}]
-    if said.call is not None:
-        name, given = said.call
-        parts = [{"functionCall": {"name": name, "args": given}}]
-    content = {"role": "model", "parts": [] if said.ending == "refusal" else parts}
+def _gemini(said: Said) -> dict[str, Any]:
+    content = {"role": "model", "parts": [] if said.ending == "refusal" else [{"text": said.words}]}
     finish = {"stop": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}[said.ending]
     usage = {"promptTokenCount": INPUT + CACHED, "cachedContentTokenCount": CACHED, "candidatesTokenCount": OUTPUT}
     usage["totalTokenCount"] = INPUT + CACHED + OUTPUT
@@ -227,7 +183,7 @@ def _gemini(said: Said, parts: list[Any] | None = None) -> dict[str, Any]:
 
 
 def _gemini_stream(said: Said) -> Iterator[Event]:
-    first, last = ([{"text": piece}] for piece in _pieces(said.words))
-    if said.call is None and said.ending != "refusal":
-        yield "", {"candidates": [{"content": {"role": "model", "parts": first}, "index": 0}]}
-    yield "", _gemini(said, last)
+    first, last = (Said(piece, said.ending) for piece in _pieces(said.words))
+    if said.ending != "refusal":
+        yield "", {"candidates": [{"content": _gemini(first)["candidates"][0]["content"], "index": 0}]}
+    yield "", _gemini(last)

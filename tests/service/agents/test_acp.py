@@ -1,8 +1,6 @@
 """Programs that speak the Agent Client Protocol, in the sandbox, with a stand-in."""
 
 import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,8 @@ import pytest
 from service.agents.options import AgentOptions
 from service.agents.presets import ACP
 from service.agents.steps import steps_of
-from service.execution.command import AgentFailedError
 from service.execution.rehearsal import Rehearsal, RehearsalResult
-from service.settings import AgentLimits, ExecutionSettings
 from service.store.agents import Agent
-from service.store.messages import Message
-from tests.lab import Hang
-from tests.service.agents.model_server import ModelServer
 
 # Its instructions hold a paragraph of Python, which is what it does in its turn. Without the protocol's library, whose
 # import takes most of a second: that checks on the client's side what this says.
@@ -84,7 +77,7 @@ def turn(rehearse: Callable[..., Rehearsal], tmp_path: Path, monkeypatch: pytest
     file.write_text(PROGRAM, "utf-8")
     options = AgentOptions.model_validate({"preset": "acp", "session": True, "egress": []})
     agent = Agent("acp", ("{python}", str(file)), 300, environment=("OPENAI_API_KEY",), options=options)
-    stage = rehearse(settings=ExecutionSettings(agent=AgentLimits(output_bytes=1 << 20)))
+    stage = rehearse()
 
     def act(words: str, number: int = 1, **more: Any) -> RehearsalResult:
         return stage.turn(agent, f"DO:\n{words}", number=number, **more)
@@ -109,22 +102,12 @@ asked = {"toolCallId": "t2", "title": "cat"}
 allowed = await self.ask("session/request_permission", toolCall=asked, options=offered)
 await call("t2", "cat", "execute", rawInput={"command": "cat src/app.py"})
 await told("t2", status="completed", content=text(allowed["outcome"]["optionId"]))
-await call("t3", "bash", "execute", status="pending", rawInput={"cwd": "/"})
-for output in ("", "a"):
-    await told("t3", status="in_progress", rawInput={"command": "ls"}, content=text(output))
-await told("t3", status="completed", rawOutput={"metadata": {"exit": 1}})
-await call("t4", "Writing to app.py", "edit", status="in_progress")
-await told("t4", status="completed", content=[edit])
-await told("t4", status="failed")
 await self.say("It says 43.")
 """
 
 
 def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: Turn) -> None:
-    """All it asks for is allowed; its reports are steps; what a loaded session repeats is none.
-
-    A call of a tool that it describes bit by bit is one step, with its result as another.
-    """
+    """All it asks for is allowed; its reports are steps; what a loaded session repeats is none."""
     done = turn(WORK)
 
     assert (done.failure, done.result.summary) == (None, "It says 43."), done.log
@@ -135,111 +118,53 @@ def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: T
         ("edited", "src/app.py\n-     return 42\n+     return 43"),
         ("ran", "cat src/app.py"),
         ("result", "allow_once"),
-        ("ran", "ls"),
-        ("result", "a"),
-        ("edited", "src/app.py\n-     return 42\n+     return 43"),
-        ("result", ""),
         ("said", "It says 43."),
         ("ended", ""),
     ]
 
-    again = turn("await self.say('And now this.')", number=2)
+    again = turn("await self.say('And now this.')\npathlib.Path.home().joinpath('s-1').unlink()", number=2)
 
     assert (again.failure, again.result.summary) == (None, "And now this."), again.log
     assert ("what I said before" in again.log, '"lost"' in again.log) == (False, False)
-    turn("pathlib.Path.home().joinpath('s-1').unlink()", number=3)
-    lost = turn("await self.say(prompt[:13])", number=4)
+    lost = turn("await self.say(prompt[:13])", number=3)
 
     assert (lost.failure, lost.result.summary, '"lost"' in lost.log) == (None, "Earlier turns", True), lost.log
 
 
-@pytest.mark.parametrize(("does", "is_told"), [("await self.cancelled.wait()", True), ("time.sleep(600)", False)])
-def test_a_stopped_program_is_told_before_it_is_killed(turn: Turn, tmp_path: Path, does: str, *, is_told: bool) -> None:
-    """One that does not answer is killed a moment later; what it did is kept."""
-
-    def check() -> None:
-        if list(tmp_path.glob("data/work/*/tree/begun.txt")):
-            raise AgentFailedError("stopped by the test")
-
-    done = turn(f"open('begun.txt', 'w')\n{does}\nopen('told.txt', 'w')\nreturn 'cancelled'", check=check)
-
-    assert (done.failure, "begun.txt" in done.diff, "told.txt" in done.diff) == ("stopped by the test", True, is_told)
-
-
-def test_a_request_that_the_client_does_not_offer_is_refused(turn: Turn) -> None:
-    done = turn(UNOFFERED)
-
-    assert done.result.summary == str([-32601] * 9), done.log
-
-
-def test_a_program_of_another_version_of_the_protocol_fails_the_turn(turn: Turn, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM.replace('params["protocolVersion"]', "2"), "utf-8")
-    done = turn("pass")
-
-    assert "the program speaks version 2 of ACP, and Runwarden version 1: install" in str(done.failure)
-
-
-def test_an_error_and_a_sudden_end_fail_the_turn(turn: Turn) -> None:
+def test_each_end_of_a_turn_is_an_outcome(turn: Turn) -> None:
+    """An error, a sudden end, and each reason to stop."""
     error = turn("raise RequestError({'code': -32603, 'message': 'insufficient quota'})")
     ended = turn("print('out of paper', file=sys.stderr, flush=True); os._exit(3)")
-    unknown = turn("return 'tired'")
 
     assert (error.reason, "insufficient quota" in str(error.failure)) == ("out_of_budget", True), error.log
     assert (ended.reason, "exited with status 3 before it had" in str(ended.failure)) == ("failed", True), ended.log
-    assert (unknown.reason, "stopReason: 'tired' is not known" in str(unknown.failure)) == ("failed", True), unknown.log
     assert "out of paper" in ended.log
-
-
-@pytest.mark.parametrize(
-    ("stop", "reason", "text"),
-    [
+    for stop, reason, text in (
         ("end_turn", None, ""),
         ("refusal", "refused", "refused the task"),
         ("max_tokens", "cut_short", "was cut at its limit of tokens"),
-        ("max_turn_requests", "failed", "stopped before its answer (max_turn_requests)"),
         ("cancelled", "failed", "stopped before its answer (cancelled)"),
-    ],
-)
-def test_each_stop_reason_is_an_outcome(stop: str, reason: str | None, text: str) -> None:
-    reader = ACP.reader()
-    reader.feed(json.dumps({"acp": "end", "stop_reason": stop}).encode() + b"\n")
-    found = reader.failure(0)
+    ):
+        reader = ACP.reader()
+        reader.feed(json.dumps({"acp": "end", "stop_reason": stop}).encode() + b"\n")
+        found = reader.failure(0)
 
-    assert (found and found.reason, text in (found.text if found else "")) == (reason, True)
-
-
-def test_what_is_no_report_is_left_out_and_a_flood_of_reports_is_cut(turn: Turn) -> None:
-    """A long line that is no message, reports without an end, and the end of the turn."""
-    done = turn("os.write(1, b'x' * (4 << 20) + b'\\n')\nfor n in range(300): await self.say(f'{n} ' * 3000)")
-
-    assert done.failure is None, (done.failure, done.log[-2000:])
-    assert (len(done.log) < 2 << 20, "bytes were dropped here" in done.log) == (True, True)
+        assert (found and found.reason, text in (found.text if found else "")) == (reason, True)
 
 
 TWICE = """await self.say("Once.")
 answer = b'{"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "%s"}}\\n'
 os.write(1, answer % b"end_turn" + answer % b"refusal")
 await asyncio.sleep(600)"""
-ELSEWHERE = """update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Elsewhere."}}
+STRAY = """update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Elsewhere."}}
 self.send(method="session/update", params={"sessionId": "s-2", "update": update})
+os.write(1, b'[]\\nnull\\n7\\n"a"\\n{"id": 2}\\n')
+await self.say("x" * (40 << 20))
 await self.say("Still here.")"""
-STRAY = """os.write(1, b'[]\\nnull\\n7\\n"a"\\n{"id": 2}\\n')
-await self.say("Still here.")"""
-UNOFFERED = """codes, given = [], {"path": "/etc/passwd", "content": "", "command": "ls", "terminalId": "t-1"}
-for method in (
-    "fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "terminal/release",
-    "terminal/wait_for_exit", "terminal/kill", "made/up", "_made/up",
-):
-    try: await self.ask(method, **given)
-    except RequestError as refusal: codes.append(refusal.args[0]["code"])
-await self.say(str(codes))"""
 HOSTILE = {
-    "40 MB in a line": ("await self.say('x' * (40 << 20))\nawait self.say('Still here.')", None, "Still here."),
-    "a path outside": ("open('../outside.txt', 'w')", "agent says", None),
+    "stray messages and 40 MB in a line": (STRAY, None, "Still here."),
     "the client's files": ("await self.ask('fs/read_text_file', path='/etc/passwd')", "Method not found", None),
     "two answers": (TWICE, None, "Once."),
-    "another session": (ELSEWHERE, None, "Still here."),
-    "no messages": (STRAY, None, "Still here."),
 }
 
 
@@ -247,72 +172,11 @@ HOSTILE = {
 def test_a_program_that_misbehaves_ends_its_turn_clearly(
     turn: Turn, does: str, failure: str | None, summary: str | None
 ) -> None:
-    """What it changed is kept, and nothing is outside."""
+    """What it changed is kept."""
     done = turn(f"open('kept.txt', 'w')\n{does}")
 
     assert (done.result.summary, "kept.txt" in done.diff) == (summary, True), done.log[-3000:]
     assert (failure is None) == (done.failure is None), done.failure
     assert failure is None or failure in str(done.failure)
-    assert (len(done.log) < 100_000, '"left_out"' in done.log) == (True, "40 <<" in does)
+    assert (len(done.log) < 100_000, '"left_out"' in done.log) == (True, does is STRAY)
     assert does is not STRAY or "no message of the protocol: 7\n" in done.log
-
-
-REAL = os.environ.get("RUNWARDEN_TEST_AGENTS", "")
-PROGRAMS = {
-    "gemini": (("gemini", "--acp", "--model", "{model}"), "gemini", "gemini-2.5-pro"),
-    "opencode": (("opencode", "acp"), "anthropic", "claude-sonnet-4-5"),
-    "claude": (("claude-agent-acp",), "anthropic", "claude-sonnet-4-5"),
-    "codex": (("codex-acp",), "openai", "gpt-4o"),
-    "copilot": (("copilot", "--acp"), "openai", "gpt-4o"),
-    "qwen": (("qwen", "--acp", "--auth-type=openai", "--model={model}"), "openai", "gpt-4o"),
-}
-
-
-@pytest.fixture
-def real(
-    rehearse: Callable[..., Rehearsal], server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], tuple[Rehearsal, Agent]]:
-    """`real(program)` returns a rehearsal and the agent, where RUNWARDEN_TEST_AGENTS names the folder of programs."""
-
-    def make(program: str) -> tuple[Rehearsal, Agent]:
-        argv, provider, name = PROGRAMS[program]
-        if shutil.which(argv[0], path=REAL) is None:
-            pytest.skip(f"RUNWARDEN_TEST_AGENTS names no folder with {argv[0]}")
-        monkeypatch.setenv("PATH", f"{REAL}{os.pathsep}{os.environ['PATH']}")
-        monkeypatch.setenv("MODEL_KEY", "sk-the-real-key")
-        model = {"provider": provider, "key_env": "MODEL_KEY", "name": name, "base_url": server.origin, "models": ["*"]}
-        options = AgentOptions.model_validate({"preset": "acp", "session": True, "model": model})
-        return rehearse(), Agent("acp", argv, 280, options=options)
-
-    return make
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_real_program_writes_a_file_and_goes_on(
-    real: Callable[[str], tuple[Rehearsal, Agent]], server: ModelServer, program: str
-) -> None:
-    stage, agent = real(program)
-    # The stand-in of the model has no tools for it.
-    server.writes = program not in {"copilot", "qwen"}
-    first = stage.turn(agent, "Write zebras into written.txt.")
-
-    assert (first.failure, first.result.summary) == (None, "All done."), first.log[-6000:]
-    assert ("+zebras" in first.diff) is server.writes
-    second = stage.turn(agent, "And now?", number=2)
-    assert (second.failure, '"lost"' in second.log) == (None, False), second.log[-6000:]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_message_reaches_a_real_program_at_work(
-    real: Callable[[str], tuple[Rehearsal, Agent]], server: ModelServer, program: str
-) -> None:
-    """It breaks its request off; the next one has the message after the instructions."""
-    stage, agent = real(program)
-    server.script(Hang())
-    then = Message("run_1", "msg_1", 1, "Use zebras instead.", "now", "waiting", "ann", 0)
-    done = stage.turn(agent, "Count the horses.", said=lambda: [then] if server.questions else [])
-    last = server.questions[-1].body
-
-    assert (done.failure, str(done.result.summary)[-9:]) == (None, "All done."), done.log[-6000:]
-    assert last.find(b"Count the horses.") < last.find(b"Use zebras instead.")
-    assert last.count(b"Use zebras instead.") == 1

@@ -1,8 +1,8 @@
 """Any command can be an agent: what it is told and finds, what it may keep, its output, and how it ends."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +10,6 @@ import pytest
 from service.agents import outcome
 from service.agents.outcome import OutcomeReader
 from service.execution import agent as agent_process
-from service.execution.processes import IdleWatch
-from service.execution.rehearsal import Rehearsal
 from service.settings import AgentLimits, ExecutionSettings
 from service.store.agents import Agent
 from tests.waiting import present
@@ -19,27 +17,15 @@ from tests.waiting import present
 Make = Callable[..., Any]
 
 
-@pytest.mark.parametrize("given", ["--dangerously-obey", "two\nlines ünï"])
-def test_instructions_reach_a_command_as_one_argument_and_no_option(rehearse: Make, script: Make, given: str) -> None:
+def test_instructions_reach_a_command_as_one_argument_and_no_option(rehearse: Make, script: Make) -> None:
     """By themselves, after `--name=`, and in a file; standard input is then empty, and not open."""
     source = 'printf "%s|" "$@"; cat "$3"; cat; echo end'
     agent = script(source, "{instructions}", "--message={instructions}", "{instructions_file}", "{run_id}", "{branch}")
-    done = rehearse().turn(agent, given)
-    own = f" {given}" if given.startswith("-") else given
-    words = done.log.split("|")
+    given = "--dangerously-obey\ntwo lines ünï"
+    words = rehearse().turn(agent, given).log.split("|")
 
-    assert (words[0], words[1], words[3:5]) == (own, f"--message={given}", ["run_rehearsal", "rehearsal"])
+    assert (words[0], words[1], words[3:5]) == (f" {given}", f"--message={given}", ["run_rehearsal", "rehearsal"])
     assert words[5] == f"{given}\nend\n"
-
-
-def test_instructions_that_are_too_long_for_an_argument_fail_the_turn_with_the_fix(
-    rehearse: Make, script: Make
-) -> None:
-    """Before the program is started; those of several messages may be."""
-    done = rehearse().turn(script("touch begun.txt", "{instructions}"), "é" * 80_000)
-
-    assert "instructions are too long for an argument; use {instructions_file} in its argv" in str(done.failure)
-    assert done.diff == ""
 
 
 def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, script: Make, tmp_path: Path) -> None:
@@ -57,21 +43,6 @@ def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, scr
     assert str(ghost).startswith("the program 'no-such-agent' is not there")
 
 
-def test_git_works_inside_and_its_commits_become_part_of_the_turn_s(rehearse: Make, script: Make) -> None:
-    """Log, add, commit and diff; committed and not committed changes are one diff, and no `.git` is in it."""
-    source = (
-        "set -e; unset GIT_DIR GIT_WORK_TREE; git log --format=%s; echo one > one; git add one; git commit -qm One\n"
-        "echo more >> README.md; git diff --stat; git log --format=%an:%s -1; pwd; echo $HOME"
-    )
-    done = rehearse().turn(script(source), "commit")
-    lines = done.log.splitlines()
-
-    assert done.failure is None, done.log
-    assert [lines[0], *lines[-3:]] == ["First commit", "agent:One", "/workspace", "/home/agent"]
-    assert ("+++ b/one" in done.diff, "+more" in done.diff) == (True, True)
-    assert ".git" not in done.diff.replace("--git", "")
-
-
 def test_what_an_agent_plants_in_its_home_is_never_used_outside(rehearse: Make, script: Make, tmp_path: Path) -> None:
     """Its configuration of git, and attributes in its git-dir, stay its own affair."""
     mark = tmp_path / "owned"
@@ -87,45 +58,26 @@ def test_what_an_agent_plants_in_its_home_is_never_used_outside(rehearse: Make, 
 
 
 def test_homes_stay_for_a_run_and_caches_for_an_agent(rehearse: Make, script: Make) -> None:
-    """Another run has its own home, and an agent without a session a new one; a cache that grows too large ends it."""
-    home = 'echo "$2" >> $HOME/said; cat $HOME/said; echo $HOME $PWD'
+    """Another run has its own home; a cache that grows too large ends it."""
+    home = 'echo "$2" >> $HOME/said; cat $HOME/said'
     cache = "cat $XDG_CACHE_HOME/word; echo kept > $XDG_CACHE_HOME/word; {}"
     flood = "head -c 9000000 /dev/urandom > $XDG_CACHE_HOME/big; sleep 300"
     stage, agent = rehearse(), script(home, "--", "{instructions}", session=True)
     logs = [stage.turn(agent, word, number=number).log for number, word in enumerate("ab", 1)]
     logs.append(stage.turn(agent, "c", run_id="run_other").log)
-    forgetful = [stage.turn(script(home, "--", "{instructions}"), word, run_id="run_x").log for word in "de"]
     caching = [stage.turn(script(cache.format("true"), cache=1 << 20), "go", run_id=f"run_{one}").log for one in "ab"]
     over = stage.turn(script(cache.format(flood), cache=1 << 20), "flood", run_id="run_c")
 
-    assert logs[1:] == ["a\nb\n/home/agent /workspace\n", "c\n/home/agent /workspace\n"]
-    assert forgetful[1].startswith("e\n/")
+    assert logs[1:] == ["a\nb\n", "c\n"]
     assert caching[1] == "kept\n"
     assert "allowed (cache of the agent)" in str(over.failure)
 
 
-def test_one_that_computes_or_prints_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half way to its time-out of a second; what the timers of an idle program take is no work."""
-    now = [0.0]
-    monkeypatch.setattr("service.execution.processes.time", SimpleNamespace(monotonic=lambda: now[0]))
-    for cpu_s, is_active, idle in ((0.0, False, True), (0.01, False, True), (0.05, False, False), (0.0, True, False)):
-        now[0] = 0.0
-        watch = IdleWatch(1)
-        now[0] = 0.5
-        assert not watch.passed(cpu_s, is_active=is_active)
-        now[0] = 1.2
-
-        assert watch.passed(cpu_s, is_active=False) is idle
-
-
-def test_a_log_keeps_the_beginning_and_the_end(
-    rehearse: Callable[..., Rehearsal], script: Callable[..., Agent]
-) -> None:
+def test_a_log_keeps_the_beginning_and_the_end(rehearse: Make, script: Make) -> None:
     """Half of the limit each, in whole lines, with the number of bytes between them."""
     settings = ExecutionSettings(agent=AgentLimits(output_bytes=8192))
     source = "echo first; yes 'a line' | head -n 100000; echo last"
     long = rehearse(settings=settings).turn(script(source), "go").log
-    short = rehearse(settings=settings).turn(script("yes 'a line' | head -n 1000; echo last"), "go").log
     before, _, after = long.partition("bytes were dropped here: a log keeps the first and the last 4096 bytes")
 
     assert long.startswith("first\na line\n")
@@ -133,57 +85,44 @@ def test_a_log_keeps_the_beginning_and_the_end(
     assert long.endswith("a line\nlast\n")
     assert len(before) < 4200
     assert len(after) < 4200
-    assert short == "a line\n" * 1000 + "last\n"
 
 
 def test_the_last_lines_and_every_event_count_among_millions() -> None:
     """A program that prints a lot before it fails is quoted with its last words; events are found anywhere."""
     noise = b"a line\n" * 50_000
-    reader = OutcomeReader()
+    reader, events = OutcomeReader(), OutcomeReader(outcome.codex, must_end=True)
     for piece in (noise, b"one\n\ntwo\nthr", b"ee\n"):
         reader.feed(piece)
-    events = OutcomeReader(outcome.codex, must_end=True)
     for piece in (noise + b'{"type":"turn.comp', b'leted"}\n' + noise, b'{"type": broken\n'):
         events.feed(piece)
-    failure = present(reader.failure(3))
 
-    assert "one two three" in failure.text
+    assert "one two three" in present(reader.failure(3)).text
     assert events.failure(0) is None
 
 
 RESULT = '{"type":"result","subtype":"success","is_error":false,"result":"All done.","session_id":"s1"}'
 FAULT = '{"type":"result","subtype":"error_during_execution","is_error":true,"result":"It broke."}'
-MORE = '{"type":"assistant","message":{"content":[]}}'
 LINGERED = "the program reported its end but stayed for 1 s more, and was stopped"
 
 
 @pytest.mark.parametrize(
-    ("source", "failure", "lingers"),
+    ("source", "failure"),
     [
-        (f"echo '{RESULT}'; while echo still here; do sleep 0.2; done", None, True),
-        (f"trap '' TERM; echo '{RESULT}'; sleep 1000", None, True),
-        (f"echo '{FAULT}'; while :; do :; done", "It broke", True),
-        (f"echo '{RESULT}'; echo '{MORE}'; sleep 2; echo '{RESULT}'", None, False),
+        (f"trap '' TERM; echo '{RESULT}'; while echo still here; do sleep 0.2; done", None),
+        (f"echo '{FAULT}'; while :; do :; done", "It broke"),
     ],
-    ids=["prints", "ignores signals", "failed and computes", "goes on"],
+    ids=["ignores signals", "failed and computes"],
 )
 def test_a_program_that_stays_is_stopped(
-    rehearse: Callable[..., Rehearsal],
-    script: Callable[..., Agent],
-    monkeypatch: pytest.MonkeyPatch,
-    source: str,
-    failure: str | None,
-    *,
-    lingers: bool,
+    rehearse: Make, script: Make, monkeypatch: pytest.MonkeyPatch, source: str, failure: str | None
 ) -> None:
-    """Its change counts; one that reports further work after a result is left alone."""
+    """Its change counts."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
     monkeypatch.setattr(agent_process, "LINGERS_S", 1)
-    given: Any = script(f"read -r line; echo x > x.txt; {source}", preset="claude-code")
-    agent = Agent(given.name, given.argv, 300, environment=("ANTHROPIC_API_KEY",), options=given.options)
-    done = rehearse().turn(agent, "go")
+    given: Agent = script(f"read -r line; echo x > x.txt; {source}", preset="claude-code")
+    done = rehearse().turn(replace(given, environment=("ANTHROPIC_API_KEY",)), "go")
 
-    assert (LINGERED in done.log) == lingers, done.log
+    assert LINGERED in done.log
     assert (done.failure is None) == (failure is None), done.failure
     assert failure is None or failure in str(done.failure)
     assert "x.txt" in done.diff

@@ -1,10 +1,8 @@
 """The way out of the sandbox: hosts of the list over TLS, at public addresses; no other connection comes to be."""
 
 import contextlib
-import shutil
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -70,7 +68,7 @@ def proxied(host: TlsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehe
     stage = rehearse()
 
     def run(source: str) -> Any:
-        names = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS")
+        names = ("CURL_CA_BUNDLE", "SSL_CERT_FILE")
         settings = "".join(f"export {name}={host.authority}\n" for name in names)
         options = {"egress": [ALLOWED, "localhost.example"], "readable": [str(host.authority)], "idle_timeout_s": 120}
         return stage.turn(script(settings + source, **options), "go")
@@ -78,16 +76,10 @@ def proxied(host: TlsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehe
     return run
 
 
-PYTHON = "/usr/bin/python3 -c 'import urllib.request as u; print(u.urlopen(\"https://{0}/\", timeout=60).read())' 2>&1"
-FETCH = 'fetch("https://{0}/").then(r => r.text()).then(console.log, e => console.log("failed", e.cause || e))'
-CLIENTS = {
-    "curl": "curl -sS --max-time 60 https://{0}/ 2>&1",
-    "python3": PYTHON,
-    "node": f"node -e '{FETCH}' 2>&1",
-    "git": "git ls-remote https://{0}/x.git 2>&1",
-}
-_ASKED = "process.exit(process.allowedNodeEnvironmentFlags.has('--use-env-proxy') ? 0 : 1)"
-KNOWS_PROXIES = shutil.which("node") is not None and subprocess.run(["node", "-e", _ASKED], check=False).returncode == 0
+CLIENTS = (
+    "curl -sS --max-time 60 https://{0}/ 2>&1",
+    "/usr/bin/python3 -c 'import urllib.request as u; print(u.urlopen(\"https://{0}/\", timeout=60).read())' 2>&1",
+)
 
 
 def test_only_a_host_on_the_list_is_reached(proxied: Make, host: TlsHost) -> None:
@@ -95,18 +87,14 @@ def test_only_a_host_on_the_list_is_reached(proxied: Make, host: TlsHost) -> Non
 
     Each client finds the proxy in its environment, and checks the host's certificate itself.
     """
-    # fetch reads NODE_USE_ENV_PROXY from Node 22.21 on; an older one reaches nothing at all.
-    there = [name for name in CLIENTS if shutil.which(name) and (name != "node" or KNOWS_PROXIES)]
-    refused = proxied("; ".join(CLIENTS[name].format(one) for one in ("other.example", "192.0.2.7") for name in there))
+    refused = proxied("; ".join(one.format(name) for name in ("other.example", "192.0.2.7") for one in CLIENTS))
     before = host.reached
-    done = proxied("; ".join(CLIENTS[name].format(ALLOWED) for name in there))
+    done = proxied("; ".join(one.format(ALLOWED) for one in CLIENTS))
 
     assert (before, "hello" in refused.log) == (0, False), refused.log
     assert 'egress: other.example was refused; to allow it, add it to the agent: egress = ["other.ex' in refused.log
     assert "egress: 192.0.2.7 was refused" in refused.log
-    # What answers is no git server: git asks once or twice, and shows nothing.
-    assert done.log.count("hello") == len(there) - ("git" in there), done.log
-    assert len(there) <= host.reached <= len(there) + 1
+    assert (done.log.count("hello"), host.reached) == (len(CLIENTS), len(CLIENTS)), done.log
 
 
 # Speaks with the proxy itself, and dials past it.
@@ -153,16 +141,6 @@ def test_nothing_else_leads_out(proxied: Make, host: TlsHost) -> None:
     assert f"a connection to {ALLOWED} was refused: it asks for other.example" in done.log
 
 
-def test_what_the_service_says_is_on_lines_of_its_own(proxied: Make) -> None:
-    """An agent's line is not torn by it, and its last one ends, though the agent did not end it."""
-    refused = "curl -s -o /dev/null --max-time 60 https://other.example/"
-    lines = proxied(f"printf half; {refused}; echo way; {refused}; printf last").log.split("\n")
-    said = [line.startswith("egress: ") for line in lines]
-
-    assert [line for line, is_said in zip(lines, said, strict=True) if not is_said] == ["halfway", "last", ""], lines
-    assert any(said)
-
-
 PRIVATE = [
     *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1"),
     *("::1", "::", "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::a00:1"),
@@ -183,24 +161,17 @@ def test_a_name_that_leads_into_the_machine_s_networks_is_not_dialled(monkeypatc
 
 
 def test_an_internal_host_is_reached_where_the_list_gives_its_address(
-    host: TlsHost, rehearse: Make, script: Make, monkeypatch: pytest.MonkeyPatch
+    host: TlsHost, rehearse: Make, script: Make
 ) -> None:
     """By its name at that address alone, or by the address itself; a listed host that is refused is told why."""
-    there = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.1.2.3", 443))]
-    real = socket.getaddrinfo
-    resolve = lambda name, *more, **named: there if name == "in.corp.example" else real(name, *more, **named)  # noqa: E731
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     port = host.port
-    listed = [f"registry:{port}=127.0.0.1", f"127.0.0.1:{port}", "in.corp.example", "other.example:8443"]
-    asked = [f"registry:{port}", f"127.0.0.1:{port}", f"registry:{port + 1}", "in.corp.example", "other.example"]
-    curl = "; ".join(f"curl -skS --noproxy '' --max-time 60 https://{one}/ 2>&1" for one in asked)
-    done = rehearse().turn(script(curl, egress=listed), "go")
+    listed = [f"registry:{port}=127.0.0.1", f"127.0.0.1:{port}"]
+    curl = "curl -skS --noproxy '' --max-time 60 https://{}/ 2>&1"
+    asked = (f"registry:{port}", f"127.0.0.1:{port}", f"registry:{port + 1}")
+    done = rehearse().turn(script("; ".join(map(curl.format, asked)), egress=listed), "go")
 
     assert (host.reached, done.log.count("hello")) == (2, 2), done.log
     assert f"egress: registry:{port + 1} was refused (it is listed for port {port}); to allow it" in done.log
-    assert "in.corp.example was refused: its address 10.1.2.3 is not public; if the agent may reach it" in done.log
-    assert 'egress = ["in.corp.example:443=10.1.2.3"]' in done.log
-    assert "egress: other.example was refused (it is listed for port 8443)" in done.log
 
 
 def test_the_list_is_taken_literally() -> None:

@@ -10,30 +10,10 @@ import pytest
 from tests.service.conftest import Api
 
 PROMPT = "Review with a focus on {inputs.focus}, {inputs.depth} levels deep. Answer {like: this}."
-DECLARED = {
-    "focus": {"choices": ["security", "speed"], "required": True, "description": "what to look for"},
-    "depth": {"type": "integer", "default": 2},
-    "quick": {"type": "boolean"},
-    "paths": {"type": "any"},
-    "level": {"type": "any", "choices": [1, "all"]},
-    "why": {},
-}
+FOCUS = {"choices": ["security", "speed"], "required": True, "description": "what to look for"}
+DECLARED = {"focus": FOCUS, "depth": {"type": "integer", "default": 2}}
 UNASKED = "free: Do what you are configured for."
 FOCUSED = "Review with a focus on security, 2 levels deep. Answer {like: this}."
-
-
-@pytest.fixture(scope="module")
-def told(idle: Api, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Applies three agents that read no document, and returns a client."""
-    apply(
-        idle.service,
-        tmp_path_factory.mktemp("agents"),
-        {"name": "free"},
-        {"name": "declared", "description": "Looks at one thing.", "prompt": PROMPT, "inputs": DECLARED},
-        {"name": "needy", "inputs": {"why": {"required": True}, "tag": {"choices": ["", "x"], "required": True}}},
-        {"name": "worded", "prompt": "As {inputs.role}: {inputs.instructions}", "inputs": {"role": {"default": "us"}}},
-    )
-    return idle
 
 
 def apply(service: Any, folder: Path, *agents: dict[str, Any]) -> Any:
@@ -42,66 +22,59 @@ def apply(service: Any, folder: Path, *agents: dict[str, Any]) -> Any:
     return service.admin("apply", str(file))
 
 
-def test_inputs_reach_an_agent_that_is_only_told_words(told: Api) -> None:
-    """The prompt is filled in once; the caller's words and what it does not place follow; the run names its agent."""
+def test_inputs_reach_an_agent_as_declared_or_are_refused(idle: Api, tmp_path: Path) -> None:
+    """The prompt is filled in once; the caller's words and what it does not place follow; the run names its agent.
+
+    What is not as declared is 400, and no run. An organization sees the agents for all.
+    """
+    apply(
+        idle.service,
+        tmp_path,
+        {"name": "free"},
+        {"name": "declared", "prompt": PROMPT, "inputs": DECLARED},
+        {"name": "worded", "prompt": "As {inputs.role}: {inputs.instructions}", "inputs": {"role": {"default": "us"}}},
+    )
     for agent, given, instructions in (
-        ("free", {}, UNASKED),
-        ("free", {"instructions": "Fix it"}, "Fix it"),
         ("free", {"focus": "a\nb", "n": [1, None]}, f"{UNASKED}\n\nInputs:\n- focus: a\n  b\n- n: [1, null]"),
         ("free", {"instructions": "Fix it", "n": 1.5}, "Fix it\n\nInputs:\n- n: 1.5"),
-        ("declared", {"focus": "security"}, FOCUSED),
         ("declared", {"focus": "security", "instructions": "Be kind."}, f"{FOCUSED}\n\nBe kind."),
-        ("needy", {"why": "x", "tag": ""}, "needy: Do what you are configured for.\n\nInputs:\n- why: x\n- tag: "),
         ("worded", {"instructions": "{inputs.role} wins"}, "As us: {inputs.role} wins"),
     ):
-        run = told.get(f"/external/runs/{told.begin(agent, **given)}").json()
+        run = idle.get(f"/external/runs/{idle.begin(agent, **given)}").json()
 
         assert (run["agent"], run["turns"][0]["instructions"]) == (agent, instructions)
 
-
-def test_an_input_that_is_not_as_declared_is_named(told: Api) -> None:
-    """400, and no run; an empty text is as good as none."""
-    for agent, given, said in (
-        (
-            "declared",
-            {"focus": "speed", "detph": 1},
-            "inputs.detph: the agent 'declared' takes no such input; it takes",
-        ),
-        ("declared", {}, "inputs.focus: the agent 'declared' needs it: what to look for"),
-        ("declared", {"focus": "taste"}, 'inputs.focus: one of "security", "speed" is expected, not "taste"'),
-        ("declared", {"focus": "speed", "depth": "2"}, 'inputs.depth: a whole number is expected, not "2"'),
-        ("declared", {"focus": "speed", "level": True}, 'inputs.level: one of 1, "all" is expected, not true'),
-        ("declared", {"focus": "speed", "instructions": ["x"]}, 'inputs.instructions: a text is expected, not ["x"]'),
-        ("needy", {"why": " \n", "tag": "x"}, "inputs.why: the agent 'needy' needs it"),
+    for wrong, said in (
+        ({"focus": "speed", "detph": 1}, "inputs.detph: the agent 'declared' takes no such input; it takes"),
+        ({}, "inputs.focus: the agent 'declared' needs it: what to look for"),
+        ({"focus": "taste"}, 'inputs.focus: one of "security", "speed" is expected, not "taste"'),
+        ({"focus": "speed", "depth": "2"}, 'inputs.depth: a whole number is expected, not "2"'),
     ):
-        answer = told.post(f"/external/agents/{agent}/runs", {"repository": "acme/api", "inputs": given})
+        answer = idle.post("/external/agents/declared/runs", {"repository": "acme/api", "inputs": wrong})
 
         assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_input")
         assert answer.json()["message"].startswith(said)
 
+    unknown = idle.post("/external/agents/declarde/runs", {"repository": "acme/api"})
+    listed = {one["name"]: one for one in idle.get("/external/agents").json()["agents"]}
+    assert (unknown.status_code, unknown.json()["error_code"]) == (404, "agent_not_found")
+    assert listed["declared"]["inputs"]["focus"] == FOCUS | {"type": "text", "default": None}
 
-def test_a_prompt_that_no_turn_could_fill_in_is_refused(idle: Api, tmp_path: Path) -> None:
+
+GEMINI = {"provider": "gemini", "key_env": "K"}
+
+
+def test_a_configuration_that_cannot_work_is_refused_with_its_cure(idle: Api, tmp_path: Path) -> None:
     for agent, said in (
         ({"prompt": "On {inputs.fokus}", "inputs": {"focus": {}}}, "prompt: {inputs.fokus} is not known"),
-        ({"prompt": "On {focus}", "inputs": {"focus": {}}}, "prompt: write {inputs.focus}, not {focus}"),
-        ({"prompt": "On ${{ inputs.focus }}", "inputs": {"focus": {}}}, "prompt: { inputs.focus } is not known"),
-        ({"prompt": "On {inputs.focus}", "inputs": {"focus": {}}}, "give inputs.focus a default, or required = true"),
         ({"inputs": {"n": {"type": "integer", "default": "x"}}}, "default: a whole number is expected, not"),
-        ({"inputs": {"n": {"choices": ["a"], "default": "b"}}}, "default: one of"),
-        ({"inputs": {"n": {"required": True, "default": "b"}}}, "a required input has no default"),
+        ({"argv": ["no-such-agent"]}, "the program 'no-such-agent' is not there on the service's PATH"),
+        ({"model": {"provider": "openai", "key_env": "NO_KEY"}}, "the variable NO_KEY is not set"),
+        ({"readable": ["/"]}, "would show the agent the service's own data"),
+        ({"network": True, "egress": ["a.example"]}, "network = true lets it reach everything"),
+        ({"model": GEMINI | {"base_url": "http://a.example"}}, "use https"),
+        ({"model": GEMINI | {"name": "g-x", "budget": {"run_usd": 1}}}, "g-x has no known price"),
+        ({"model": GEMINI | {"headers": {"Authorization": "Bearer x"}}}, "Authorization is the service's own"),
     ):
         with pytest.raises(AssertionError, match=re.escape(said)):
             apply(idle.service, tmp_path, {"name": "wrong"} | agent)
-
-
-def test_agents_are_listed_with_their_inputs_and_a_wrong_name_is_guessed(told: Api) -> None:
-    """An organization sees those for all and its own."""
-    listed = {one["name"]: one for one in told.get("/external/agents").json()["agents"]}
-    unknown = told.post("/external/agents/declarde/runs", {"repository": "acme/api"})
-
-    assert [*listed] == sorted({"declared", "free", "needy", "reviewer", "scribe", "worded", *listed})
-    assert listed["declared"]["description"] == "Looks at one thing."
-    told_of = {"type": "text", "description": "what to look for", "required": True}
-    assert listed["declared"]["inputs"]["focus"] == told_of | {"default": None, "choices": ["security", "speed"]}
-    assert (unknown.status_code, unknown.json()["error_code"]) == (404, "agent_not_found")
-    assert "did you mean 'declared'?" in unknown.json()["message"]

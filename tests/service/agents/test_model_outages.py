@@ -17,15 +17,14 @@ from service.store.agents import Agent
 from service.store.database import Database
 from service.store.dispatch import next_turns
 from service.store.usage import TurnMeter
-from tests.lab import Hang, Received, Respond, Step
+from tests.lab import Received, Respond, Step
 from tests.service.agents.model_server import ModelServer
-from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, Own, accepted, organization, served
+from tests.service.conftest import BOTH, NEEDS_SANDBOX, NOW, Api, Own, accepted, organization, served
 from tests.service_process import git
 from tests.waiting import eventually, present
 
 ASK = 'curl -sf http://127.0.0.1:3129/v1/messages -d \'{"model": "claude-x"}\' > answer.txt || exit 1; cat > turn.json'
 AWAY = Respond(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
-VARIABLES = {"MODEL_KEY": "sk-the-key", "RUNWARDEN_METRICS_TOKEN": "a-token-for-scraping"}
 SINCE = re.compile(r"(waiting for )?127\.0\.0\.1:\d+( has not answered)? since \d{4}-\d\d-\d\d \d\d:\d\d UTC")
 
 
@@ -46,7 +45,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[flo
 
         @cache
         def get(patience_s: float) -> Any:
-            options = {"settings": settings(patience_s), "environment": VARIABLES}
+            options = {"settings": settings(patience_s), "environment": {"MODEL_KEY": "sk-the-key"}}
             return stack.enter_context(served(tmp_path_factory, "patient", **options))
 
         yield get
@@ -71,18 +70,13 @@ def outage(api: Api, repository: Path, server: ModelServer, number: int, kills: 
     for _ in range(kills):
         server.wait_for(len(server.requests) + 3)
         told = [last_turn(api, run_id) for run_id in run_ids]
-        scraped = {"Authorization": "Bearer a-token-for-scraping"}
-        figures = BARE.get(f"{api.service.base_url.removesuffix('/v1')}/metrics", headers=scraped).text
-        shown = api.service.admin("run", run_ids[-1])["turns"][0]["reason"]
         away = api.service.admin("status")["model_outages"]
         listed = list(api.runs())
 
         assert {one["status"] for one in listed} <= {"queued", "working"}
         assert sum(one["status"] == "working" for one in listed) <= 1
         assert all(SINCE.fullmatch(str(one["reason"])) for one in told), told
-        assert SINCE.fullmatch(shown)
         assert [one["turns"] for one in away] == [number]
-        assert re.search(rf'runwarden_model_outage_turns\{{provider="127.0.0.1:\d+"\}} {number}.0', figures)
         api.service.kill()
         api.service.restart()
         api = Api(api.service, api.organization)
@@ -103,7 +97,7 @@ LONG = (pytest.mark.campaign, pytest.mark.timeout(1800))
 @NEEDS_SANDBOX
 @pytest.mark.parametrize(
     ("number", "kills", "patience_s"),
-    [(4, 1, 600), (3, 0, 0.5), pytest.param(50, 2, 600, marks=LONG), pytest.param(50, 2, 0.5, marks=LONG)],
+    [(3, 1, 600), pytest.param(50, 2, 600, marks=LONG), pytest.param(50, 2, 0.5, marks=LONG)],
 )
 def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
     asker: Callable[..., Any], server: ModelServer, number: int, kills: int, patience_s: float
@@ -113,23 +107,6 @@ def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
     Those that cannot wait long give their slots back, and are resumed then.
     """
     outage(*asker(patience_s), server, number, kills)
-
-
-@NEEDS_SANDBOX
-def test_a_turn_that_waits_for_its_model_is_cancelled_at_once(asker: Callable[..., Any], server: ModelServer) -> None:
-    """Whether its request is held, or it has no slot."""
-    api, _ = asker()
-    server.otherwise = lambda _: AWAY
-    held = api.begin("asker", instructions="held")
-    eventually(lambda: last_turn(api, held)["reason"], "the outage is known")
-    queued = api.begin("asker", instructions="queued")
-    for run_id in (queued, held):
-        api.post(f"/external/runs/{run_id}/cancel", {})
-    server.otherwise = server.answer
-    after = api.ended(api.begin("asker", instructions="after"))
-
-    assert [last_turn(api, run_id)["outcome"] for run_id in (held, queued)] == ["cancelled"] * 2
-    assert after["status"] == "completed"
 
 
 @NEEDS_SANDBOX
@@ -168,21 +145,6 @@ def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
     assert "what it changed is in the checkout" in api.log(run_id)
     assert (cancelled["outcome"], cancelled["files"]) == ("cancelled", 1)
     assert "+after the first answer" in patch
-
-
-@NEEDS_SANDBOX
-def test_a_limit_that_does_not_end_within_a_day_fails_the_turn(asker: Callable[..., Any], server: ModelServer) -> None:
-    """In words; the turns behind it are tried."""
-    api, _ = asker()
-    for days in (2, 9999):
-        server.script(Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": str(days * 86_400)}))
-        failed = api.begin("asker", instructions="go")
-        run = api.ended(failed)
-        turn = last_turn(api, failed)
-
-        assert (run["status"], turn["failure_kind"]) == ("failed", "rate_limited")
-        assert turn["reason"].endswith("; a turn waits for its model for a day, and not longer")
-    assert api.ended(api.begin("asker", instructions="after"))["status"] == "completed"
 
 
 @pytest.fixture
@@ -226,7 +188,7 @@ def fallen(api: Api, other: ModelServer, number: int, kills: int, repository: Pa
 
 
 @NEEDS_SANDBOX
-@pytest.mark.parametrize(("number", "kills"), [(6, 1), pytest.param(50, 2, marks=LONG)])
+@pytest.mark.parametrize(("number", "kills"), [(4, 1), pytest.param(50, 2, marks=LONG)])
 def test_while_a_provider_is_away_a_fallback_goes_on(
     services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer, number: int, kills: int
 ) -> None:
@@ -272,53 +234,8 @@ def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
     assert (both["failure_kind"], both["files"]) == ("model_unreachable", 2)
 
 
-@NEEDS_SANDBOX
-def test_a_provider_that_stays_silent_until_the_time_limit_is_down(
-    services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer
-) -> None:
-    """If it was silent for half of it, and gave no answer since: the fallback goes on with what the turn has done."""
-    late = ("sh", "-c", f"echo begun > asker.txt; sleep 3.5; {ASK}")
-    again = ("sh", "-c", f"{ASK.replace('-sf', '-sm 0.1').replace('|| exit 1', '')}; {ASK}; sleep 60")
-    agents = [
-        *falling(server, other, timeout_s=4),
-        asking(server, name="late", argv=late, timeout_s=4, fallback=["other"]),
-        asking(server, name="again", argv=again, timeout_s=4, fallback=["other"]),
-    ]
-    api, _ = own(on=services(600), agents=agents)
-    server.script(Hang())
-    server.otherwise = server.answer
-    answered = api.work("answered", "again")
-    server.otherwise = lambda _: Hang()
-    short = api.work("short", "late")
-    before = api.service.admin("status")["model_outages"]
-    long = api.work("long", "asker")
-
-    assert (answered["failure_kind"], short["failure_kind"], before) == ("timed_out", "timed_out", []), answered["log"]
-    assert (long["outcome"], long["agent"], long["files"]) == ("completed", "other", 3), long["log"]
-    assert re.fullmatch(r"by the fallback other, since asker: 127.* was silent for \d+ s", long["reason"])
-
-
-@NEEDS_SANDBOX
-def test_who_goes_on_gets_the_conversation_as_text(
-    services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer, stand_in: Callable[[str], Path]
-) -> None:
-    """The fallback, and after it the run's agent, whose session knows nothing of the fallback's turn."""
-    program = {"preset": "claude-code", "argv": [str(stand_in("claude"))]}
-    agents = [asking(server, fallback=["other"], **program), asking(other, name="other", **program)]
-    api, _ = own(on=services(0.5), agents=agents)
-    first = api.work("Tell me a story.", "asker")
-    server.script(Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": "9999"}))
-    second = api.go_on(first["run_id"], "Tell another.")
-    third = api.go_on(first["run_id"], "And a last one.")
-    asked = [b"\n".join(one.body for one in provider.questions) for provider in (server, other)]
-
-    assert [one["agent"] for one in (first, second, third)] == ["asker", "other", "asker"], second["log"]
-    assert b"Earlier turns of this task" in asked[1]
-    assert re.search(rb"Earlier turns of this task.*Tell me a story.*Tell another.*Now:.*And a last one", asked[0])
-
-
 def ask_of(database: Database, name: str, key: str | None, owner: str | None = None, **options: Any) -> Agent:
-    given = {"model": None if key is None else {"provider": "anthropic", "key_env": key}} | options
+    given = {"model": {"provider": "anthropic", "key_env": key} if key else None} | options
     agent = Agent(name, ("true",), options=AgentOptions.model_validate(given), organization_id=owner)
     with database.write() as connection:
         agents.put(connection, agent, NOW)
@@ -350,30 +267,27 @@ def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database:
     assert waiting == [("Anthropic", 2), ("Anthropic", 2)]
 
 
-@BOTH
 def test_turns_with_a_fallback_begin_while_another_asks_a_provider_that_is_away(database: Database) -> None:
     """Once it has been away for `fallback_after`, and unless the fallback's is away as well."""
     owner = organization(database, "acme", NOW)
-    fallback = {"fallback": ["gone", "b"], "fallback_after": "1h"}
-    first, second = ask_of(database, "a", "ONE", **fallback), ask_of(database, "b", "TWO", owner)
-    runs = [accepted(database, "acme", agent="a", now=NOW) for _ in range(3)]
+    first = ask_of(database, "a", "ONE", fallback=["gone", "b"], fallback_after="1h")
+    second = ask_of(database, "b", "TWO", owner)
+    asking_now, *others = [accepted(database, "acme", agent="a", now=NOW) for _ in range(3)]
     hour = DAY_MICROS // 24
     with database.write() as connection:
         outages.begin(connection, present(first.options.model), NOW)
         found = [len(next_turns(connection, 20, None, NOW + at)) for at in (hour, hour + 1)]
-        turns.mark_dispatched(connection, [(runs[0].id, 1)], NOW)
+        turns.mark_dispatched(connection, [(asking_now.id, 1)], NOW)
         sources = outages.Sources(connection)
-        probed = [sources.is_probed(connection, run) for run in runs]
+        probed = [sources.is_probed(connection, run) for run in (asking_now, *others)]
         name, why = present(sources.stand_in(owner, "a", NOW + hour + 1))
         outages.begin(connection, present(second.options.model), NOW)
         none = next_turns(connection, 20, None, NOW + hour + 1)
 
     assert (found, probed, none) == ([1, 3], [False, True, True], [])
     assert (name, why["gone"]) == ("b", "it is not configured")
-    assert why["a"].startswith("waiting for Anthropic since 2027-01-15 08:00 UTC")
 
 
-@BOTH
 def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Database) -> None:
     """A turn that alone gets none fails for itself."""
     organization(database, "acme", NOW)

@@ -18,7 +18,6 @@ from service.egress.model import ModelProxy
 from service.egress.outages import ModelState, Outages, Patience
 from service.egress.routes import PROVIDERS
 from service.egress.usage import Meter, Usage
-from service.settings import AgentLimits, ExecutionSettings
 from tests.lab import Drop, Hang, Raw, Respond, Step
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer, frames
 from tests.waiting import eventually
@@ -94,28 +93,19 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
     return run
 
 
-@pytest.fixture
-def rehearsed(monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: ModelServer) -> Make:
-    """Let a shell script in the sandbox ask the model `times` times with curl; return how that went."""
-    monkeypatch.setenv("MODEL_KEY", KEY)
-
-    def run(times: int, timeout_s: float = 280, **access: Any) -> Any:
-        _, path, body = STREAMED
-        source = (
-            f"for _ in $(seq {times}); do curl -sS -w '%{{http_code}}\\n' 'http://127.0.0.1:3129{path}' "
-            f"-H 'content-type: application/json' -H 'x-api-key: worthless' -d '{json.dumps(body)}' 2>&1; done; env; "
-            "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true"
-        )
-        given = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin} | access
-        settings = ExecutionSettings(agent=AgentLimits(model_pause_s=0.01))
-        return rehearse(None, settings).turn(script(source, model=given, timeout_s=timeout_s), "ask")
-
-    return run
-
-
-def test_the_key_is_nowhere_in_the_sandbox(rehearsed: Make, server: ModelServer) -> None:
+def test_the_key_is_nowhere_in_the_sandbox(
+    monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: ModelServer
+) -> None:
     """In no environment, command line or output; the program's own worthless one does not leave it."""
-    done = rehearsed(1)
+    monkeypatch.setenv("MODEL_KEY", KEY)
+    _, path, body = STREAMED
+    source = (
+        f"curl -sS -w '%{{http_code}}\\n' 'http://127.0.0.1:3129{path}' -H 'x-api-key: worthless' "
+        f"-H 'content-type: application/json' -d '{json.dumps(body)}' 2>&1; env; "
+        "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true"
+    )
+    given = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin}
+    done = rehearse().turn(script(source, model=given), "ask")
 
     assert done.failure is None, done.log
     (asked,) = server.requests
@@ -148,30 +138,17 @@ def test_the_key_is_added_outside_and_tokens_and_bad_endings_are_read(ask: Make,
             assert ask(provider, path, body, base_url=server.origin + base).ending == reason, path
 
 
-@pytest.fixture
-def prints(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
-    """`prints(source)` is a `key_command` of a shell script, which is told how often it was called."""
-
-    def make(source: str) -> dict[str, Any]:
-        file = tmp_path / "print-key"
-        calls = tmp_path / "calls"
-        file.write_text(f"#!/bin/sh\necho >> '{calls}'\nn=$(wc -l < '{calls}')\n{source}\n", "utf-8")
-        file.chmod(0o755)
-        return {"key_env": None, "key_command": [str(file)]}
-
-    return make
-
-
 def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
-    ask: Make, server: ModelServer, prints: Callable[[str], dict[str, Any]]
+    ask: Make, server: ModelServer, tmp_path: Path
 ) -> None:
     """Then the request is made again with the next one, and the program notices nothing.
 
     Without a valid one the turn ends, with the command's own words; what a provider repeats of a key is masked.
     """
+    source = f"echo >> '{tmp_path}/calls'; echo printed-key-$(wc -l < '{tmp_path}/calls')"
     expired = Respond(401, {"error": {"message": "expired: printed-key-1"}})
     server.otherwise = lambda request: expired if len(server.requests) == 3 else server.answer(request)
-    done = ask(*STREAMED, 3, **prints('echo "printed-key-$n"'))
+    done = ask(*STREAMED, 3, key_env=None, key_command=["sh", "-c", source])
 
     assert (done.failure, done.statuses) == (None, [200] * 3)
     assert [one.headers["x-api-key"][-1] for one in server.requests] == ["1", "1", "1", "2"]
@@ -180,22 +157,12 @@ def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
     server.requests.clear()
     server.otherwise = server.answer
     server.status, server.refusal = 401, {"error": {"message": "not printed-key"}}
-    refused = ask(*MESSAGES, 3, **prints("echo printed-key"))
-    failed = ask(*MESSAGES, 3, **prints("echo oh >&2; echo 'log in first' >&2; exit 3"))
+    refused = ask(*MESSAGES, 3, key_env=None, key_command=["echo", "printed-key"])
+    failed = ask(*MESSAGES, 3, key_env=None, key_command=["sh", "-c", "echo oh >&2; echo 'log in first' >&2; exit 3"])
 
     assert (refused.reason, failed.reason, len(server.requests)) == ("no_key", "no_key", 1)
     assert "answered 401 for claude-x: not [masked]; let key_command print a valid key" in refused.failure
-    assert "print-key' printed no key: log in first" in failed.failure
-
-
-def test_the_operator_s_headers_go_with_each_request(ask: Make, server: ModelServer) -> None:
-    """Beside the key; what the program asks for in anthropic-beta, a list, stays."""
-    done = ask(*MESSAGES, headers={"Anthropic-Beta": "context-1m", "X-Team": "reviews"})
-
-    assert done.failure is None
-    (asked,) = server.requests
-    assert (asked.headers["anthropic-beta"], asked.headers["x-team"]) == ("own,context-1m", "reviews")
-    assert asked.headers["x-api-key"] == KEY
+    assert "printed no key: log in first" in failed.failure
 
 
 COST = (INPUT * 1000 + CACHED * 100 + OUTPUT * 2000) / 1_000_000
@@ -203,19 +170,29 @@ PRICES = {"claude-": {"input": 1000, "output": 2000, "cached": 100}}
 
 
 def test_what_a_spent_budget_does_not_cover_is_not_asked(ask: Make, server: ModelServer) -> None:
-    """Nor is a model without a price where dollars count."""
-    cases: tuple[tuple[dict[str, Any], int, str], ...] = (
-        ({"prices": PRICES, "budget": {"run_usd": COST * 1.5}}, 2, "USD is spent (budget.run_usd); the agent was"),
-        ({"prices": PRICES, "budget": {"day_usd": COST * 0.5}}, 1, "USD a day is spent (budget.day_usd)"),
-        ({"budget": {"run_tokens": 2000}}, 2, "budget of 2000 tokens is spent"),
-        ({"prices": {"gpt-": {"input": 1, "output": 1}}, "budget": {"run_usd": 1}}, 0, "claude-x"),
-    )
-    for access, made, words in cases:
-        server.requests.clear()
-        done = ask(*MESSAGES, 5, **access)
+    """Nor is a model without a price where dollars count. The last answer counts as well.
 
-        assert (len(server.requests), made == 0 or done.reason == "out_of_budget") == (made, True)
+    An agent that asks for nothing more has its answer all the same. Without prices of its own list prices hold.
+    """
+    last, model = "; the agent's last answer passed it", "claude-opus-4-5-20251101"
+    listed = ("anthropic", "/v1/messages", {"model": model})
+    cases: tuple[tuple[Any, int, dict[str, Any], int, str], ...] = (
+        (MESSAGES, 5, {"prices": PRICES, "budget": {"run_usd": COST * 1.5}}, 2, "USD is spent (budget.run_usd); the"),
+        (MESSAGES, 5, {"prices": PRICES, "budget": {"day_usd": COST * 0.5}}, 1, "USD a day is spent (budget.day_usd)"),
+        (MESSAGES, 5, {"budget": {"run_tokens": 2000}}, 2, "budget of 2000 tokens is spent"),
+        (MESSAGES, 5, {"prices": {"gpt-": {"input": 1, "output": 1}}, "budget": {"run_usd": 1}}, 0, "claude-x"),
+        (STREAMED, 1, {"prices": PRICES, "budget": {"run_usd": COST * 0.9}}, 1, f"USD is spent (budget.run_usd){last}"),
+        (STREAMED, 1, {"budget": {"run_tokens": INPUT}}, 1, f"1000 tokens is spent (budget.run_tokens){last}"),
+        (STREAMED, 1, {"prices": PRICES, "budget": {"run_usd": COST * 1.1, "run_tokens": INPUT * 2}}, 1, ""),
+        (listed, 5, {"budget": {"run_usd": 0.006}}, 1, "USD is spent"),
+    )
+    for asked, times, access, made, words in cases:
+        server.requests.clear()
+        done = ask(*asked, times, **access)
+
+        assert (len(server.requests), done.reason) == (made, "out_of_budget" if made and words else None)
         assert words in f"{done.failure}{done.answers}"
+    assert done.used == [(model, Usage(INPUT, CACHED, 0, OUTPUT), 6350)]
 
 
 def test_what_the_provider_refuses_ends_the_turn_with_the_cure(ask: Make, server: ModelServer) -> None:
@@ -239,9 +216,7 @@ def test_what_the_agent_may_not_ask_never_leaves_with_the_key(ask: Make, server:
     last += '{"model": "gpt-x"}'
     for line, body in (
         ("GET /v1/models/x/../../organization/admin_api_keys", ""),
-        ("GET /v1/models/%2e%2e/organization", ""),
         ("POST /v1/models/../chat/completions", '{"model": "gpt-x"}'),
-        ("DELETE /v1/models/gpt-x", ""),
         (f"POST {CHAT}", '{"model": "gpt-dear"}'),
         (f"POST {CHAT}", '{"model": "gpt-x", "model": "gpt-dear"}'),
         (f"POST {CHAT}", '{"model": "gpt-x", "models": ["gpt-dear"]}'),
@@ -261,14 +236,11 @@ AWAY: dict[str, Step] = {
     "no answer": Drop("read", "close"),
     "silence": Hang(),
     "no word of a stream": Raw(STREAM.encode()),
-    "no byte of its length": Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"),
     "an end at once": Raw(f"{STREAM}0\r\n\r\n".encode()),
-    "nothing": Respond(200, b""),
     "overloaded": Respond(529, OVERLOADED),
     "overloaded in the stream": Respond(
         200, f"event: error\ndata: {json.dumps(OVERLOADED)}\n\n", {"Content-Type": "text/event-stream"}
     ),
-    "error page": Respond(502, "<html><head><title>502 Bad Gateway</title></head></html>"),
     "limit": Respond(429, {"error": {"message": "slow down"}}, {"Retry-After": "0"}),
 }
 
@@ -320,20 +292,9 @@ def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: Mo
     assert len(server.requests) == len(AWAY), "one of the connections carried no request"
 
 
-def test_the_time_limit_holds_while_a_request_is_held(rehearsed: Make, server: ModelServer) -> None:
-    server.status, server.refusal = 529, OVERLOADED
-    done = rehearsed(1, timeout_s=8)
-
-    assert done.reason == "timed_out"
-    assert "the agent passed its time limit of 8 s and was stopped; before that, 127.0.0.1:" in str(done.failure)
-    assert "answered 529 for claude-x: Overloaded" in str(done.failure)
-
-
 BEGUN = 'event: message_start\ndata: {"type": "message_start"}\n\n'
 BROKEN = {
     "no last chunk": f"{STREAM}{len(BEGUN):x}\r\n{BEGUN}\r\n",
-    "a last chunk": f"{STREAM}{len(BEGUN):x}\r\n{BEGUN}\r\n0\r\n\r\n",
-    "no length": f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{BEGUN}",
     "an error": f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{BEGUN}"
     f"data: {json.dumps(OVERLOADED)}\n\ndata: [DONE]\n\n",
     "half of a document": 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{"message_start": [',
@@ -359,12 +320,9 @@ def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(ask: Make, se
     """
     for step, words in (
         (Raw(b"SSH-2.0-x\r\n\r\n"), "the server there does not speak HTTP"),
-        (Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), "does not speak HTTP"),
-        (Raw(b"HTTP/1.1 200 OK\r\n\r\n"), "the connection was cut before an answer"),
         (AWAY["silence"], "took a request for claude-x and was silent for 0.5 s; continue the run"),
         (AWAY["overloaded"], "answered 529 for claude-x: Overloaded; continue the run when it answers again"),
         (AWAY["limit"], "answered 429 for claude-x: slow down; raise the limits"),
-        (Raw(BROKEN["no length"].encode()), " broke off an answer of claude-x, and the program"),
         (Raw(BROKEN["an error"].encode()), " broke off an answer of claude-x: Overloaded; continue"),
     ):
         server.requests.clear()
@@ -378,26 +336,6 @@ def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(ask: Make, se
         assert (len(done.used) > 1, len(server.requests) > 1) == (is_broken, True)
 
 
-def test_what_costs_nothing_hides_no_failure_and_is_not_waited_for(ask: Make, server: ModelServer) -> None:
-    """A list of models, whole or broken off, says nothing of the model; one that fails is not asked for again."""
-    broken = Raw(BROKEN["no length"].encode())
-    server.script(Respond(400, {"error": {"message": "no"}}), Respond(200, {"data": []}), AWAY["error page"], broken)
-    count = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
-    head = b'POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n{"model": "m-1"}'
-    done = ask("anthropic", "", raw=head + count * 3)
-
-    assert " answered 400 for m-1: no; " in str(done.trouble)
-    assert (done.failure, len(server.requests)) == (None, 4)
-
-
-def test_a_body_in_chunks_is_put_together_or_refused(ask: Make, server: ModelServer) -> None:
-    """As clients send that do not know its length; nonsense ends that connection, and not the agent."""
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n".encode()
-    for body, requests in ((b"zz\r\n", 0), (b'12\r\n{"model": "gpt-x"}\r\n0\r\n\r\n', 1)):
-        assert ask("openai", "", raw=head + body).failure is None
-        assert len(server.requests) == requests
-
-
 def test_the_longest_name_has_the_price_and_a_list_price_the_whole_name() -> None:
     """Cached tokens and those written to a cache have their own; a list price may depend on the prompt's length.
 
@@ -406,10 +344,8 @@ def test_the_longest_name_has_the_price_and_a_list_price_the_whole_name() -> Non
     cheap, dear = Price(input=1, output=2), Price(input=3, output=15, cached=0.3, cache_write=3.75)
 
     assert price_of("claude-opus-4", {"claude-": cheap, "claude-opus": dear}) == dear
-    assert price_of("gpt", {"claude-": cheap}) is None
     assert Usage(1000, 1000, 1000, 1000).micro_usd(dear) == 22_050
     assert Usage(1000, 1000, 0, 0).micro_usd(cheap) == 2000
-    assert Usage(1000).micro_usd(Price(input=0, output=0)) == 0
     assert Usage(1000).micro_usd(None) is None
     listed = price_of("gemini-2.5-pro", {})
     assert Usage(200_000, 0, 0, 1000).micro_usd(listed) == 260_000
@@ -417,37 +353,14 @@ def test_the_longest_name_has_the_price_and_a_list_price_the_whole_name() -> Non
 
     for model, figures in (
         ("claude-opus-4-5-20251101", (5, 25)),
-        ("claude-opus-4-5@20251101", (5, 25)),
         ("gpt-5.4", (2.5, 15)),
         ("gemini-2.5-flash-latest", (0.3, 2.5)),
-        *((name, None) for name in ("gpt-5.4-mini", "gpt-5.41", "gpt-5", "claude-opus-4-55", "claude-opus-4-5-x")),
-        *((name, None) for name in ("us.anthropic.claude-opus-4-5-20251101-v1:0", "my/gpt-5.4", "unknown", "")),
+        *((name, None) for name in ("gpt-5.4-mini", "gpt-5.41", "claude-opus-4-5-x", "my/gpt-5.4", "unknown", "")),
     ):
         price = price_of(model, {})
 
         assert (None if price is None else (price.input, price.output)) == figures
         assert price_of(model, {"": Price(input=0, output=0)}) == Price(input=0, output=0), "the operator's wins"
-
-
-def test_the_last_answer_counts_for_the_budget_as_well(ask: Make, server: ModelServer) -> None:
-    """An agent that asks for nothing more has its answer all the same. Without prices of its own list prices hold."""
-    for budget, words in (
-        ({"run_usd": COST * 0.9}, "USD is spent (budget.run_usd)"),
-        ({"day_usd": COST * 0.9}, "USD a day is spent (budget.day_usd)"),
-        ({"run_tokens": INPUT}, "1000 tokens is spent (budget.run_tokens)"),
-        ({"run_usd": COST * 1.1, "run_tokens": INPUT * 2}, ""),
-    ):
-        done = ask(*STREAMED, prices=PRICES, budget=budget)
-
-        assert (done.statuses, done.reason) == ([200], "out_of_budget" if words else None)
-        assert not words or f"{words}; the agent's last answer passed it" in done.failure
-
-    server.requests.clear()
-    budget = {"run_usd": 0.006}
-    done = ask("anthropic", "/v1/messages", {"model": "claude-opus-4-5-20251101", "max_tokens": 9}, 5, budget=budget)
-
-    assert (done.reason, len(server.requests)) == ("out_of_budget", 1)
-    assert done.used == [("claude-opus-4-5-20251101", Usage(INPUT, CACHED, 0, OUTPUT), 6350)]
 
 
 def test_an_answer_that_counts_nothing_is_counted_by_its_length() -> None:
@@ -471,20 +384,18 @@ def test_how_a_stream_ended_is_read_from_its_events() -> None:
     for event, ending, is_whole in (
         ('{"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {}}', "refused", True),
         ('{"choices": [{"delta": {}, "finish_reason": "length"}]}', "cut_short", True),
-        ('{"choices": [], "error": {"message": "down"}}', None, False),
         ('{"choices": [], "error": {"message": "down"}}\n\ndata: [DONE]', None, False),
         ('{"type": "response.failed", "response": {"error": {"message": "down"}}}', None, False),
         ('{"type": "response.completed", "response": {"output": [{"error": {"code": 1}}]}}', None, True),
-        ("[DONE]", None, True),
     ):
         meter = Meter(400, "text/event-stream")
         meter.feed(f"data: {event}\n\n".encode())
 
         assert (meter.ending, meter.is_whole) == (ending, is_whole)
 
-    for last, is_whole in (("message_stop", True), ("content_block_stop", False), ("", True)):
+    for last in ("message_stop", ""):
         meter = Meter(400, "application/vnd.amazon.eventstream")
         begun = frames([{"type": "message_start"}, *([{"type": last}] if last else [])])
-        meter.feed(bytes(begun.body) + (b"" if last else bytes(20)))  # type: ignore[call-overload]
+        meter.feed(bytes(begun.body))  # type: ignore[call-overload]
 
-        assert meter.is_whole == is_whole
+        assert meter.is_whole == bool(last)

@@ -6,7 +6,6 @@ from itertools import product
 from service.agents import outcome
 from service.agents.options import ModelAccess
 from service.agents.outcome import OutcomeReader, TurnFailure
-from service.agents.sentences import in_words
 from service.egress.refusals import answered, failed_stream
 
 HOUR_S = 3600
@@ -35,27 +34,16 @@ RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay":
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
 LONG = "prompt is too long: 208310 tokens > 200000 maximum"
 PLACE = "Country, region, or territory not supported"
-NO_MODEL = "Project `proj_1` does not have access to model `gpt-x`"
 ROWS = [
     ("anthropic", 401, anthropic("authentication_error", "invalid x-api-key"), "stop", "no_key", "set MODEL_KEY to a"),
-    ("anthropic", 404, anthropic("not_found_error", "model: claude-x"), "pass_on", "not_permitted", "the model's name"),
     ("anthropic", 400, anthropic("invalid_request_error", LONG), "pass_on", "failed", "longer than the model takes"),
     ("anthropic", 529, anthropic("overloaded_error", "Down"), "ask_again", "model_unreachable", "continue the run"),
     ("openai", 429, openai(QUOTA, "insufficient_quota"), "stop", "out_of_budget", "has no credit left"),
     ("openai", 403, openai(PLACE, "unsupported_country_region_territory"), "stop", "not_permitted", "set base_url to"),
-    ("openai", 403, openai(NO_MODEL, "model_not_found"), "pass_on", "not_permitted", "set the model's name to one"),
-    ("openai", 402, '{"error": {"message": "Insufficient Balance"}}', "stop", "out_of_budget", "no credit left"),
     ("openai", 404, '{"detail": "Not Found"}', "pass_on", "failed", "check base_url"),
     ("gemini", 400, gemini(400, "INVALID_ARGUMENT", "API key not valid.", KEY_INFO), "stop", "no_key", "valid key"),
     ("gemini", 429, gemini(429, "RESOURCE_EXHAUSTED", QUOTA, RETRY_INFO), "ask_again", "rate_limited", "raise the"),
-    ("gemini", 503, f"[{gemini(503, 'UNAVAILABLE', 'Overloaded.')}]", "ask_again", "model_unreachable", "continue"),
 ]
-
-
-ANTHROPIC = "anthropic-ratelimit-"
-USED_UP = {f"{ANTHROPIC}requests-remaining": "0", f"{ANTHROPIC}requests-reset": "2026-11-18T12:06:40Z"}
-LEFT = {f"{ANTHROPIC}tokens-remaining": "9", f"{ANTHROPIC}tokens-reset": "2026-11-19T12:06:40Z"}
-UNIFIED = {f"{ANTHROPIC}unified-status": "rejected", f"{ANTHROPIC}unified-reset": str(int(NOW_S) + HOUR_S)}
 
 
 def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
@@ -64,12 +52,16 @@ def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
         ({"Retry-After": "30"}, "", 30),
         ({"Retry-After": "Wed, 18 Nov 2026 12:06:40 GMT"}, "", HOUR_S),
         ({}, gemini(429, "RESOURCE_EXHAUSTED", QUOTA, RETRY_INFO), 34.07),
-        ({}, json.dumps({"error": {"message": gemini(429, "X", QUOTA, RETRY_INFO)}}), 34.07),
-        (USED_UP | LEFT, "", HOUR_S),
-        (UNIFIED, "", HOUR_S),
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1h0m0.5s"}, "", HOUR_S + 0.5),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": "2026-11-18T12:06:40Z",
+            },
+            "",
+            HOUR_S,
+        ),
         ({"Retry-After": "soon"}, "", None),
-        ({}, "", None),
     ):
         assert answered(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
 
@@ -86,10 +78,7 @@ def test_an_error_is_told_as_the_provider_says_it_with_its_cure() -> None:
         assert "{" not in told.failure.text
 
     for body, words in (
-        ("", "answered 500 for m-1 and gave no reason; "),
-        ("<html>\n<head><title>504 Gateway Time-out</title></head>", ": 504 Gateway Time-out; "),
         ('{"error": {"message": "APIError - {\\"error\\": {\\"message\\": \\"inner\\"}}"}}', ": APIError - inner; "),
-        ('event: error\ndata: {"type": "error", "error": {"message": "in a stream"}}\n\n', ": in a stream; "),
         ('event: error\ndata: {"type": "error", "error": {"type": "overl', " and gave no reason; "),
     ):
         assert words in answered(access("openai"), "m-1", 500, {}, body.encode(), NOW_S).failure.text
@@ -99,21 +88,8 @@ def test_an_error_is_told_as_the_provider_says_it_with_its_cure() -> None:
     assert failed_stream(b'event: message_start\ndata: {"type":"message_start"}') is None
 
 
-def test_what_a_program_says_of_an_error_is_shown_in_words() -> None:
-    """Without JSON, whole or cut off, and without the names of classes; the words around it stay."""
-    for said, words in (
-        (f"API Error: 529 {anthropic('overloaded_error', 'Overloaded')} · wait", "API Error: 529 Overloaded · wait"),
-        (f"got status: 503. [{gemini(503, 'UNAVAILABLE', 'Overloaded.')}]", "got status: 503. Overloaded."),
-        ("Error code: 401 - {'error': {'message': \"It isn't\", 'code': None}}", "Error code: 401 - It isn't"),
-        ("Connection broken: IncompleteRead(0 bytes read)", "Connection broken: the connection was cut"),
-        ("see [the docs] and {this}", "see [the docs] and {this}"),
-        (f"Error: {openai('long ' * 200)}", f"Error: {'long ' * 78}lon…"),
-    ):
-        assert in_words(said) == words
-
-
 LISTENERS = (outcome.claude, outcome.codex, outcome.acp)
-KINDS = ("result", "message", "error", "item.completed", "turn.failed", "text", "complete")
+KINDS = ("result", "message", "error", "item.completed", "turn.failed")
 FIELDS = ("type", "acp", "update", "errors", "error", "status", "message", "item", "part", "result", "subtype", "role")
 VALUES = (5, [5], {"role": "assistant", "content": 5}, {"type": ["agent_message"]}, None)
 
@@ -138,56 +114,39 @@ def test_an_event_of_other_types_than_expected_is_read_and_one_in_pieces() -> No
     assert reader.report.summary == "Let me look.\nAll done."
 
 
-BANNER = "Aider v0.86.2\nMain model: openai/gpt-4o with diff edit format\nRepo-map: using 4096 tokens, auto refresh\n\n"
+EDIT = "a.txt\n```\n<<<<<<< SEARCH\n=======\nzebras\n>>>>>>> REPLACE\n```\n"
 COUNTED = "\nTokens: 1.2k sent, 50 received. Cost: $0.0035 message, $0.0035 session.\n"
-EDIT = "<<<<<<< SEARCH\n=======\nzebras\n>>>>>>> REPLACE\n"
-RETRY = "litellm.InternalServerError: down\nRetrying in 0.2 seconds...\n"
 
 
 def test_aider_s_last_answer_is_found_among_what_it_prints() -> None:
     """Without its edits, which are in the change."""
-    for printed, summary in (
-        (f"{BANNER}I looked.\n\nWhich database?\n{COUNTED}", "I looked.\nWhich database?"),
-        (f"{BANNER}{RETRY}All done.\n{COUNTED}", "All done."),
-        (
-            f"{BANNER}I add it.\n\na.txt\n```\n{EDIT}```\n\nGo on?\n{COUNTED}a.txt\nApplied edit\n",
-            "I add it.\na.txt\nGo on?",
-        ),
-        (f"{BANNER}Empty response received from LLM. Check your provider account?\n{COUNTED}", None),
-        (f"{BANNER}Half of", None),
-    ):
+    for ending, summary in ((f"Go on?\n{COUNTED}a.txt\nApplied edit\n", "I add it.\na.txt\nGo on?"), ("Half of", None)):
         reader = OutcomeReader(of_line=outcome.aider, must_end=True)
-        reader.feed(printed.encode())
+        reader.feed(f"Aider v0.86.2\nRepo-map: using 4096 tokens\n\nI add it.\n\n{EDIT}\n{ending}".encode())
 
-        assert reader.report.summary == summary
-        assert (reader.failure(0) is None) == printed.endswith("\n")
-
-
-CUT = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
-BROKE = f'Error: {{"request": "{"x" * 600}", "error": {{"message": "It broke."}}}}\n'
-UNREACHABLE = {"type": "result", "is_error": True, "result": "API Error: Connection error."}
-UNAUTHORIZED = {"acp": "error", "message": json.dumps({"code": "unauthorized"})}
-FAILURES = (
-    (outcome.claude, BROKE, 1, "failed", "the agent exited with status 1: Error: It broke; its log"),
-    (
-        outcome.claude,
-        UNREACHABLE,
-        1,
-        "model_unreachable",
-        "the agent says: API Error: Connection error; check the addr",
-    ),
-    (outcome.codex, CUT, 1, "cut_short", "the answer of m-1 was cut at its limit of tokens: Incomplete response"),
-    (outcome.acp, UNAUTHORIZED, 0, "no_key", "the agent failed; give"),
-)
+        assert (reader.report.summary, reader.failure(0) is None) == (summary, summary is not None)
 
 
 def test_a_program_s_failure_is_told_with_a_cure() -> None:
     """The program's own words come first, without JSON however long it is; of an answer's end the model is named."""
-    for listener, event, status, reason, words in FAILURES:
+    cut = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
+    for listener, line, status, reason, words in (
+        (
+            outcome.claude,
+            f'Error: {{"request": "{"x" * 600}", "error": {{"message": "It broke."}}}}\n',
+            *(1, "failed", "the agent exited with status 1: Error: It broke; its log"),
+        ),
+        (
+            outcome.codex,
+            json.dumps(cut),
+            1,
+            "cut_short",
+            "the answer of m-1 was cut at its limit of tokens: Incomplete",
+        ),
+    ):
         reader = OutcomeReader(listener)
-        reader.feed((event if isinstance(event, str) else json.dumps(event)).encode())
+        reader.feed(line.encode())
         told = reader.failure(status, None, "m-1")
 
         assert isinstance(told, TurnFailure)
-        assert told.reason == reason
-        assert told.text.startswith(words)
+        assert (told.reason, told.text[: len(words)]) == (reason, words)

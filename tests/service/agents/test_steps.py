@@ -2,12 +2,12 @@
 
 import json
 from itertools import product
-from typing import Any, cast, get_args
+from typing import Any
 
 import pytest
 
 from service.agents.options import PresetName
-from service.agents.steps import LONGEST_LINE, Step, steps_of, window
+from service.agents.steps import Step, steps_of, window
 from service.store.turn_files import LogPiece
 
 COMMAND = "ls; cat nothing.txt"
@@ -33,17 +33,15 @@ def acp(report: str, **update: Any) -> dict[str, Any]:
 DIFF = {"type": "diff", "path": "/workspace/README.md", "oldText": "# api\n", "newText": "# API\n"}
 PATCH = {"type": "file_change", "changes": [{"path": "/workspace/README.md", "kind": "update"}]}
 TOKENS = {"token_count": {"input_tokens": 10, "output_tokens": 5}}
-OPENCODE_EDIT = {"filePath": "/workspace/README.md", "oldString": "# api", "newString": "# API"}
-OPENCODE_ENDED = {"output": OUTPUT, "metadata": {"exit": 1}}
+EXITED = {"output": OUTPUT, "metadata": {"exit": 1}}
 CONTENT = [{"type": "content", "content": {"type": "text", "text": OUTPUT}}]
-TRANSCRIPTS: dict[str, list[Any]] = {
+TRANSCRIPTS: dict[PresetName, list[Any]] = {
     "claude-code": [
         {"type": "system", "subtype": "init", "tools": ["Bash"]},
         claude("assistant", {"type": "thinking", "thinking": "First look."}, {"type": "text", "text": "I look."}),
         claude("assistant", {"type": "tool_use", "id": "c1", "name": "Edit", "input": EDIT}),
         claude("assistant", {"type": "tool_use", "id": "c2", "name": "Bash", "input": {"command": COMMAND}}),
         claude("user", {"type": "tool_result", "tool_use_id": "c2", "content": OUTPUT, "is_error": True}),
-        {"type": "system", "subtype": "api_retry", "error_status": 529, "error": "overloaded"},
         {"type": "result", "subtype": "success", "result": "Done.", "duration_ms": 2193, "usage": TEN_AND_FIVE},
     ],
     "codex": [
@@ -57,31 +55,6 @@ TRANSCRIPTS: dict[str, list[Any]] = {
         item("completed", type="todo_list", items=[{"text": "Look", "completed": True}, {"text": "Write"}]),
         {"type": "turn.completed", "usage": TEN_AND_FIVE | {"cached_input_tokens": 3}},
     ],
-    "opencode": [
-        acp("agent_thought_chunk", content={"type": "text", "text": "First look."}),
-        acp("agent_message_chunk", content={"type": "text", "text": "I look."}),
-        acp("tool_call", toolCallId="c1", kind="edit", title="edit", rawInput=OPENCODE_EDIT),
-        acp("tool_call", toolCallId="c2", kind="execute", title=COMMAND, rawInput={"command": COMMAND, "cwd": "/"}),
-        acp("tool_call_update", toolCallId="c2", status="completed", content=CONTENT, rawOutput=OPENCODE_ENDED)
-        | {"seconds": 1.62},
-        acp("tool_call", toolCallId="c3", kind="read", title="read", rawInput={"filePath": "/workspace/README.md"}),
-        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": None, "seconds": 2.193},
-    ],
-    "gemini": [
-        acp("agent_message_chunk", content={"type": "text", "text": "I look."}),
-        acp(
-            "tool_call", toolCallId="c1", kind="edit", title="Writing to README.md", status="completed", content=[DIFF]
-        ),
-        acp("tool_call", toolCallId="c2", kind="execute", title=COMMAND),
-        acp("tool_call_update", toolCallId="c2", status="failed", content=CONTENT),
-        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": TOKENS},
-    ],
-    "goose": [
-        {"type": "message", "message": {"role": "assistant", "content": "of an earlier version"}},
-        acp("agent_message_chunk", content={"type": "text", "text": "I look."}),
-        acp("tool_call", toolCallId="c2", kind="other", title="shell", rawInput={"command": COMMAND}),
-        acp("tool_call_update", toolCallId="c2", status="failed", content=CONTENT),
-    ],
     "acp": [
         {"acp": "session", "at": AT, "id": "s-1"},
         acp("agent_thought_chunk", content={"type": "text", "text": "First look."}),
@@ -89,15 +62,17 @@ TRANSCRIPTS: dict[str, list[Any]] = {
         acp("agent_message_chunk", content={"type": "text", "text": "look."}),
         acp("tool_call", toolCallId="c1", kind="edit", title="Edit README.md", content=[DIFF]),
         acp("tool_call", toolCallId="c2", kind="execute", rawInput={"command": ["/bin/bash", "-lc", COMMAND]}),
-        acp("tool_call_update", toolCallId="c2", status="failed", rawOutput={"formatted_output": OUTPUT}),
-        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": {"token_count": {"totalTokens": 15}}},
+        acp("tool_call_update", toolCallId="c2", status="completed", content=CONTENT, rawOutput=EXITED)
+        | {"seconds": 1.62},
+        acp("tool_call", toolCallId="c3", kind="read", title="read", rawInput={"filePath": "/workspace/README.md"}),
+        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": TOKENS, "seconds": 2.193},
     ],
     "aider": ["I look.", "", "README.md", "Tokens: 10 sent, 5 received.", "Applied edit to README.md"],
 }
-"""What the programs, or `acp_client.py` for them, printed of one turn, cut down; goose's is made up."""
+"""What the programs, or `acp_client.py` for them, printed of one turn, cut down; one for each reader."""
 
 
-def log(preset: str) -> bytes:
+def log(preset: PresetName) -> bytes:
     lines = (each if isinstance(each, str) else json.dumps(each) for each in TRANSCRIPTS[preset])
     return "".join(f"{line}\n" for line in (f"{LATER} attempt 1", *lines)).encode()
 
@@ -112,7 +87,7 @@ def test_each_program_s_output_is_a_conversation() -> None:
     Lines that are no events are one step as long as no other comes between.
     """
     for preset in TRANSCRIPTS:
-        steps = steps_of(cast("PresetName", preset), log(preset))
+        steps = steps_of(preset, log(preset))
         told = said(steps)
 
         assert told[0] == ("log", "attempt 1")
@@ -120,13 +95,10 @@ def test_each_program_s_output_is_a_conversation() -> None:
         assert any("I look." in str(text) for _, text, *_ in told)
         if preset != "aider":
             assert told[told.index(("ran", COMMAND)) + 1] == ("result", OUTPUT, "failed")
-        if preset not in {"aider", "opencode", "goose"}:
             assert [step.tokens for step in steps if step.tokens] == [15]
-        if preset not in {"goose", "aider", "codex"}:
-            assert ("edited", "README.md\n- # api\n+ # API") in told
-
-    assert ("used", "read README.md") in said(steps_of("opencode", log("opencode")))
-    assert said(steps_of("goose", log("goose")))[1][0] == "printed"
+            assert any(kind == "edited" and text.startswith("README.md") for kind, text, *_ in told)
+    assert ("edited", "README.md\n- # api\n+ # API") in said(steps_of("claude-code", log("claude-code")))
+    assert ("used", "read README.md") in said(steps_of("acp", log("acp")))
 
     data = b'one\r\ntwo\n{"type": "assistant", broken\n[1]\n' + b"[" * 99_999 + b"\n" + log("claude-code")
     first = steps_of("claude-code", data)[0]
@@ -138,48 +110,37 @@ def test_each_program_s_output_is_a_conversation() -> None:
 NESTED = [[]]
 for _ in range(400):
     NESTED = [NESTED]
-VALUES: tuple[Any, ...] = (5, -1, 1e999, 10**400, "\ud800\x1b[2J", None, True, [5], {"type": ["text"]}, NESTED)
-FIELDS = (
-    *("type", "subtype", "message", "item", "part", "timestamp", "usage", "duration_ms", "result", "error", "errors"),
-    *("status", "stats", "role", "content", "tool_name", "tool_id", "parameters", "is_error", "total_tokens", "delta"),
-)
-BLOCKS = ("text", "thinking", "tool_use", "tool_result")
-ITEMS = ("command_execution", "file_change", "mcp_tool_call", "todo_list", "web_search", "error")
-UPDATE_FIELDS = ("content", "entries", "kind", "rawInput", "rawOutput", "status", "title", "toolCallId")
-ITEM_FIELDS = ("command", "changes", "items", "arguments", "result", "exit_code", "aggregated_output")
+VALUES: tuple[Any, ...] = (5, 1e999, 10**400, "\ud800\x1b[2J", None, True, [5], {"type": ["text"]}, NESTED)
+FIELDS = ("type", "message", "item", "timestamp", "usage", "result", "content", "duration_ms", "update", "seconds")
+PARTS = ("text", "input", "command", "changes", "items", "exit_code", "content", "rawInput", "rawOutput", "toolCallId")
 
 
-@pytest.mark.parametrize("preset", get_args(PresetName))
+@pytest.mark.parametrize("preset", TRANSCRIPTS)
 def test_forged_events_are_read_as_far_as_they_can_be(preset: PresetName) -> None:
     """Whatever is in them, each step can be told as JSON in UTF-8."""
-    real = [event for event in TRANSCRIPTS[preset] if isinstance(event, dict)]
-    forged = [event | {field: value} for event, field, value in product(real, FIELDS, VALUES)]
-    for kind, role, block, value in product(("assistant", "user", "message"), ("assistant", "user"), BLOCKS, VALUES):
-        content = [{"type": block, "text": value, "input": value}]
-        forged.append({"type": kind, "message": {"role": role, "content": content}})
-    for kind, field, value in product(("tool_call", "tool_call_update", "plan"), UPDATE_FIELDS, VALUES):
-        forged.append(acp(kind, **{field: value}))
-    for kind, name, field, value in product(("started", "completed"), ITEMS, ITEM_FIELDS, VALUES):
-        forged.append(item(kind, type=name, **{field: value}))
+    forged = []
+    for event, value in product([one for one in TRANSCRIPTS[preset] if isinstance(one, dict)], VALUES):
+        forged += [event | {field: value} for field in FIELDS]
+        for key in ("message", "item", "update"):
+            forged += [event | {key: event[key] | {part: value}} for part in PARTS if key in event]
     steps = steps_of(preset, "\n".join(map(json.dumps, forged)).encode())
 
-    assert steps
+    assert steps or preset == "aider"
     json.dumps([step.document() for step in steps], ensure_ascii=False, allow_nan=False).encode()
 
 
 class Log:
-    """A log of so many bytes by now, which counts what is read of it."""
+    """A log of so many bytes by now."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.size, self.count = data, len(data), 0
+        self.data, self.size = data, len(data)
 
     def read(self, start: int, limit: int) -> LogPiece:
-        self.count += limit
         return LogPiece(start, self.size, self.data[start : start + limit])
 
 
-def pieces(preset: PresetName, data: bytes, *, at_once: int) -> tuple[list[Step], int]:
-    """Follow a log that grows by so many bytes, and return its steps and the bytes that were read for them."""
+def pieces(preset: PresetName, data: bytes, *, at_once: int) -> list[Step]:
+    """Follow a log that grows by so many bytes, and return its steps."""
     steps, offset, log = list[Step](), 0, Log(data)
     for size in (*range(at_once, len(data), at_once), len(data)):
         log.size = size
@@ -188,7 +149,7 @@ def pieces(preset: PresetName, data: bytes, *, at_once: int) -> tuple[list[Step]
         offset = following
         steps += more
     assert offset == len(data)
-    return steps, log.count
+    return steps
 
 
 def words(steps: list[Step]) -> str:
@@ -196,20 +157,19 @@ def words(steps: list[Step]) -> str:
 
 
 def test_a_followed_log_gives_each_step_once_and_is_read_backwards_too() -> None:
-    """Wherever its pieces end: in a line, or in a message that comes in pieces; no line is read from the beginning.
+    """Wherever its pieces end: in a line, or in a message that comes in pieces.
 
     From its end to its beginning, in parts that join; a longer line than a part's size is in one of them.
     """
-    for preset in get_args(PresetName):
+    for preset in TRANSCRIPTS:
         whole = steps_of(preset, log(preset))
         for at_once in (7, 100, 1 << 20):
-            found, count = pieces(preset, log(preset), at_once=at_once)
+            found = pieces(preset, log(preset), at_once=at_once)
 
             assert words(found) == words(whole)
             assert preset == "aider" or said(found) == said(whole)
-            assert at_once < 100 or count <= 20 * len(log(preset))
 
-    for preset in ("claude-code", "gemini"):
+    for preset in ("claude-code", "acp"):
         data = log(preset) * 3
         steps, before = list[Step](), len(data)
         while before:
@@ -220,28 +180,10 @@ def test_a_followed_log_gives_each_step_once_and_is_read_backwards_too() -> None
         assert words(steps) == words(steps_of(preset, data))
 
 
-def test_a_line_without_an_end_stops_no_reader() -> None:
-    """It is said to be there, what follows it is read, and a reader from the end comes past it."""
-    data = b"first\n" + b"x" * (3 * LONGEST_LINE) + b"\nlast\n"
-    offset, before, seen, steps, read = 0, len(data), set[int](), list[Step](), Log(data).read
-    while offset < len(data):
-        _, offset, more = window("codex", read, len(data), offset, 0, is_ended=False)
-        steps += more
-    while before and before not in seen:
-        seen.add(before)
-        before, *_ = window("codex", read, len(data), -100, before, is_ended=True)
-
-    assert [step.text for step in steps] == ["first", "A line of more than 1 MiB: the raw log has it.", "last"]
-    assert before == 0
-
-
 def test_times_and_figures_are_told_where_they_are_known() -> None:
-    claude, opencode = (steps_of(cast("PresetName", name), log(name)) for name in ("claude-code", "opencode"))
+    claude, over_acp = (steps_of(preset, log(preset)) for preset in ("claude-code", "acp"))
     run = [step for step in claude if step.call == "c2"]
 
     assert [(step.kind, step.at) for step in run] == [("ran", "2026-11-24T17:18:12.500000Z"), ("result", run[0].at)]
-    assert [step.text for step in claude if step.kind == "error"] == [
-        "the model's answer: 529 overloaded; it tries again"
-    ]
     assert (claude[-1].kind, claude[-1].seconds) == ("ended", 2.193)
-    assert [step.seconds for step in opencode if step.seconds] == [1.62, 2.193]
+    assert [step.seconds for step in over_acp if step.seconds] == [1.62, 2.193]

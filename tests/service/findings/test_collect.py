@@ -3,10 +3,9 @@
 import json
 import os
 import tracemalloc
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
-
-import pytest
 
 from service.execution.secrets import Secrets
 from service.findings.collect import CollectedFindings, clear, collect
@@ -77,55 +76,41 @@ def test_texts_are_printable_and_hold_no_secret(tmp_path: Path) -> None:
 
 
 LIES: Final = (
-    *(({"path": path}, "path: ") for path in ("../../etc/x", "/etc/passwd", ".git/config", "a\x1b.py", "x" * 1001, 7)),
-    *(({"line": line}, "line: ") for line in (True, 0, 1.5, 10**30)),
-    ({"end_line": 4}, "end_line must not be before line"),
+    *(({"path": path}, "path: ") for path in ("../../etc/x", "/etc/passwd", ".git/config", "a\x1b.py", 7)),
+    *(({"line": line}, "line: ") for line in (0, 10**30)),
     ({"severity": "urgent"}, "severity: "),
-    ({"title": " "}, "title must not be empty"),
     ({"title": None}, "title: "),
-    ({"message": ["x"]}, "message: "),
 )
 
 
 def test_a_finding_that_lies_is_left_out_alone(tmp_path: Path) -> None:
     """It is told by its number; the others count."""
-    for lies in (LIES[:9], LIES[9:]):
-        findings = [*(EVAL | lie for lie, _ in lies), "x", EVAL]
-        found = read(written(tmp_path, {"version": 1, "findings": findings}))
+    found = read(written(tmp_path, {"version": 1, "findings": [*(EVAL | lie for lie, _ in LIES), EVAL]}))
 
-        assert [one.rule for one in found.findings or ()] == ["eval"]
-        reasons = [*(reason for _, reason in lies), ""]
-        for number, (remark, reason) in enumerate(zip(found.remarks, reasons, strict=True), 1):
-            assert remark.startswith(f"finding {number} is left out: ")
-            assert reason in remark
+    assert [one.rule for one in found.findings or ()] == ["eval"]
+    for number, (remark, (_, reason)) in enumerate(zip(found.remarks, LIES, strict=True), 1):
+        assert remark.startswith(f"finding {number} is left out: ")
+        assert reason in remark
 
 
 def test_a_broken_file_is_told_and_fails_nothing(tmp_path: Path) -> None:
-    for name in (JSON, SARIF):
-        for content in (
-            *("", "{", b"\xff\xfe", "[]", "null", "[" * 100_000, "1" * 5_000, '{"version": 2, "findings": []}'),
-            *(
-                '{"findings": []}',
-                '{"version": true, "findings": []}',
-                '{"version": 1, "findings": {}}',
-                "x" * (1 << 21),
-            ),
-        ):
-            found = read(written(tmp_path / name[-5:], content, name))
-            assert found.findings is None
-            assert [one.startswith(f"{name} is not ") for one in found.remarks] == [True], content[:40]
+    contents = ("", b"\xff\xfe", "[]", "[" * 100_000, "1" * 5_000, '{"version": 2, "findings": []}', "x" * (1 << 21))
+    for name, content in product((JSON, SARIF), contents):
+        found = read(written(tmp_path / name[-5:], content, name))
+
+        assert found.findings is None
+        assert [one.startswith(f"{name} is not ") for one in found.remarks] == [True], content[:40]
 
 
 def test_no_link_is_followed_and_nothing_special_is_read(tmp_path: Path) -> None:
     """Neither the file, its folder nor a source may lead out of the checkout."""
     outside = written(tmp_path / "outside", {"version": 1, "findings": [EVAL]})
-    linked, within, special = (tmp_path / name for name in ("linked", "within", "special"))
-    for tree in (linked, within / ".runwarden", special / ".runwarden"):
+    linked, special = tmp_path / "linked", tmp_path / "special"
+    for tree in (linked, special / ".runwarden"):
         tree.mkdir(parents=True)
     (linked / ".runwarden").symlink_to(outside / ".runwarden")
-    (within / JSON).symlink_to(outside / JSON)
     os.mkfifo(special / JSON)
-    for tree in (linked, within, special):
+    for tree in (linked, special):
         found = read(tree)
         assert found.findings is None
         assert len(found.remarks) == 1
@@ -140,54 +125,36 @@ def test_no_link_is_followed_and_nothing_special_is_read(tmp_path: Path) -> None
     assert (outside / JSON).exists()
 
 
-def test_the_heaviest_are_kept_of_too_many(tmp_path: Path) -> None:
-    many = [EVAL | {"rule": f"r{number}", "severity": "note"} for number in range(MOST)]
-    found = read(written(tmp_path, {"version": 1, "findings": [*many, EVAL | {"severity": "blocker"}]}))
-
-    assert found.findings is not None
-    assert (len(found.findings), found.findings[0].severity) == (MOST, "blocker")
-    assert found.remarks[0].startswith("1 finding left out")
-
-
 def located(uri: str, **region: Any) -> list[dict[str, Any]]:
     artifact = {"uri": uri, "uriBaseId": "%SRCROOT%", "index": 0}
     return [{"physicalLocation": {"artifactLocation": artifact, "region": region}}]
 
 
-_LEVEL: Final = {"defaultConfiguration": {"enabled": True, "level": "error"}}
-_RULE: Final = _LEVEL | {"id": "py/code-injection", "properties": {"security-severity": "9.3"}}
+_RULE: Final = {
+    "id": "py/code-injection",
+    "defaultConfiguration": {"enabled": True, "level": "error"},
+    "properties": {"security-severity": "9.3"},
+}
 CODEQL: Final[dict[str, Any]] = {
     "tool": {"driver": {"name": "CodeQL", "rules": []}, "extensions": [{"name": "queries", "rules": [_RULE]}]},
     "results": [
         {
             "ruleId": "py/code-injection",
             "rule": {"id": "py/code-injection", "index": 0, "toolComponent": {"index": 0}},
-            "message": {"text": "This code execution depends on a [user-provided value](1)."},
-            "locations": located("src/a.py", startLine=5, startColumn=12, endColumn=22),
-        }
-    ],
-}
-_EVAL: Final = {"id": "python.eval", "defaultConfiguration": {"level": "warning"}, "properties": {"tags": []}}
-SEMGREP: Final[dict[str, Any]] = {
-    "tool": {"driver": {"name": "Semgrep OSS", "rules": [_EVAL]}},
-    "results": [
-        {
-            "ruleId": "python.eval",
             "message": {"text": "Detected the use of eval().\nIt runs what it is given."},
-            "locations": located("src%2Fa.py", startLine=4, endLine=5, endColumn=1, snippet={"text": "eval"}),
+            "locations": located("src%2Fa.py", startLine=4, endLine=5, endColumn=1),
         },
-        {"ruleId": "python.eval", "suppressions": [{"kind": "inSource"}], "message": {"text": "x"}},
+        {"ruleId": "py/code-injection", "suppressions": [{"kind": "inSource"}], "message": {"text": "x"}},
     ],
 }
 
 
 def test_sarif_as_scanners_write_it_and_of_any_types(tmp_path: Path) -> None:
-    """Rules of extensions, levels of rules, severities as scores, encoded addresses, suppressed results."""
-    found = read(written(tmp_path, {"version": "2.1.0", "runs": [CODEQL, SEMGREP]}, SARIF)).findings
+    """Rules of extensions, severities as scores, encoded addresses, suppressed results."""
+    found = read(written(tmp_path, {"version": "2.1.0", "runs": [CODEQL]}, SARIF)).findings
 
     assert [(one.rule, one.severity, one.line, one.end_line, one.title) for one in found or ()] == [
-        ("py/code-injection", "blocker", 5, None, "This code execution depends on a [user-provided value](1)."),
-        ("python.eval", "minor", 4, 4, "Detected the use of eval()."),
+        ("py/code-injection", "blocker", 4, 4, "Detected the use of eval().")
     ]
 
     for value in (None, 1, "x", [], [[]], {}, [{"text": 1}]):
@@ -198,23 +165,21 @@ def test_sarif_as_scanners_write_it_and_of_any_types(tmp_path: Path) -> None:
                 read(written(tmp_path, {"version": "2.1.0", "runs": runs}, SARIF))
 
 
-def test_what_few_bytes_make_large_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Placeholders of SARIF that multiply, and sources that do not fit into memory together."""
+def test_of_too_many_the_heaviest_are_kept_and_what_few_bytes_make_large_stays_small(tmp_path: Path) -> None:
+    """Placeholders of SARIF that multiply do not."""
+    many = [EVAL | {"rule": f"r{number}", "severity": "note"} for number in range(MOST)]
+    found = read(written(tmp_path, {"version": 1, "findings": [*many, EVAL | {"severity": "blocker"}]}))
     place = {"physicalLocation": {"artifactLocation": {"uri": "src/a.py"}}}
     bomb = {"message": {"text": "{0}" * 5_000, "arguments": ["x" * 5_000]}, "locations": [place]}
-    tree = written(tmp_path, {"version": "2.1.0", "runs": [{"results": [bomb]}, {"results": [{}] * 10}]}, SARIF)
-    for name in "bcdefg":
-        (tree / "src" / name).write_bytes(b"ab\n" * 50_000)
-    findings = [EVAL | {"path": f"src/{name}"} for name in "bcdefg"]
-    (tree / JSON).write_text(json.dumps({"version": 1, "findings": findings}))
-    monkeypatch.setattr("service.findings.collect._MOST_READ", 9)
+    written(tmp_path, {"version": "2.1.0", "runs": [{"results": [bomb]}]}, SARIF)
     tracemalloc.start()
-    found = read(tree)
+    read(tmp_path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert len(found.findings or ()) == 7
-    assert ".runwarden/findings.sarif is read up to finding 9" in found.remarks
+    assert found.findings is not None
+    assert (len(found.findings), found.findings[0].severity) == (MOST, "blocker")
+    assert found.remarks[0].startswith("1 finding left out")
     assert peak < 15 << 20
 
 
@@ -233,11 +198,9 @@ if task["instructions"] == "write":
 
 
 def test_findings_are_read_after_the_turn_and_never_committed(own: Own, tmp_path: Path) -> None:
-    """Those of the repository itself count for nothing, nor does its question; what is broken is told in the log."""
+    """Those of the repository itself count for nothing; what is broken is told in the log."""
     stale = '{"version": 1, "findings": [{"path": "a", "title": "stale"}]}'
-    asked = '{"question": "Which?"}'
-    given = {".runwarden/findings.json": stale, ".runwarden/question.json": asked}
-    api, bare = own({"README.md": "# api\n"} | given)
+    api, bare = own({"README.md": "# api\n", ".runwarden/findings.json": stale})
     api.add_agent(tmp_path, "finder", FINDER, "--org", api.organization["slug"])
     api.add_agent(tmp_path, "idler", "", "--org", api.organization["slug"])
     runs = [api.begin("finder", instructions="write"), api.begin("finder", instructions="look"), api.begin("idler")]

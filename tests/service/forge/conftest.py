@@ -25,8 +25,6 @@ from tests.waiting import present
 EVERYTHING = {"pull_request": "draft", "status": True, "review": True}
 ONE_FORGE = pytest.mark.parametrize("forge", [pytest.param(GitHubServer, id="github")], indirect=True)
 """For what does not depend on the forge."""
-CHECKED_LINES = pytest.mark.parametrize("forge", [GitHubServer, GitLabForge], indirect=True)
-"""For the forges that refuse a comment outside the diff."""
 
 
 class Desk:

@@ -8,9 +8,7 @@ from service.agents.options import ChangeLimits
 from service.execution.commits import Patches, changed_between, oversize, refusal
 from service.execution.git import GitRunner
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment
-from tests.lab import Respond
-from tests.service.forge.conftest import CHECKED_LINES, ONE_FORGE
-from tests.service.forge.forges import Forge, GitLabForge
+from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
 
 PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
 IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
@@ -71,7 +69,7 @@ def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
     assert str(made.url).endswith(place)
 
 
-@CHECKED_LINES
+@pytest.mark.parametrize("forge", [GitHubServer, GitLabForge], indirect=True)
 def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(forge: Forge) -> None:
     """A line outside the diff is final; a wrong token may be put right."""
     client = forge.client()
@@ -85,25 +83,6 @@ def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(for
         client.post_review(number, "c" * 40, "", [])
     assert (final.value.is_final, curable.value.is_final) == (True, False)
     assert moved.value.status is not None, "the whole forge would be left alone for a while"
-
-
-@ONE_FORGE
-def test_the_wait_that_a_forge_asks_for_is_heard(forge: Forge) -> None:
-    reset = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}
-    late_reset = {"RateLimit-Remaining": "0", "RateLimit-Reset": "99999999999"}
-    cases: list[tuple[int, dict[str, str], str, float | None]] = [
-        (429, {"Retry-After": "7"}, "", 7),
-        (403, reset, "API rate limit exceeded", 1),
-        (429, late_reset, "", 3600),
-        (403, {}, "You have exceeded a secondary rate limit", 60),
-        (403, {}, "Resource not accessible by personal access token", None),
-        (503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, "", 1),
-    ]
-    for status, headers, message, expected in cases:
-        forge.script(Respond(status, {"message": message}, headers))
-        with pytest.raises(ForgeError) as caught:
-            forge.client().account()
-        assert (caught.value.retry_after_s, caught.value.is_final) == (expected, False)
 
 
 def test_a_change_beyond_its_limits_is_not_pushed() -> None:

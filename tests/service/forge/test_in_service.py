@@ -5,15 +5,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.lab import Drop, Received
-from tests.service.conftest import BARE, NEEDS_SANDBOX, UNBOXED, Api, Make, served
+from tests.lab import Received
 from tests.service.conftest import FORGE_TOKEN as TOKEN
-from tests.service.forge.forges import Forge, ForgejoServer, GitHubServer
+from tests.service.conftest import NEEDS_SANDBOX, Api, Make
+from tests.service.forge.forges import GitHubServer
 from tests.service.git_hosts import GitHttpHost
-from tests.service.payloads import SECRET, github_issue, signed
 from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
@@ -39,44 +37,34 @@ if "workflow" in task["instructions"]:
 """
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One that takes deliveries, and soon asks a code host again."""
-    settings = f'{UNBOXED}[triggers]\ngithub_secret_env = "HOOK_SECRET"\n[forge]\nretry_s = 0.1\n'
-    environment = {"FORGE_TOKEN": TOKEN, "HOOK_SECRET": SECRET}
-    with served(tmp_path_factory, "forge", settings, environment=environment) as made:
-        yield made
-
-
 @pytest.fixture
-def forge(request: pytest.FixtureRequest) -> Iterator[Forge]:
-    with closing(getattr(request, "param", GitHubServer)()) as server:
+def forge() -> Iterator[GitHubServer]:
+    with closing(GitHubServer()) as server:
         server.accounts = {TOKEN: "runwarden-bot"}
         server.diff = {"seen.txt": {1}}
         yield server
 
 
 @pytest.fixture
-def entry(forge: Forge, tmp_path: Path) -> Iterator[dict[str, Any]]:
+def entry(forge: GitHubServer, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """An organization and its agent, as `tenant` takes them; its repository is served over HTTP, by token only."""
     made = make_repository(tmp_path / "git" / "acme" / "api", {"README.md": "# api\n"})
+    script = tmp_path / "snoop.py"
+    script.write_text(SNOOP, "utf-8")
+    agent = {"name": "scribe", "argv": ["{python}", str(script)]}
+    connected = {"platform": "github", "host": "127.0.0.1", "api_url": forge.url, "token_env": "FORGE_TOKEN"}
+
+    def refresh(_: Received) -> None:
+        lines = git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads", cwd=made).splitlines()
+        forge.branches = dict(line.split(" ") for line in lines)
+
+    forge.before = refresh
     with closing(GitHttpHost(tmp_path / "git", TOKEN)) as host:
-        script = tmp_path / "snoop.py"
-        script.write_text(SNOOP, "utf-8")
-        agent = {"name": "scribe", "argv": ["{python}", str(script)]}
-        platform = "gitea" if forge.platform == "forgejo" else forge.platform
-        connected = {"platform": platform, "host": "127.0.0.1", "api_url": forge.url, "token_env": "FORGE_TOKEN"}
         address = f"{host.url}/{made.relative_to(tmp_path / 'git')}"
-
-        def refresh(_: Received) -> None:
-            lines = git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads", cwd=made).splitlines()
-            forge.branches = dict(line.split(" ") for line in lines)
-
-        forge.before = refresh
         yield {
             "agents": [agent | {"on_completion": {"pull_request": "ready", "review": True, "status": True}}],
             "hosts": [connected],
-            "repositories": [{"name": "api", "platform": platform, "path": "acme/api", "url": address}],
+            "repositories": [{"name": "api", "platform": "github", "path": "acme/api", "url": address}],
         }
 
 
@@ -116,55 +104,3 @@ def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
     assert "protected by '.github/workflows/'" in turn["reason"]
     assert results(api, refused)["branch_name"] not in forge.branches
     assert len(forge.changes) == 1
-
-
-def test_a_labelled_issue_becomes_a_pull_request_that_closes_it_and_one_comment_says_so(
-    service: Any, tenant: Make, entry: dict[str, Any], forge: GitHubServer
-) -> None:
-    """The whole way, from a signed delivery on; the comment is posted at the start and edited at the end."""
-    rule = {"agent": "scribe", "instructions": "Fix it.", "on": ["issue"], "labels": ["agent"], "authors": ["dora"]}
-    entry["repositories"][0]["triggers"] = [rule]
-    api = tenant(on=service, **entry)
-    hook = service.base_url.removesuffix("/v1") + "/hooks/github"
-
-    def deliver(**given: Any) -> httpx.Response:
-        raw, headers = signed(github_issue("labeled", label="agent", **given), "delivery-of-a-label", "issues")
-        return BARE.post(hook, content=raw, headers=headers)
-
-    started, again = deliver(), deliver()
-    run_id = started.json()["runs"][0]
-    eventually(lambda: forge.comments and "Pull request: " in forge.comments[0].body, "the comment is edited")
-    (made,), (comment,) = forge.changes, forge.comments
-    turn = api.turns(run_id)[0]
-
-    assert (started.status_code, again.status_code) == (202, 204)
-    assert turn["instructions"].endswith("```\nThe login fails\n\nAlways.\n```")
-    assert "\n\nCloses #7\n\n" in made.body
-    assert "Always." not in made.body
-    assert comment.author == "runwarden-bot"
-    assert "`scribe` is done.\n\nscribe: Fix it. (issue #\u200b7)\n\nPull request: " + made.url in comment.body
-    assert made.title == "scribe: Fix it. (issue #7)"
-
-
-@pytest.mark.parametrize("forge", [ForgejoServer], indirect=True)
-def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_request(
-    service: Any, tenant: Make, entry: dict[str, Any], forge: Forge
-) -> None:
-    """Kill -9 before the answer to the request was heard: the next start finds it by its head."""
-    api = tenant(on=service, **entry)
-
-    def kill(received: Received) -> Drop | None:
-        if received.method == "POST" and received.path.endswith("/pulls"):
-            forge.after = lambda _: None
-            api.service.process.kill()
-            return Drop()
-        return None
-
-    forge.after = kill
-    run_id = api.start("write it down")
-    eventually(lambda: len(forge.changes) == 1, "the pull request is made", saw=lambda: forge.asked)
-    api.service.ended()
-    api.service.restart()
-    eventually(lambda: posted(api, run_id), "the results are posted")
-
-    assert (len(forge.changes), len(forge.reviews), len(forge.threads)) == (1, 1, 1)

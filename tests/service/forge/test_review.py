@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.findings.document import IdentifiedFinding
-from service.forge.client import ForgeError, harmless
+from service.forge.client import CommitStatus, ForgeError, ReviewComment, harmless
 from service.forge.handlers import inert
 from service.forge.review import Marks, Report, bring_up_to_date, comment
 from service.text import not_closing
 from tests.lab import Received, Respond
-from tests.service.forge.conftest import CHECKED_LINES, ONE_FORGE
-from tests.service.forge.forges import Forge, GitHubServer
+from tests.service.forge.conftest import ONE_FORGE
+from tests.service.forge.forges import Forge, ForgejoServer, GitHubServer
 from tests.service.forge.test_clients import PROPOSAL
 
 HEADS = ("b" * 40, "c" * 40, "d" * 40)
@@ -26,6 +26,7 @@ def finding(name: str, line: int | None, path: str = "src/app.py", **fields: Any
     return IdentifiedFinding(id=name * 16, path=path, line=line, title=f"finding {name}", rule="r", **fields)
 
 
+FORGEJO = pytest.mark.parametrize("forge", [ForgejoServer], indirect=True)
 A, B, C, E = finding("a", 1), finding("b", 2), finding("c", 3), finding("e", 2)
 D = finding("d", 7, "other.py")
 
@@ -116,18 +117,6 @@ def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Forge) -> No
     assert "other.py" not in pull.bodies[0]
 
 
-@CHECKED_LINES
-def test_a_line_that_the_forge_refuses_goes_into_the_text(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The diff that it shows may be another than the one that it checks."""
-    pull = Pull(forge)
-    monkeypatch.setattr(forge, "patch_of", lambda _: "@@ -1,0 +1,9 @@\n" + "+x\n" * 9)
-    pull.push(0, A, finding("f", 8), finding("d", None, "other.py"))
-
-    assert "`src/app.py:8` **minor** `r`: finding f" in pull.bodies[0]
-    assert "`other.py` **minor** `r`: finding d" in pull.bodies[0]
-    assert len(pull.threads) + pull.bodies[0].count("- [ ]") == 3
-
-
 @ONE_FORGE
 def test_a_comment_at_which_the_forge_fails_holds_nothing_back(forge: Forge) -> None:
     """At first it is tried again; if the forge keeps failing at it, the finding goes into the text."""
@@ -161,43 +150,89 @@ def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Forge) -> N
     """As the token of a GitHub App's installation."""
     pull = Pull(forge)
     forge.before = lambda received: Respond(403, {}) if received.target.endswith("/user") else None
+    pull.push(0, A, B)
+    pull.push(1, A)
+
+    assert pull.states == "Ab"
+
+
+@FORGEJO
+def test_what_is_gone_is_said_where_no_call_resolves_it(forge: ForgejoServer) -> None:
+    """As in 16.0; no longer when the finding is back. Users resolve on the page."""
+    forge.resolves = False
+    pull = Pull(forge)
     pull.push(0, A, B, C)
-    pull.resolve_as_person("c")
+    forge.threads[2].resolved_by = "ann"
+    pull.push(1, A, C)
+    gone, said = pull.states, pull.threads["b"].body.startswith("*Resolved: ")
     pull.push(1, A, C)
     pull.push(2, A, B, C)
 
-    assert pull.states == "ABc"
+    assert (gone, said) == ("Abc", True)
+    assert (pull.states, pull.threads["b"].body.startswith("*Resolved: ")) == ("ABc", False)
+    assert len(forge.threads) == 3
 
 
-@ONE_FORGE
-def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Forge) -> None:
-    """Several lines are marked where the diff shows all of them; a suggestion cannot end its own block."""
-    marks = Marks("x")
-    single = comment(finding("a", 1, suggestion="```\n@all", message="Why"), marks, may_replace=True)
+@FORGEJO
+def test_a_review_that_broke_off_is_posted_anew(forge: ForgejoServer) -> None:
+    """Its first comments are pending, where only their author sees them: they count as not posted, and go."""
     pull = Pull(forge)
-    pull.push(0, finding("a", 1, end_line=3), finding("b", 2, end_line=9))
+    forge.breaks_at = "finding b"
+    comments = [ReviewComment("src/app.py", 1, f"finding {one}") for one in "ab"]
+    with pytest.raises(ForgeError, match="Forgejo answered 500"):
+        pull.client.post_review(pull.number, "b" * 40, "", comments)
+    left = [len(forge.threads), len(pull.client.threads(pull.number))]
+    forge.breaks_at = ""
+    pull.push(0, A, B)
 
-    assert single.endswith(f"````suggestion\n```\n@all\n````\n\n{marks.finding('a' * 16)}")
-    assert {key: one.line for key, one in pull.threads.items()} == {"a": 3, "b": 2}
+    assert left == [1, 0]
+    assert (pull.states, len(forge.threads), [one.state for one in forge.submitted]) == ("AB", 2, ["COMMENT"])
+
+
+@FORGEJO
+def test_lists_are_read_to_their_end(forge: ForgejoServer) -> None:
+    """Also where only a number says how long they are; of many pull requests a branch's own are found."""
+    client, person = forge.client(), forge.client("person-token")
+    own = forge.add("agent/fix-1", "main", "Old", state="closed")
+    for at in range(120):
+        forge.add(f"other/{at}", "main", "Other", state="open" if at % 2 else "merged")
+    number = client.open(PROPOSAL).number
+    for at in range(60):
+        person.post_review(number, "b" * 40, "", [ReviewComment("src/app.py", 1, f"remark {at}")])
+
+    assert [one.number for one in client.pull_requests("agent/fix-1")] == [number, own.number]
+    assert [one.state for one in client.pull_requests("other/2")] == ["merged"]
+    assert len(client.threads(number)) == 60
+
+
+@FORGEJO
+def test_the_newest_status_counts_in_whatever_order_they_come(forge: ForgejoServer) -> None:
+    """Equal to it, none is set again; equal to an older one, it is."""
+    client = forge.client()
+    for state in ("pending", "success", "success", "pending"):
+        client.set_status("b" * 40, "agent/fix-1", CommitStatus("runwarden/x", state, "text"))
+
+    assert [said["state"] for _, _, said in forge.statuses] == ["pending", "success", "pending"]
 
 
 def test_foreign_text_is_shown_and_does_nothing() -> None:
-    """No mention, no command, no link, no HTML; code stays code.
+    """No mention, no command, no link, no HTML; code stays code, and a suggestion cannot end its own block.
 
     No title and no message closes an issue at its merge; words that name nothing stay as they are.
     """
+    marks = Marks("x")
+    text = comment(finding("a", 1, suggestion="```\n@all", message="Why"), marks, may_replace=True)
+    assert text.endswith(f"````suggestion\n```\n@all\n````\n\n{marks.finding('a' * 16)}")
     for foreign, shown in (
         ("thanks @all, see #12 and `@x`", "thanks @\u200ball, see #\u200b12 and `@x`"),
         ("[ok](http://evil.example) <!-- x", "\\[ok](http://evil.example) &lt;!-- x"),
-        ("ok\n/merge\n> /approve", "ok\n\u200b/merge\n> \u200b/approve"),
         ("````\n```\n/merge\n````", "````\n```\n\u200b/merge\n````"),
         ("Closes: #5 and\nfixed acme/x!6", "Closes, see #\u200b5 and\nfixed, see acme/x!6"),
-        ("```\nCloses #5\n```", "```\nCloses, see #5\n```"),
         ("~~~\n$x$ \x1b", "\\~\\~\\~\n\\$x\\$ \u241b"),
     ):
         assert inert(foreign) == shown
 
-    for word in ("closes", "Closed", "CLOSE", "fixing:", "Fix", "resolved", "implements", "reopen"):
+    for word in ("closes", "CLOSE", "fixing:", "resolved", "implements"):
         inactive = f"{word.removesuffix(':')}, see"
         names = ["#15", "**#15**", "acme/other#16", "!7", "GH-13", "[issue:4]", "\n#3"]
         names += [f"{' ' * 40}issues   #4, #5", "(https://git.example/a/b/issues/12)"]
