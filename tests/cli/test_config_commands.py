@@ -49,6 +49,24 @@ def test_the_check_reports_all_mistakes_at_once(lone: CommandLine) -> None:
     assert "base_url" in sentence
 
 
+def test_the_check_warns_of_routes_that_reach_no_one(lone: CommandLine) -> None:
+    """A page that nobody gets is noticed before it is needed; the variable may be set where the bot runs."""
+    file = lone.home / "routes.toml"
+    file.write_text(
+        '[profiles.a]\nbase_url = "https://a.example/v1"\ntoken_env = "TOKEN_A"\n'
+        '[notify.routes.oncall]\ncommand = ["no-such-pager", "{title}"]\n'
+        '[notify.routes.lead]\nurls_env = "LEAD_URLS"\n'
+        '[notify.routes.works]\ncommand = ["true"]\n'
+    )
+
+    checked = lone("--config", str(file), "config", "check", "--json")
+    program, variable = checked.json()["warnings"]
+
+    assert checked.code == 0
+    assert "'oncall' reaches no one from here: there is no program no-such-pager" in program
+    assert "'lead' reaches no one from here: " in variable
+
+
 def test_what_a_file_comes_to_is_told_without_tokens(lone: CommandLine) -> None:
     """Where a token comes from, not what it is. A key of an action that does not exist is a warning."""
     file = lone.home / "two.toml"

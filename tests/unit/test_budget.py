@@ -14,7 +14,7 @@ from app.api.errors import (
     ServerFailedError,
     UnreachableError,
 )
-from app.sync.polling import CEILING, SLOWEST_S, Cadence
+from app.sync.polling import LONGEST_S, SLOWEST_S, Cadence
 from storage.records.activity import BudgetState
 from tests.virtual_time import in_virtual_time
 
@@ -191,8 +191,8 @@ def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -
         waits.append(cadence.wait_s(0.0))
     cadence.hasten()
 
-    assert waits[:9] == [0.0, 20.0, 40.0, 80.0, 60.0, 40.0, 20.0, 10.0, 10.0]
-    assert (waits[-1], cadence.wait_s(0.0)) == (10.0 * CEILING, 0.0)
+    assert waits[:9] == [0.0, 20.0, 40.0, 60.0, 30.0, 15.0, 10.0, 10.0, 10.0]
+    assert (waits[-1], cadence.wait_s(0.0)) == (LONGEST_S, 0.0)
 
     cadence = Cadence(10.0, draw=lambda: 0.5)
     cadence.refused(0.0, 7.0)
