@@ -170,6 +170,7 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     assert cli("automations", "run", "r").code == 2
     asked = cli("automations", "run", "r", "--run", "run_1", "--json").json()
     assert (asked["outcome"], asked["set_off_by"].split(":")[0], len(service.posted)) == ("done", "asked", 2)
+    assert cli("automations", "check", "nope").code == 7
     assert next(cli.home.rglob("state.sqlite3")).stat().st_mode & 0o77 == 0
 
 
