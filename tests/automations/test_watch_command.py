@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.automations.bot import hand_over
 from tests.automations.test_acting import RUN, Service, automation, configured, service
-from tests.cli.conftest import CommandLine, Inside
+from tests.cli.conftest import CommandLine
 from tests.program import Program
 from tests.waiting import eventually
 
@@ -30,7 +30,7 @@ __all__ = ["service"]
 def cli(tmp_path: Path) -> CommandLine:
     """Everything comes from the configuration in this folder."""
     config = str(tmp_path / "config.toml")
-    return Inside(tmp_path, more={"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "", "RUNWARDEN_CONFIG": config})
+    return CommandLine(tmp_path, more={"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "", "RUNWARDEN_CONFIG": config})
 
 
 @contextmanager
