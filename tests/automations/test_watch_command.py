@@ -89,6 +89,12 @@ def test_a_bot_reloads_hands_over_and_ends_as_asked(service: Service, cli: Comma
             assert line(bot, "stopped")
             assert bot.wait(60) == 0
             line(second, "working")
+            assert second.stdout is not None
+            assert second.stderr is not None
+            second.stdout.close()
+            second.stdout = None
+            second.send_signal(signal.SIGHUP)
+            assert "the bot works on" in second.stderr.readline()
             second.send_signal(signal.SIGINT)
             assert second.wait(60) in {-signal.SIGINT, 128 + signal.SIGINT}
 
