@@ -56,8 +56,10 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
     An earlier back-up is replaced only by a complete one. `now` is in microseconds since 1970.
 
     Raises:
-        BackupError: It cannot be written.
+        BackupError: It cannot be written, or the file is something else.
     """
+    if target.exists() and target.stat().st_size and not tarfile.is_tarfile(target):
+        raise BackupError(f"{target} exists and is no back-up; choose another file")
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with (

@@ -62,6 +62,8 @@ def first_fault(error: "ValidationError", document: Any = None) -> str:
     first = error.errors(include_url=False)[0]
     parts = []
     for part in first["loc"]:
+        if "[" in str(part):
+            break  # The name of a validator, and what is below it.
         inside: Any = dict(enumerate(document)) if isinstance(document, list) else document
         document = inside.get(part) if isinstance(inside, dict) else None
         named = document if isinstance(part, int) and isinstance(document, dict) else {}
@@ -71,6 +73,9 @@ def first_fault(error: "ValidationError", document: Any = None) -> str:
     fault = _FAULTS.get(first["type"], first["msg"].removeprefix("Value error, "))
     if isinstance(given, str) and not given.strip() and first["type"].startswith("string"):
         fault = "it is blank"
+    elif first["type"] == "string_pattern_mismatch":
+        is_address = "https?://" in first["ctx"]["pattern"]
+        fault = "it is not an http or https address" if is_address else "it has characters that are not allowed"
     elif isinstance(given, str) and most is not None:
         fault = f"it has {len(given):,} characters; at most {most:,} are allowed"
     if expected := _EXPECTED.get(first["type"]):

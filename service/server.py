@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import resource
@@ -171,7 +172,8 @@ class RunningService:
             listener.bind((host, port))
         except OSError as error:
             listener.close()
-            raise StartError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
+            option = "--port" if error.errno in {errno.EADDRINUSE, errno.EACCES} else "--host"
+            raise StartError(f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}") from error
         if self._options.lab and not _is_loopback(listener.getsockname()[0]):
             listener.close()
             raise StartError(f"the lab is only available on loopback, not on {host}; leave out --lab or --host")

@@ -1,19 +1,38 @@
 """The data folder and its settings: one frozen value from `service.toml`, in which every key has a default."""
 
+import errno
+import os
 import tomllib
 from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from service.errors import ServiceError, first_fault
 from service.reference import PLATFORMS
+from service.text import shown_in_one_line
 
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 Sandboxing = Literal["require", "none"]
 LogFormat = Literal["text", "json"]
+
+
+def _identity(text: str) -> str:
+    """An author's name or address, as git takes it."""
+    if not shown_in_one_line(text).strip(" .,:;<>\"'\\") or set(text) & set("<>"):
+        raise ValueError("git takes no such name or address of an author; write one without < and >")
+    return text
 
 
 class SettingsError(ServiceError):
@@ -129,8 +148,8 @@ class ExecutionSettings(_Section):
     """How often a worker polls for work; it is notified of accepted turns immediately."""
     put_back_s: Annotated[float, Field(ge=0)] = 10
     """How long a turn keeps its slot if its machine has no room for it: other turns would not fit either."""
-    author_name: str = "Runwarden reviewer"
-    author_email: str = "reviewer@runwarden.invalid"
+    author_name: Annotated[str, AfterValidator(_identity)] = "Runwarden reviewer"
+    author_email: Annotated[str, AfterValidator(_identity)] = "reviewer@runwarden.invalid"
     signing: SigningSettings | None = None
     """The key with which commits are signed; None: they are not."""
     agent: AgentLimits = AgentLimits()
@@ -413,7 +432,7 @@ class DataFolder:
         """Create the missing folders, closed to other users.
 
         Raises:
-            SettingsError: A restore was interrupted here, and `restoring` is False.
+            SettingsError: We may not write here, or a restore was interrupted here and `restoring` is False.
         """
         if self.restoring_file.exists() and not restoring:
             raise SettingsError(
@@ -421,8 +440,15 @@ class DataFolder:
                 "again, with --force"
             )
         agents = (self.runs, self.work, self.sessions, self.caches)
-        for folder in (self.root, self.outbox, self.mirrors, *agents, self.workers):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            for folder in (self.root, self.outbox, self.mirrors, *agents, self.workers):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for needed in (self.root, *filter(Path.exists, (self.database_file,))):
+                if not os.access(needed, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(needed))
+        except OSError as error:
+            fix = "let this user write there, or choose another --data-dir"
+            raise SettingsError(f"{error.filename}: {error.strerror}; {fix}") from error
 
     def turn_log(self, run_id: str, turn: int) -> Path:
         """Return the file of a turn's log."""

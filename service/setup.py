@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from service import ids
 from service.agents import check
@@ -24,6 +24,7 @@ from service.store.invitations import Invitation
 from service.store.organizations import Organization
 from service.store.schema import GitHubApp
 from service.store.sessions import Member
+from service.text import shown_in_one_line
 from service.triggers.rules import TriggerRule
 
 Platform = Annotated[
@@ -33,7 +34,7 @@ Platform = Annotated[
         json_schema_input_type=Literal["github", "gitlab", "forgejo", "gitea"],
     ),
 ]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(shown_in_one_line)]
 AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
 _FORGEJO_API: Final = "/api/v1"
 

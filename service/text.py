@@ -32,6 +32,19 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", _picture("\n")).replace("\t", " ")
 
 
+def shown_in_one_line(text: str) -> str:
+    """Return a name, which lists show as it is in one line.
+
+    Raises:
+        ValueError: It is blank, or has a line break or an invisible character.
+    """
+    if not text.strip():
+        raise ValueError("it is blank")
+    if one_line(text) != text:
+        raise ValueError("it has a line break or an invisible character; remove it")
+    return text
+
+
 def storable(text: str) -> str:
     """Return the text without NUL and half characters, which git and databases refuse."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()

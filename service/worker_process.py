@@ -123,8 +123,13 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
     if not database.is_sqlite:
         yield
         return
-    refusal = f"another worker runs on {folder.root}; stop it, or use PostgreSQL (--database) for several"
-    with locked(folder.worker_lock_file, refusal):
+    fix = "stop it, or use PostgreSQL (--database) for several"
+    file = Path(str(database.url.database)).resolve()
+    with contextlib.ExitStack() as locks:
+        locks.enter_context(locked(folder.worker_lock_file, f"another worker runs on {folder.root}; {fix}"))
+        if file.parent != folder.root.resolve():
+            # Services on two folders may share one file: each would take the other's worker for a dead one.
+            locks.enter_context(locked(file.with_name(f"{file.name}.lock"), f"another worker runs on {file}; {fix}"))
         yield
 
 

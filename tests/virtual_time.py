@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import Any
 
-from app.sync.schedule import Job
-
 
 class _Selector(selectors.DefaultSelector):
     """Passes the time instead of waiting for it."""
@@ -48,22 +46,3 @@ def _at_once(
     except Exception as error:  # noqa: BLE001 — as an executor does
         future.set_exception(error)
     return future
-
-
-class Jobs:
-    """Runs jobs as a schedule does, by the loop's clock alone."""
-
-    def start(self, _jumped: Callable[[float], None]) -> None:
-        self.tasks: list[asyncio.Task[None]] = []
-
-    def add(self, job: Job) -> None:
-        self.tasks.append(asyncio.create_task(self._run(job)))
-
-    async def stop(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    async def _run(self, job: Job) -> None:
-        while True:
-            await asyncio.sleep(await job.work())

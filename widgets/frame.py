@@ -440,5 +440,6 @@ class Banner(Static):
         self.display = notice is not None
         if notice is not None:
             head = (f"{notice.glyph} {notice.title}  ", f"{STYLES[notice.tone]} bold")
-            self.update(Content.assemble(head, " ".join(notice.lines)))
+            # One line, whatever its text; showing and hiding it lays out the screen.
+            self.update(Content.assemble(head, " ".join(notice.lines)), layout=False)
             self.tooltip = "\n".join((notice.title, *notice.lines))

@@ -58,6 +58,8 @@ _CONNECTIONS: Final = 16
 _LAB: Final = "X-Runwarden-Lab"
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
 
+READ_AGAIN_S: Final = 10.0
+"""The least time between two readings of a token that is refused: a command or a keyring may ask a person."""
 _MASKED: Final = "[token]"
 _SHORTEST: Final = 6
 """A shorter token protects nothing, and would occur in ordinary words."""
@@ -176,6 +178,9 @@ class Transport:
     on_headers: Callable[[Mapping[str, str], float], None] = lambda _headers, _sent_s: None
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""
     network: Network = field(default_factory=Network)
+    read_again: Callable[[], Token] | None = field(default=None, init=False)
+    """Reads the token again when the service refuses it, in a thread; None: its source has no other."""
+    _read_again_at_s: float = field(default=-READ_AGAIN_S, init=False)
     in_lab: bool = field(default=False, init=False)
     """Whether the last answer came from a lab, which scripts faults."""
     _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
@@ -196,11 +201,35 @@ class Transport:
             await lane.aclose()
 
     async def exchange(self, call: Call, *, before_first_byte: CommitHook | None = None) -> Reply:
-        """Send a request once and read its answer.
+        """Send a request once and read its answer; a read whose token was replaced meanwhile is sent again.
 
         Raises:
             ApiError: There is no usable answer. An error of `before_first_byte` is passed on.
         """
+        used = self.token
+        try:
+            return await self._exchange(call, before_first_byte)
+        except (NotAuthorizedError, NoTokenError):
+            if not await self._has_another_token(used) or call.method != "GET":
+                raise
+            return await self._exchange(call, None)
+
+    async def _has_another_token(self, used: Token | TokenError | None) -> bool:
+        """Whether there is another token than the one that was refused; its source is read again from time to time."""
+        if self.token is used and self.read_again is not None:
+            now_s = time.monotonic()
+            if now_s < self._read_again_at_s + READ_AGAIN_S:
+                return False
+            self._read_again_at_s = now_s
+            try:
+                token = await asyncio.to_thread(self.read_again)
+            except TokenError:
+                return False  # The refusal is the better error.
+            if not isinstance(used, Token) or token.reveal() != used.reveal():
+                self.token = token
+        return self.token is not used
+
+    async def _exchange(self, call: Call, before_first_byte: CommitHook | None) -> Reply:
         passage = _Passage(before_first_byte)
         if not isinstance(token := self.token, Token):
             raise NoTokenError(str(token or "No token for this service. See why: runwarden token check"))

@@ -20,6 +20,7 @@ from app.api.errors import ApiError
 from app.api.requests import RULE, CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
 from app.automations.occurrences import manual_occurrence
 from app.automations.rule import (
+    NO_LIMIT,
     DoAgent,
     DoCancel,
     DoCommand,
@@ -28,8 +29,8 @@ from app.automations.rule import (
     DoRetry,
     DoSend,
     DoStart,
-    Limit,
     OnProposal,
+    OnRun,
     Rule,
     decide,
     filled,
@@ -45,6 +46,7 @@ from storage.records import Action, ActionKind, Repository, Run, RunDetail
 from storage.records.alert import Alert, Level
 from storage.records.decision import Decision, Outcome
 from storage.records.error_kinds import error_kind
+from storage.records.results import SEVERITIES
 from storage.state import State
 
 _LONGEST_TITLE: Final = 120
@@ -60,7 +62,7 @@ PROPOSALS: Final[Mapping[ActionKind, Rule]] = {
         DoSend(kind),
         overlap="allow",
         pause_after=0,
-        limit=Limit(10_000, 10_000, 10_000),  # Each needs approval anyway.
+        limit=NO_LIMIT,  # Each needs approval anyway.
         needs_approval=True,
     )
     for kind in ("run.start", "run.continue", "run.cancel", "agent.start")
@@ -103,7 +105,10 @@ class ResponseRunner(Struct, frozen=True):
         match rule.do:
             case DoNotify() as do:
                 # Storing it again after a crash changes nothing.
-                await self.state.enter_alerts([alert(do, decision, facts, self.profile)], self.state.clock())
+                note = alert(do, decision, facts, self.profile)
+                if isinstance(rule.on, OnRun) and rule.on.needs_results and note.level == "information":
+                    note = replace(note, level="error" if rule.on.finding == SEVERITIES[0] else "warning")
+                await self.state.enter_alerts([note], self.state.clock())
                 return ActingResult("done")
             case DoCommand(argv):
                 filled_argv = [filled_argument(argument, facts) for argument in argv]

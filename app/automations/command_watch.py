@@ -21,7 +21,7 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import FactCommand, async_command, reading
 from app.engine.times import rfc3339
-from app.start.streams import printing
+from app.start.streams import let_go_of, remarking
 
 if TYPE_CHECKING:
     from app.profiles import Settings
@@ -118,11 +118,15 @@ async def _metrics(address: tuple[str, int] | None, bots: Sequence[Bot], heartbe
 
 
 def say(event: str, **facts: Any) -> None:
-    """Write one log line."""
+    """Write one log line; the bot works on if nobody can read it, as pages matter more."""
     line = {"at": rfc3339(datetime.now(UTC)), "event": event, **facts}
-    with printing():
+    try:
         sys.stdout.write(f"{json.dumps(line, ensure_ascii=True)}\n")
         sys.stdout.flush()
+    except OSError as error:
+        let_go_of(sys.stdout)
+        with remarking(sys.stderr):
+            sys.stderr.write(f"runwarden: the log cannot be written ({error.strerror}); the bot works on\n")
 
 
 async def _work(invocation: Invocation, settings: "Settings", bots: Sequence[Bot], heartbeat: Heartbeat) -> None:

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from app.automations.fire_times import check_schedule
 from app.automations.rule import (
+    NO_LIMIT,
     DoAgent,
     DoCancel,
     DoCommand,
@@ -74,6 +77,9 @@ def _rule(table: Table, settings: Settings) -> Rule:
     if rule.profile is not None and rule.profile not in profiles:
         table.fail("profile", "there is no such profile.", f"There are: {', '.join(profiles) or 'none'}.")
     if isinstance(do, DoNotify):
+        # Messages are grouped, not dropped: without limits of its own such a rule has none.
+        own = {key: getattr(rule.limit, key) for key in table.table("limit").values}
+        rule = replace(rule, limit=replace(NO_LIMIT, **own))
         check_route(table, "do", do.route, [DEFAULT_ROUTE, *(route.name for route in settings.notify.routes)])
     if word in {"continue", "retry", "cancel"} and not isinstance(on, OnRun | OnStuck):
         table.fail("do", f"{word} needs a run as its trigger.", "Use it with on.run, or choose another response.")

@@ -17,7 +17,9 @@ from storage.records.results import SEVERITIES, RunTurns, Severity
 
 Overlap = Literal["skip", "queue", "allow"]
 
-Count = Annotated[int, Between(1, 10_000)]
+MOST: Final = 10_000
+"""A limit that is none."""
+Count = Annotated[int, Between(1, MOST)]
 
 
 class OnSchedule(Struct, frozen=True):
@@ -175,6 +177,9 @@ class Limit(Struct, frozen=True):
     """The limit for one run, its turns, and the runs made from it."""
     per_hour: Count = 20
     per_day: Count = 100
+
+
+NO_LIMIT: Final = Limit(MOST, MOST, MOST)
 
 
 class Rule(Struct, frozen=True):

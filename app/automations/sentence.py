@@ -11,6 +11,7 @@ from cronsim import CronSim
 
 from app.automations.fire_times import fire_times
 from app.automations.rule import (
+    MOST,
     DoAgent,
     DoCancel,
     DoContinue,
@@ -101,8 +102,10 @@ def sentence(rule: Rule, now: datetime) -> str:
 def limits(rule: Rule) -> str:
     """The rule's limits as one sentence."""
     limit = rule.limit
+    spans = (limit.per_conversation, "a conversation"), (limit.per_hour, "an hour"), (limit.per_day, "a day")
+    most = ", ".join(f"{count} {span_of}" for count, span_of in spans if count < MOST)
     parts = [
-        f"at most {limit.per_conversation} a conversation, {limit.per_hour} an hour, {limit.per_day} a day",
+        f"at most {most}" if most else "as often as it comes",
         _OVERLAPS[rule.overlap],
         f"at most {_duration(rule.catch_up)} late",
     ]

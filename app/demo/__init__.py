@@ -28,7 +28,8 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None, agent: str =
     """Set up the demo, show it until the user quits, and remove it; return the process's exit code.
 
     Without `show`, the service executes a few runs and then waits for SIGINT or SIGTERM. Without a folder, the demo
-    uses a new temporary one; a kept folder is resumed. `agent` is a program of the user's that becomes an agent.
+    uses a new temporary one; a kept folder is resumed, with the runs that it has. `agent` is a program of the user's
+    that becomes an agent.
 
     Raises:
         DemoError: The demo could not be set up; the message says what to do.
@@ -48,15 +49,16 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None, agent: str =
             _say(f"Your own {agent} works here as the agent {agent}, with your key: at most $1 a run and $5 a day.")
         settings, profile = world.configuration()
         if show is None:
-            _say("Executing a few runs on them…")
+            if not world.is_resumed:
+                _say("Executing a few runs on them…")
 
-            async def work() -> None:
-                from app.engine.engine import Engine
+                async def work() -> None:
+                    from app.engine.engine import Engine
 
-                async with await Engine.open(settings, profile, actor="demo") as engine:
-                    await execute(engine, agent)
+                    async with await Engine.open(settings, profile, actor="demo") as engine:
+                        await execute(engine, agent)
 
-            asyncio.run(work())
+                asyncio.run(work())
             print(world.announcement(), flush=True)
             status = world.service.process.wait()
             log = world.log.read_text(errors="replace")

@@ -23,7 +23,7 @@ from app.api.network import Network
 from app.engine.processes import end_group, within
 from app.engine.text import SafeText, as_argument, safe_text
 from app.profiles import NotifyRoute, NotifySettings
-from app.profiles.settings import Markup
+from app.profiles.settings import DEFAULT_ROUTE, Markup
 from app.version import how_to_add
 from storage import RunwardenError
 from storage.records.alert import Alert, Delivery, Level
@@ -53,6 +53,7 @@ ROUTE_DEADLINE_S: Final = 30.0
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _TYPES: Final = {"information": "info", "warning": "warning", "error": "failure"}
 _LONGEST: Final = 600
+NO_APPRISE: Final = f"Apprise is not installed. Install it {how_to_add('notify')}."
 _LOOK_ALIKES: Final = str.maketrans(
     {"@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}", ">": "\N{FULLWIDTH GREATER-THAN SIGN}"}
 )
@@ -190,7 +191,7 @@ async def send(
 async def relayed(route: NotifyRoute, title: str, body: str, level: str, network: Network) -> str | None:
     """Deliver one text in the route's markup to all of its addresses. Returns the problem, or None."""
     if find_spec("apprise") is None:
-        return f"Apprise is not installed. Install it {how_to_add('notify')}."
+        return NO_APPRISE
     try:
         urls = addresses(route, network.env)
         env = await asyncio.to_thread(network.environment)
@@ -248,6 +249,22 @@ def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
         source = route.urls_env or route.urls_file
         raise RouteError(f"Route {route.name} has no address: put one into {source}, such as ntfys://ntfy.sh/topic.")
     return urls
+
+
+def faults(notify: NotifySettings, env: Mapping[str, str]) -> dict[str, str]:
+    """Why routes would reach no one, as far as is known without sending, by route."""
+    found = dict[str, str]()
+    for route in (notify.route(DEFAULT_ROUTE), *notify.routes):
+        if route.command and which(route.command[0], path=env.get("PATH")) is None:
+            found[route.name] = f"there is no program {safe_text(route.command[0], limit=80)}"
+        elif route.urls_env or route.urls_file:
+            try:
+                addresses(route, env)
+            except RouteError as error:
+                found[route.name] = str(error)
+            if find_spec("apprise") is None:
+                found[route.name] = NO_APPRISE
+    return found
 
 
 def disarmed(text: str) -> str:

@@ -99,7 +99,8 @@ class Dispatcher:
                 return False
             last_made = await self.state.last_made()
             marks = await self.state.marks()
-            due = plan(Situation(now, present, waiting, problems, last_made, marks), notify)
+            undelivered = await self.state.undelivered()
+            due = plan(Situation(now, present, waiting, problems, last_made, undelivered, marks), notify)
             # Plan again if another process has made messages or reported an alert in the meantime.
             if await self.state.apply_plan(due, now, basis):
                 break

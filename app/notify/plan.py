@@ -68,6 +68,12 @@ class Present(Struct, frozen=True):
             case _:
                 return what in self.stuck
 
+    def is_recovering(self, problem: ReportedProblem) -> bool:
+        """Whether a code host is well again, but not for long enough to say so."""
+        kind, _, what = problem.group.partition(":")
+        incident = self.incident(what, problem.newest_at) if kind == "host" else None
+        return incident is not None and not incident.goes_on
+
     def incident(self, platform: str, at: datetime) -> Incident | None:
         """The incident of a host that began then, or was on then."""
         own = (each for each in self.incidents if each.platform == platform)
@@ -83,6 +89,8 @@ class Situation(Struct, frozen=True):
     told: tuple[ReportedProblem, ...] = ()
     last_made: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     """When the last message was made, by route and batch."""
+    undelivered: frozenset[tuple[str, str]] = frozenset()
+    """The route and batch of each message that did not arrive yet."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """Marks on the inbox's items, by group."""
 
@@ -158,8 +166,12 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         route_of = notify.route(problem.route)
         is_due = route_of.repeat is not None and at.now >= problem.last_at + route_of.repeat
         is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or notify.is_quiet(problem.route, at.now)
+        is_put_off = is_put_off or at.present.is_recovering(problem)
         is_there = at.present.has(problem.group, problem.newest_at) is True
-        if is_due and is_there and not is_put_off and at.now - problem.first_at <= route_of.give_up:
+        # A reminder that cannot be delivered is tried again, and must not arrive after a newer one.
+        is_waiting = (problem.route, problem.batch) in at.undelivered
+        is_wanted = is_due and is_there and not (is_put_off or is_waiting)
+        if is_wanted and at.now - problem.first_at <= route_of.give_up:
             again.append(problem)
     reported |= {problem.key: replace(problem, last_at=at.now) for problem in again}
     return Plan(

@@ -81,6 +81,12 @@ def check(invocation: Invocation) -> int:
         if settings.automations or settings.notify != NotifySettings():
             known = invocation.run(lambda: _statuses(settings))
             errors += _unknown_statuses(settings, root, known)
+        if settings.notify != NotifySettings():
+            from app.notify.channels import faults
+
+            for route, why in faults(settings.notify, os.environ).items():
+                said = f"the route {route!r} reaches no one from here: {why}"
+                warnings.append(ConfigError(said, cure="", file=root.file, key="notify"))
         if settings.keys:
             from app.console.keys.keymap import unknown_actions
 

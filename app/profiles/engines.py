@@ -108,7 +108,8 @@ class ProfileEngines:
             with suppress(TokenError):  # The engine reports why there is none.
                 self._tokens[profile.name] = await asyncio.to_thread(profile.token.read, os.environ)
         if (token := self._tokens.get(profile.name)) is not None:
-            profile = replace(profile, token=StreamToken(StringIO(token.reveal())))
+            again = None if isinstance(profile.token, EnvToken | StreamToken) else profile.token
+            profile = replace(profile, token=StreamToken(StringIO(token.reveal()), again))
         settings = self.settings
         if profile.name != self._current:
             command_line = f"{settings.command_line} {shlex.quote(f'--profile={profile.name}')}"

@@ -209,13 +209,16 @@ class StreamToken(Struct, frozen=True):
     """A token on an open stream, as with `--token-stdin`."""
 
     stream: TextIO
+    again: FileToken | CommandToken | KeyringToken | None = None
+    """Where a later token is read. None: nowhere."""
 
     def __str__(self) -> str:
         return "stdin"
 
-    def read(self, _env: Mapping[str, str]) -> Token:
-        """Read the token from the first line."""
-        return Token(self.stream.readline(_LONGEST + 2).strip())
+    def read(self, env: Mapping[str, str]) -> Token:
+        """Read the token from the first line, and a later one from its source."""
+        line = self.stream.readline(_LONGEST + 2).strip()
+        return self.again.read(env) if not line and self.again is not None else Token(line)
 
 
 TOKEN_KINDS: Final[Mapping[str, type[EnvToken | FileToken | CommandToken | KeyringToken]]] = {
@@ -227,3 +230,8 @@ TOKEN_KINDS: Final[Mapping[str, type[EnvToken | FileToken | CommandToken | Keyri
 """The sources that a profile may name, by their keys; a key's value is the first field of its source."""
 TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | StreamToken
 """`read` may block as long as a command or a keyring takes, and raises `TokenError`; `str` says where it is."""
+
+
+def may_change(source: TokenSource) -> bool:
+    """Whether the source can be read again, and may hold another token then."""
+    return not isinstance(source, EnvToken) and getattr(source, "again", source) is not None

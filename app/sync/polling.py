@@ -50,10 +50,8 @@ STAND_ASIDE_S: Final = 2.5 * STANDBY_S
 LOOK_AGAIN_S: Final = 15.0
 """How soon a poll that waits for the budget checks it again."""
 PRIORITIES: Final[dict[Subject, Priority]] = {"runs": Priority.ACTIVE, "health": Priority.HEALTH}
-CEILING: Final = 16
-"""The longest interval after failures, as a multiple of the configured one."""
-RECOVERY: Final = 2.0
-"""The part of the configured interval that a success takes off one that failures made long."""
+LONGEST_S: Final = 60.0
+"""The longest interval after failures, unless the configured one is longer: no page should come later for them."""
 SLOWEST_S: Final = 900.0
 """The longest interval after refusals."""
 CLOSER: Final = 0.9
@@ -69,8 +67,8 @@ log = logging.getLogger(__name__)
 class Cadence:
     """When the next poll of one subject is due. Times are seconds of a monotonic clock.
 
-    A failure doubles the interval, and a success takes it back in large steps. A refusal multiplies it by four, and a
-    success shortens it by a tenth: so many consoles of one organization find their share of its limit.
+    A failure doubles the interval, and a success halves it. A refusal multiplies it by four, and a success shortens it
+    by a tenth: so many consoles of one organization find their share of its limit.
     """
 
     base_s: float
@@ -86,14 +84,14 @@ class Cadence:
         self.interval_s = self.base_s
 
     def succeeded(self, now_s: float) -> None:
-        """Move the interval towards its base."""
-        self.interval_s = max(self.base_s, self.interval_s - RECOVERY * self.base_s)
+        """Halve an interval that failures made long."""
+        self.interval_s = max(self.base_s, self.interval_s / 2)
         self.rationed_s = CLOSER * self.rationed_s if CLOSER * self.rationed_s > self.base_s else 0.0
         self.due_at_s = now_s + max(self.interval_s, self.rationed_s * (0.8 + 0.4 * self.draw()))
 
     def failed(self, now_s: float) -> None:
         """Double the interval, up to the ceiling; the wait is random, from the base to the interval."""
-        self.interval_s = min(self.base_s * CEILING, self.interval_s * 2)
+        self.interval_s = min(max(LONGEST_S, self.base_s), self.interval_s * 2)
         longest_s = max(self.interval_s, self.rationed_s)
         self.due_at_s = now_s + self.base_s + self.draw() * (longest_s - self.base_s)
 

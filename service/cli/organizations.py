@@ -48,7 +48,8 @@ def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple
     entry = OrganizationEntry.model_validate({"name": name, "slug": slug, "entitlements": entitlements})
     with admin.change("organization.create", create=True) as change:
         if organizations.by_slug(change.connection, entry.slug or organizations.slug_of(name)):
-            raise SetupError("an organization of that slug exists; choose another with --slug")
+            taken = entry.slug or organizations.slug_of(name)
+            raise SetupError(f"an organization with the slug {taken} exists; choose another with --slug")
         made = organizations.create(
             change.connection, name=entry.name, slug=entry.slug, now=now_micros(), entitlements=entry.entitlements
         )
@@ -132,19 +133,29 @@ def _change(
 
 @org.command("budget")
 @click.argument("slug")
-@click.option("--day-usd", type=float, help="US dollars, at the prices of the agents; without it there is no limit.")
-@click.option("--day-tokens", type=int, help="Tokens; without it there is no limit.")
+@click.option("--day-usd", type=float, help="US dollars, at the prices of the agents.")
+@click.option("--day-tokens", type=int, help="Tokens.")
+@click.option("--no-limit", is_flag=True, help="Remove the limits that are not given.")
 @admin_command
-def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: int | None) -> None:
-    """Set what all agents of an organization together may spend in one day (UTC); without options there is no limit."""
-    limits = DayBudget(day_usd=day_usd, day_tokens=day_tokens)
-    with admin.change("organization.budget") as change:
-        found = change.of(slug)
-        organizations.limit_day(change.connection, found.id, limits.day_usd, limits.day_tokens)
-        change.target = found.id
-        change.detail = f"day_usd={day_usd} day_tokens={day_tokens}"
-        now_is = find_organization(change.connection, found.id)
-    _show(admin, now_is)
+def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: int | None, *, no_limit: bool) -> None:
+    """Set what all agents of an organization together may spend in one day (UTC); without options, show it."""
+    if day_usd is None and day_tokens is None and not no_limit:
+        with admin.read() as connection:
+            now_is = find_organization(connection, slug)
+    else:
+        with admin.change("organization.budget") as change:
+            found = change.of(slug)
+            kept = DayBudget() if no_limit else DayBudget(day_usd=found.day_usd, day_tokens=found.day_tokens)
+            given = {"day_usd": day_usd, "day_tokens": day_tokens}
+            values = kept.model_dump() | {name: value for name, value in given.items() if value is not None}
+            limits = DayBudget.model_validate(values)
+            organizations.limit_day(change.connection, found.id, limits.day_usd, limits.day_tokens)
+            change.target = found.id
+            change.detail = f"day_usd={limits.day_usd} day_tokens={limits.day_tokens}"
+            now_is = find_organization(change.connection, found.id)
+    limits_now = {"US dollars": now_is.day_usd, "tokens": now_is.day_tokens}
+    texts = [f"{limit:,g} {unit}" for unit, limit in limits_now.items() if limit is not None]
+    admin.show(_document(now_is), [_line(now_is), f"a day: {' and '.join(texts) or 'no limit'}"])
 
 
 @org.command("accept-invitation")

@@ -186,8 +186,8 @@ def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> N
         change.target, change.organization_id = run_id, found.organization_id
         if found.status not in FINAL and not force:
             raise SetupError(f"the run {run_id} is {found.status}; wait until it finishes, or cancel it with --force")
+        left = deletions.branches_of(change.connection, found.organization_id, run_id)
         deletions.delete_runs(change.connection, [run_id], now_micros())
-    left = [(found.platform, found.path, found.branch)]
     _conclude(admin, {"run_id": run_id}, f"{run_id} deleted", left, webhooks=[])
 
 
@@ -203,6 +203,7 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
     _confirm(found.slug, f"the organization {found.slug} with all its runs", yes=yes)
     with admin.change("organization.delete") as change:
         change.of(found.id, found.id)
+        change.detail = f"{found.slug}: {found.name}"
         active = deletions.active_runs(change.connection, found.id)
         if active and not force:
             raise SetupError(f"{found.slug} has {plural(active, 'active run')}: wait, or cancel with --force")

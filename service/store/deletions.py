@@ -84,10 +84,14 @@ def forget(connection: sa.Connection, before: int) -> None:
     connection.execute(sa.delete(deletions).where(*old, deletions.c.id.not_in(sa.select(organizations.c.id))))
 
 
-def branches_of(connection: sa.Connection, organization_id: str) -> list[tuple[str, str, str]]:
-    """Return platform, path and branch of every branch that an organization's runs may have pushed."""
+def branches_of(
+    connection: sa.Connection, organization_id: str, run_id: str | None = None
+) -> list[tuple[str, str, str]]:
+    """Return platform, path and branch of every branch that an organization's runs, or one of them, pushed."""
     columns = (run_table.c.platform, run_table.c.path, run_table.c.branch)
-    query = sa.select(*columns).distinct().where(run_table.c.organization_id == organization_id).order_by(*columns)
+    pushed = sa.exists().where(turns.c.run_id == run_table.c.id, turns.c.commit_sha.is_not(None))
+    query = sa.select(*columns).distinct().where(run_table.c.organization_id == organization_id, pushed)
+    query = query.where(run_table.c.id == run_id) if run_id is not None else query.order_by(*columns)
     return [(platform, path, branch) for platform, path, branch in connection.execute(query)]
 
 

@@ -90,6 +90,12 @@ def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], datetime]
     return {(route, batch): from_us(made) for route, batch, made in connection.execute(query).fetchall()}
 
 
+def undelivered(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
+    """The route and batch of each message that did not arrive yet."""
+    query = "SELECT route, batch FROM deliveries WHERE outcome IS NULL AND origin IS NULL"
+    return frozenset(connection.execute(query).fetchall())
+
+
 def newest_delivery(connection: sqlite3.Connection) -> int:
     """The number of the newest delivery; 0: there is none."""
     return int(connection.execute("SELECT coalesce(max(id), 0) FROM deliveries").fetchone()[0])

@@ -8,8 +8,6 @@ TESTS = Path(__file__).resolve().parents[1]
 PACED = {
     "waiting.py": "it is what the others use",
     "lab.py": "a server that answers slowly, because a test asked for it",
-    "virtual_time.py": "its clock moves by sleeping",
-    "sync/test_closed_laptop.py": "it sleeps in virtual time",
 }
 """Files that may sleep in a loop, and why."""
 

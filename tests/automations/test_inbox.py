@@ -13,7 +13,7 @@ from app.engine.times import day
 from storage.values import utc_now
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_watch_command import cli
-from tests.cli.conftest import CommandLine, Inside
+from tests.cli.conftest import CommandLine
 from tests.lab import Lab, Received, Respond
 
 __all__ = ["cli", "service"]
@@ -100,7 +100,7 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
 def test_an_outage_is_one_item_and_one_command_retries_what_it_broke(tmp_path: Path) -> None:
     """It says since when the host is down, until when, and how many runs failed."""
     with Lab(clock=utc_now, health={"github": {"status": "down"}}) as lab:
-        inside = Inside(tmp_path, lab.base_url)
+        inside = CommandLine(tmp_path, lab.base_url)
 
         for repository in ("acme/api", "acme/web", "acme/api"):
             inside("runs", "start", "-R", repository, "Fix it.")

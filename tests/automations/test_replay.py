@@ -43,6 +43,33 @@ def quiet(begin: datetime, *, hours: int) -> str:
     return f'"{begin.astimezone():%H:%M}-{begin.astimezone() + timedelta(hours=hours):%H:%M}"'
 
 
+async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> None:
+    """When a bot flagged it: the repository's runs took an hour until then; that later ones took minutes is nothing."""
+    flags, slow = rule(on='{ run = "stuck" }'), [f"slow_{number}" for number in range(5)]
+    runner = await place.begun(flags)
+    for run_id in slow:
+        await place.run(run_id, "working")
+    place.pass_(hours=1)
+    for run_id in slow:
+        await place.run(run_id, "completed")
+    await place.run("run_2", "working")
+    for _ in range(25):
+        place.pass_(minutes=5)
+        await place.run("run_2", "working")
+        await runner.decide_and_act()
+    await place.run("run_2", "completed")
+    place.pass_(hours=5)
+    for number in range(100):
+        await place.run(f"quick_{number}", "completed")
+
+    found = await replayed(place, flags)
+
+    flagged = {each.occurrence.facts["run.id"]: each.decided_at for each in found["r"].newest}
+    assert flagged.keys() == {*slow, "run_2"}
+    assert flagged["run_2"] == START + timedelta(hours=1) + 2 * timedelta(hours=1)
+    assert {each.occurrence.facts["run.id"] for each in latest(place, "r")} == {"run_2"}
+
+
 async def test_it_says_which_part_of_the_time_is_held(place: Place) -> None:
     """Runs as far as the coverage reaches, hosts since their first sample, times always."""
     rules = rule(), rule(name='"h"', on=BAD), rule(name='"s"', on='{ schedule = "0 * * * *" }')

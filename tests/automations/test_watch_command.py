@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.automations.bot import hand_over
 from tests.automations.test_acting import RUN, Service, automation, configured, service
-from tests.cli.conftest import CommandLine, Inside
+from tests.cli.conftest import CommandLine
 from tests.program import Program
 from tests.waiting import eventually
 
@@ -30,7 +30,7 @@ __all__ = ["service"]
 def cli(tmp_path: Path) -> CommandLine:
     """Everything comes from the configuration in this folder."""
     config = str(tmp_path / "config.toml")
-    return Inside(tmp_path, more={"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "", "RUNWARDEN_CONFIG": config})
+    return CommandLine(tmp_path, more={"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "", "RUNWARDEN_CONFIG": config})
 
 
 @contextmanager
@@ -89,6 +89,12 @@ def test_a_bot_reloads_hands_over_and_ends_as_asked(service: Service, cli: Comma
             assert line(bot, "stopped")
             assert bot.wait(60) == 0
             line(second, "working")
+            assert second.stdout is not None
+            assert second.stderr is not None
+            second.stdout.close()
+            second.stdout = None
+            second.send_signal(signal.SIGHUP)
+            assert "the bot works on" in second.stderr.readline()
             second.send_signal(signal.SIGINT)
             assert second.wait(60) in {-signal.SIGINT, 128 + signal.SIGINT}
 
@@ -170,6 +176,7 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     assert cli("automations", "run", "r").code == 2
     asked = cli("automations", "run", "r", "--run", "run_1", "--json").json()
     assert (asked["outcome"], asked["set_off_by"].split(":")[0], len(service.posted)) == ("done", "asked", 2)
+    assert cli("automations", "check", "nope").code == 7
     assert next(cli.home.rglob("state.sqlite3")).stat().st_mode & 0o77 == 0
 
 

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from app.__main__ import main
 from app.cli.running import OURS
 from tests.lab import Lab, Server
-from tests.program import Program, run
-from tests.service_process import ROOT, RunningService, start_service
+from tests.program import Program
+from tests.service_process import ROOT
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def outcomes(result: Result) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """`runwarden` as a process with a home folder for this test only."""
+    """`runwarden` with a home folder for this test only, called in the test's own process or begun as another."""
 
     home: Path
     base_url: str = "http://127.0.0.1:9/v1"
@@ -54,25 +54,10 @@ class CommandLine:
         return own | {"RUNWARDEN_DATA_DIR": str(self.home / "data")} | self.more
 
     def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
-        done = run(arguments, self._set(environment), stdin=stdin, cwd=self.home)
-        return Result(done.returncode, done.stdout, done.stderr)
-
-    def begin(self, *arguments: str, stdin: int = DEVNULL, code: str | None = None) -> Program:
-        """Start the command, and return its running process."""
-        return Program(arguments, self.environment, code=code, cwd=self.home, streams=(stdin, PIPE, PIPE))
-
-    def _set(self, environment: dict[str, str]) -> dict[str, str]:
-        """The environment with these changes; an empty value unsets a variable."""
-        return {name: value for name, value in {**self.environment, **environment}.items() if value}
-
-
-@dataclass(frozen=True)
-class Inside(CommandLine):
-    """The same command line, run in the test's own process: only the interpreter's start is left out."""
-
-    def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
+        """Run the command to its end; an empty value unsets a variable."""
+        given = {name: value for name, value in {**self.environment, **environment}.items() if value}
         with (
-            patch.dict(os.environ, self._set(environment), clear=True),
+            patch.dict(os.environ, given, clear=True),
             # What is waited for is close: a command looks again soon.
             patch("app.runs.command_wait.FIRST_PAUSE_S", 0.05),
             patch("app.runs.command_wait.LONGEST_PAUSE_S", 0.2),
@@ -93,31 +78,21 @@ class Inside(CommandLine):
             logging.getLogger(name).setLevel(logging.NOTSET)
         return Result(code, out.getvalue().decode(), err.getvalue().decode())
 
+    def begin(self, *arguments: str, stdin: int = DEVNULL) -> Program:
+        """Start the command, and return its running process."""
+        return Program(arguments, self.environment, cwd=self.home, streams=(stdin, PIPE, PIPE))
+
 
 @pytest.fixture
 def lone(tmp_path: Path) -> CommandLine:
     """A command line whose service does not run."""
-    return Inside(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """The real service, shared by all tests: each looks only at what it made. Agents see the tests' folders."""
-    running = start_service(tmp_path_factory.mktemp("service"), settings='[execution]\nsandbox = "none"\n')
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def real(tmp_path: Path, service: RunningService) -> CommandLine:
-    """A command line against the real service."""
-    return Inside(tmp_path, service.base_url, service.admin_token)
+    return CommandLine(tmp_path)
 
 
 @pytest.fixture
 def faulty(tmp_path: Path, server: Server) -> CommandLine:
     """A command line against a server that misbehaves as scripted."""
-    return Inside(tmp_path, server.base_url)
+    return CommandLine(tmp_path, server.base_url)
 
 
 @pytest.fixture
@@ -129,4 +104,4 @@ def board() -> Iterator[Lab]:
 
 @pytest.fixture
 def boarded(tmp_path: Path, board: Lab) -> CommandLine:
-    return Inside(tmp_path, board.base_url)
+    return CommandLine(tmp_path, board.base_url)

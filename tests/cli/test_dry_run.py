@@ -10,10 +10,8 @@ from tests.program import CREATE
 
 WRITES = [
     ("runs", "start", "-R", "acme/api", "--branch", "b", "--metadata", "n=3", "Do\x1b this ä"),
-    ("runs", "continue", "run_1", "And", "that"),
     ("agents", "start", "nightly / x", "-R", "acme/api", "--input", "a=1", "b=x"),
     ("orgs", "create", "A@example.com", "--offer-code", "X"),
-    ("gitlab", "onboard", "gitlab:acme/tools"),
 ]
 
 
@@ -75,21 +73,3 @@ def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine,
         refused = faulty(*misused)
         assert (refused.code, refused.json()["error"]["kind"]) == (2, kind)
     assert (ledger(faulty.home), len(server.requests)) == (before, count)
-
-
-def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: Server) -> None:
-    """Of those rows that would be sent."""
-    server.script(Respond(201, ORGANIZATION))
-    faulty("orgs", "create", "a@example.com")
-
-    rehearse = ("orgs", "import", "-", "--dry-run")
-
-    dry = faulty(*rehearse, "--json", stdin="email,offer_code\na@example.com,\nb@example.com,X\n", RUNWARDEN_TOKEN="")
-    table = faulty(*rehearse, stdin="email\nb@example.com\n")
-
-    first, second = dry.json()["rows"]
-    assert (first["outcome"], first["request"]) == ("already_created", None)
-    assert second["outcome"] == "to_create"
-    assert second["request"]["body"] == {"email": "b@example.com", "offer_code": "X"}
-    assert f'POST {faulty.base_url}/external/organizations {{"email": "b@example.com"}}' in table.out
-    assert len(server.requests) == 1

@@ -42,27 +42,6 @@ def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer:
     assert ("error" in parsed) == (answer.body == b"{")
 
 
-def test_what_was_received_is_printed_and_stays_readable_when_the_service_does_not_answer(
-    faulty: CommandLine, server: Server
-) -> None:
-    """With fields that no spec names. A healthy host that is gone raises no alarm, nor does a typing error."""
-    odd = {"status": "degraded", "version": "17.1", "group": None}
-    server.script(Respond(200, {"code_hosting": {"github": {"status": "ok"}, "gitlab": odd}}), hosts(gitlab="degraded"))
-    before, after = faulty("health", "--json"), faulty("health", "--json")
-    mistakes = [faulty("health", *words) for words in (["--bogus"], ["--config", "/nowhere.toml"])]
-    server.close()
-    down, cached = faulty("health", "--json"), faulty("health", "--cached", "--json")
-
-    gitlab = before.json()["code_hosting"]["gitlab"]
-    observed = gitlab.pop("observed")
-    assert (gitlab, observed["connected"]) == (odd, True)
-    assert (before.code, after.code, set(after.json()["code_hosting"])) == (1, 1, {"gitlab"})
-    assert (down.code, down.json()["error"]["kind"], down.json()["status"]) == (3, "unreachable", "unknown")
-    assert (cached.code, cached.json()["source"], cached.json()["status"]) == (1, "cache", "warning")
-    for each in mistakes:
-        assert (each.code, each.out.startswith("RUNWARDEN UNKNOWN - ")) == (3, True)
-
-
 def test_a_host_that_is_gone_while_it_is_down_is_neither_bad_nor_recovered(faulty: CommandLine, server: Server) -> None:
     """It is unknown for a day, in the exit code, in JSON and in the inbox; named again, it has recovered."""
     gone = (hosts(github="ok"), Respond(404, {"message": "no installation"}))

@@ -102,12 +102,6 @@ def test_a_file_with_a_mistake_sends_nothing_at_all(faulty: CommandLine, server:
     assert (wrong.code, wrong.json()["error"]["message"].partition(".")[0]) == (2, "stdin: nothing was sent")
     assert server.requests == []
 
-    # Below the token, where that comes the same way.
-    server.otherwise = creating
-    done = faulty("orgs", "import", "-", "--token-stdin", "--json", stdin="typed\nemail\na@example.com\n")
-    assert (done.code, done.json()["outcomes"], emails(server)) == (0, {"created": 1}, {"a@example.com": 1})
-    assert server.requests[0].headers["authorization"] == "Bearer typed"
-
 
 def test_an_import_that_is_killed_twice_makes_each_organization_once(faulty: CommandLine, server: Server) -> None:
     """A write that was carried out, and one that was not: a person looks up which, and starts the import again."""

@@ -1,59 +1,10 @@
-import json
 import sqlite3
-import stat
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.lab import Hang, Lab, Respond, Server, stamp
-from tests.service_process import RunningService, git
-
-SPEC_FIELDS = {"run_id", "status", "branch_name", "repository", "created_at", "updated_at"}
-
-
-def test_a_run_is_started_once_and_waited_for(real: CommandLine, service: RunningService) -> None:
-    """Listed as received, with what was observed; shown by a part of its id; a second turn joins it."""
-    made = real(
-        *("runs", "start", "-R", "acme/api", "--branch", "fix/login", "--metadata", "ticket=7", "--metadata", "who=me"),
-        *("Review the login", "--wait", "--timeout", "5m", "--json"),
-    )
-    assert (made.code, made.err.splitlines()[-1].split()[-1]) == (0, "completed"), made.out + service.log
-    document, run_id = made.json(), made.json()["run"]["run_id"]
-    listing = real("runs", "list", "--branch", "fix/login", "--json").json()
-    log = git("log", "--format=%B", "fix/login", cwd=service.repositories["acme/api"])
-    action = real("actions", "show", document["action_id"], "--json").json()["action"]
-
-    assert (document["kind"], document["state"], action["state"]) == ("run.start", "confirmed", "confirmed")
-    assert document["run"]["status"] == "completed"
-    assert set(document["run"]) >= SPEC_FIELDS
-    assert run_id in log
-    assert action["body"] == {
-        "instructions": "Review the login",
-        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
-        "branch_name": "fix/login",
-        "metadata": {"ticket": 7, "who": "me"},
-    }
-    extent = {"as_of", "complete_since", "complete", "missing", "confirmed_since", "source"}
-    assert set(listing) == {"runs", "count", *extent}
-    assert (listing["count"], listing["source"]) == (1, "live")
-    [run] = listing["runs"]
-    assert {name: run[name] for name in SPEC_FIELDS} == {name: document["run"][name] for name in SPEC_FIELDS}
-    assert run["observed"]["state"] == "current"
-    assert run["observed"]["transitions"][0]["from"] is None
-    assert run["observed"]["transitions"][-1]["to"] == "completed"
-
-    live = real("runs", "show", run_id[:-4], "--json").json()
-    cached = real("runs", "show", run_id[-6:], "--json", "--cached").json()
-    continued = real("runs", "continue", run_id, "And again", "--wait", "--timeout", "5m", "--json")
-    after = real("runs", "show", run_id, "--json").json()
-    assert (live["run"]["run_id"], live["source"], cached["source"]) == (run_id, "live", "cache")
-    assert [turn["instructions"] for turn in live["conversation"]] == ["Review the login"]
-    assert continued.code == 0, continued.out + continued.err
-    assert (continued.json()["kind"], continued.json()["run"]["run_id"]) == ("run.continue", run_id)
-    assert [turn["instructions"] for turn in after["conversation"]] == ["Review the login", "And again"]
-    assert "And again" in real("runs", "show", run_id).out
 
 
 def test_instructions_come_from_a_file_stdin_or_an_editor(boarded: CommandLine) -> None:
@@ -117,22 +68,6 @@ def test_a_part_of_an_id_names_one_run_or_none(boarded: CommandLine, board: Lab)
         assert (result.code, result.err.splitlines()[-1]) == (0, "X37QCR is the run run_01X37QCR.")
         assert "run_01X37QCR" in result.out
     assert [boarded("runs", "continue", part, "More", "--dry-run").code for part in ("QCR", "X37Q")] == [7, 7]
-
-
-def test_an_export_is_whole_or_not_there(boarded: CommandLine, board: Lab, tmp_path: Path) -> None:
-    """NDJSON of every page by default, readable by its owner only, CSV when asked for; a list has fifty or `--all`."""
-    for number in range(230):
-        board.put(f"run_{number:03}", "completed", created=number)
-    file = tmp_path / "runs.ndjson"
-
-    counts = [boarded("runs", "list", *more, "--json").json()["count"] for more in ((), ("--all",))]
-    to_file = boarded("runs", "export", "--out", str(file))
-    nowhere = boarded("runs", "export", "--cached", "--out", str(tmp_path / "no" / "where"), "--json")
-
-    assert (to_file.code, counts) == (0, [50, 230])
-    assert len([json.loads(line) for line in file.read_text().splitlines()]) == 230
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert (nowhere.code, list(tmp_path.glob("*.partial"))) == (2, [])
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, 4), (404, 7), (429, 5), (500, 8), (0, 8)])

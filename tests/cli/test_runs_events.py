@@ -93,21 +93,6 @@ def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine,
     assert how[-4:] == ["events", "--follow", "--since", first["cursor"]]
 
 
-def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, board: Lab) -> None:
-    """The error names the fix, and what was seen before is printed all the same."""
-    board.put("run_1", "working", created=1)
-    boarded("runs", "events")
-    board.move("run_1", "completed", updated=2)
-    found = events(boarded)
-    refused = boarded("runs", "events", "--since", "x.1", "--json")
-    board.refused["token-for-tests"] = 401
-    document = boarded("runs", "events", "--json")
-
-    assert (refused.code, refused.json()["error"]["cursor"]) == (7, "x.1")
-    assert (document.code, document.json()["events"]) == (4, found)
-    assert document.json()["error"]["kind"] == "not_authorized"
-
-
 FIRST: dict[str, list[str]] = {
     "a filtered list": ["list", "--status", "failed"],
     "a wait": ["wait", "run_2"],
@@ -129,26 +114,3 @@ def test_the_first_answer_of_any_command_divides_history_from_news(
     boarded("runs", "list")
 
     assert moves(events(boarded)) == [("run_3", None, "failed")]
-
-
-def test_the_late_news_that_an_old_failure_was_a_cancellation_is_no_event(boarded: CommandLine, board: Lab) -> None:
-    """The run had ended before anything was stored; of a run that was seen to fail it is one."""
-    cancelled: list[str] = []
-    board.otherwise = lambda asked: (
-        Respond(200, {"questions": [], "cancelled": cancelled})
-        if asked.path.endswith("questions")
-        else board.answer(asked)
-    )
-    board.put("run_1", "failed", created=1)
-    boarded("runs", "list")
-    board.put("run_2", "failed", created=2)
-    before = events(boarded)
-    cancelled += ["run_1", "run_2"]
-    board.put("run_3", "failed", created=3)
-    boarded("runs", "list", "--status", "failed")
-
-    assert moves(before) == [("run_2", None, "failed")]
-    assert moves(events(boarded, "--since", before[-1]["cursor"])) == [
-        ("run_3", None, "failed"),
-        ("run_2", "failed", "cancelled"),
-    ]

@@ -27,24 +27,6 @@ def test_waiting_ends_as_the_runs_do(boarded: CommandLine, board: Lab) -> None:
         assert document.get("error", {}).get("kind") == kind
 
 
-def test_the_first_run_that_fails_ends_the_waiting_and_says_why(boarded: CommandLine, board: Lab) -> None:
-    """With --fail-fast; so does one that is gone. Without a known reason, the status alone is said."""
-    for number, status in enumerate(("completed", "working", "failed", "failed")):
-        board.put(f"run_{number}", status, created=number)
-    board.turns["run_2"] = {"turns": [{"number": 1, "state": "failed", "reason": "exit code \x1b[31m3"}]}
-    wait = ("runs", "wait", "--timeout", "5m", "--fail-fast")
-
-    shown = boarded(*wait, "run_0", "run_1", "run_2", "run_3")
-    result = boarded(*wait, "run_1", "run_2", "run_3", "--json")
-
-    failed = [{"run_id": "run_2", "status": "failed", "reason": "exit code ␛[31m3"}]
-    failed.append({"run_id": "run_3", "status": "failed", "reason": None})  # type: ignore[dict-item]
-    assert (result.code, result.json()["failed"]) == (1, failed)
-    assert [run["status"] for run in result.json()["runs"]] == ["working", "failed", "failed"]
-    said = "runwarden: Not completed: run_2 (failed: exit code ␛[31m3), run_3 (failed)."
-    assert (shown.code, shown.err.splitlines()[-1]) == (1, said)
-
-
 def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boarded: CommandLine, board: Lab) -> None:
     """A 429 on the way is told, and waited out; why a run stays queued is said once for each reason."""
     board.put("run_1", "queued", created=0)

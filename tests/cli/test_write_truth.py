@@ -222,12 +222,3 @@ def test_a_process_without_streams_does_what_it_is_asked_for(lone: CommandLine) 
     assert files
     assert all(path.read_bytes().startswith(b"SQLite format 3\0") for path in files)
     assert lone("runs", "list", "--cached", "--json").json()["count"] == 0
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_output_that_has_no_room_is_a_failure_of_its_own(lone: CommandLine) -> None:
-    """Neither success nor any other code of the contract: 74, with the reason, and no traceback."""
-    done = redirected(lone, ">/dev/full", "config", "check")
-
-    assert (done.returncode, "Traceback" in done.stderr) == (74, False)
-    assert "No space left on device" in done.stderr

@@ -1,40 +1,11 @@
 import json
-import re
 import signal
 
 import pytest
 
-from tests.cli.conftest import CommandLine, Inside
+from tests.cli.conftest import CommandLine
 from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Lab, Raw, Received, Respond, Server, Step
 from tests.program import CREATE
-from tests.service_process import RunningService
-
-
-def test_an_organization_is_created_listed_and_invited_again(real: CommandLine, service: RunningService) -> None:
-    """Its mail waits in the outbox and its invitation counts days, until it is accepted and cannot be sent again."""
-    created = real("orgs", "create", "again@example.com", "--offer-code", "PARTNER", "--json")
-    document = created.json()
-    made = document["organization"]["organization_id"]
-    assert (created.code, document["state"], document["kind"]) == (0, "confirmed", "organization.create")
-    assert set(document["organization"]) == set(ORGANIZATION)
-    assert (service.outbox / f"{made}.eml").exists()
-    [waiting] = real("orgs", "list", "--json").json()["organizations"]
-    assert (waiting["email"], waiting["offer_code"]) == ("again@example.com", "PARTNER")
-    assert waiting["invitation_expires_at"] > waiting["created_at"]
-    assert "outbox, 29d left" in real("orgs", "list").out
-
-    again = real("orgs", "resend", "again@example.com", "--json")
-    (mail,) = service.outbox.glob(f"{made}.inv_*.eml")
-    service.admin("org", "accept-invitation", re.findall(r"rwt_\S+", mail.read_text())[0])
-    after, listed = real("orgs", "list").out, real("orgs", "list", "--json").json()["organizations"][0]
-    refused = real("orgs", "resend", made, "--json").json()
-
-    assert (again.code, again.json()["kind"], again.json()["state"]) == (0, "invitation.resend", "confirmed")
-    assert again.json()["invitation"]["email"] == "again@example.com"
-    assert "accepted just now" in after
-    assert (listed["invitation"]["state"], listed["invitation"]["mail"]) == ("accepted", "outbox")
-    assert (refused["state"], refused["error"]["error_code"]) == ("rejected", "invitation_closed")
-    assert real("orgs", "resend", "unheard@example.com").code == 7
 
 
 def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLine, server: Server) -> None:
@@ -46,13 +17,11 @@ def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLi
     cached = faulty("orgs", "list", "--cached")
     server.script(Respond(503, {}))
     down = faulty("orgs", "list")
-    agents = faulty("agents", "list", "--json")
 
     assert [(one.code, "  unknown  " in one.out) for one in (plain, cached, down)] == [(0, True)] * 3
     assert (plain.err, "are unknown" in down.err) == ("", True)
     assert asked == 2
     assert faulty("orgs", "resend", "ada@example.com").code == 7
-    assert (agents.code, agents.json()["error"]["kind"]) == (7, "not_offered")
 
 
 def test_a_named_agent_is_told_what_to_do_in_words(faulty: CommandLine, server: Server) -> None:
@@ -65,22 +34,6 @@ def test_a_named_agent_is_told_what_to_do_in_words(faulty: CommandLine, server: 
     assert server.requests[-1].path.endswith("/external/agents/nightly/runs")
     assert json.loads(server.posts[0])["inputs"] == {"a": 1, "b": "x", "instructions": "Fix it"}
     assert "not both" in twice["message"]
-
-
-def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
-    """For reading and for writing; a token that may only create organizations does so, and reads no runs."""
-    stranger = Inside(real.home, real.base_url, "not-a-token")
-    for arguments in (["runs", "list"], ["token", "check"], ["orgs", "create", "a@example.com"]):
-        result = stranger(*arguments, "--json")
-        assert (result.code, result.json()["error"]["kind"]) == (4, "not_authorized")
-    assert stranger("token", "check", "--json").json()["valid"] is False
-
-    made = service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")
-    narrow = Inside(real.home, real.base_url, made["value"])
-    assert narrow("runs", "list", "--json").json()["error"]["kind"] == "forbidden"
-    checked = narrow("token", "check", "--json")
-    assert (checked.code, checked.json()["valid"], checked.json()["runs"]) == (4, True, False)
-    assert narrow("orgs", "create", "narrow@example.com", "--json").code == 0
 
 
 @pytest.mark.parametrize(
@@ -130,15 +83,6 @@ def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
     assert (process.returncode, document["state"], document["error"]["kind"]) == (143, "unknown", "interrupted")
     assert faulty(*CREATE).code == 6
     assert [(each.code, each.json()["state"]) for each in unsent] == [(8, "not_sent")] * 2
-
-
-def test_an_onboarding_that_gitlab_refused_is_confirmed_and_fails(real: CommandLine) -> None:
-    """The document has the project and whether it succeeded."""
-    good = real("gitlab", "onboard", "gitlab:acme/tools", "--json")
-    bad = real("gitlab", "onboard", "acme/none", "--json")
-
-    assert (good.code, good.json()["project"]["success"]) == (0, True)
-    assert (bad.code, bad.json()["state"], bad.json()["project"]["success"]) == (1, "confirmed", False)
 
 
 def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, server: Server) -> None:

@@ -11,6 +11,7 @@ from app.api.errors import (
     RejectedError,
     ServerFailedError,
 )
+from app.profiles.token import Token
 from tests.contract.conftest import create, read
 from tests.lab import Raw, Respond, Server, Step
 
@@ -87,3 +88,25 @@ async def test_a_wait_holds_for_every_read_of_the_client(server: Server, client:
     assert 0 < (caught.value.retry_after_s or 0) <= 60
     assert isinstance(refused, RejectedError)
     assert [request.method for request in server.requests] == ["GET", "POST"]
+
+
+async def test_a_token_that_was_replaced_is_read_again(server: Server, client: Client) -> None:
+    """When the service refuses the old one: a read is sent again, a write is not, and the source is asked rarely."""
+    readings = 0
+
+    def read_again() -> Token:
+        nonlocal readings
+        readings += 1
+        return Token("another-token")
+
+    client.transport.read_again = read_again
+    server.script(
+        Respond(401, {"message": "expired"}),
+        Respond(200, {"runs": [], "next_token": None}),
+        Respond(401, {"message": "no"}),
+    )
+    assert (await client.list_runs()).runs == ()
+    refused = await create(client)
+
+    assert [each.token for each in server.requests] == ["token-for-tests", "another-token", "another-token"]
+    assert (type(refused), readings) == (NotAuthorizedError, 1)

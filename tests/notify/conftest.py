@@ -101,8 +101,10 @@ class World:
         return [message.title for message in await self.made()]
 
     async def after(self, dispatcher: Dispatcher, looks: int = 1, **by: float) -> list[str]:
-        """Lets time pass before each look; the titles of what was made then."""
+        """Lets time pass before each look, and what was made earlier arrive; the titles of what was made then."""
         for _ in range(looks):
+            for each in await self.state.due_deliveries(self.now):
+                await self.state.settle_delivery(each, "delivered", self.now)
             self.pass_(**by)
             await dispatcher.make_messages()
         return await self.titles()

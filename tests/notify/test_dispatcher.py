@@ -190,6 +190,20 @@ async def enter_rule(world: World, dispatcher: Dispatcher, *platforms: str) -> N
             await world.state.enter_alerts([alert(DoNotify("oncall"), decision, facts, "acme")], world.now)
 
 
+async def test_a_host_that_is_well_again_is_no_longer_repeated(world: World) -> None:
+    """While it is not said yet that it has recovered."""
+    dispatcher = await world.began(REPEATED.replace("1h", "1m"))
+    await samples(world, 14, github="down")
+    assert await world.after(dispatcher) == ["Code host github is down"]
+    await samples(world, 13, github="down")
+    assert await world.after(dispatcher) == ["Still so: Code host github is down"]
+    await samples(world, 11, github="down")
+    await samples(world, 3, github="ok")
+    assert await world.after(dispatcher) == []
+    await samples(world, 12, github="ok")
+    assert await world.after(dispatcher) == ["Code host github has recovered"]
+
+
 async def test_a_host_is_reported_at_once_though_another_one_was_just_reported(world: World) -> None:
     """Neither waits for the other's interval, nor for more of the same; each message says since when.
 

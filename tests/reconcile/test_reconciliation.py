@@ -13,7 +13,7 @@ from app.engine.engine import Engine
 from app.engine.events import ActionChanged, Event
 from storage.records import Action, Repository
 from storage.values import utc_now
-from tests.cli.conftest import Inside
+from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Lab, Received, Step
 from tests.service.conftest import Laboratory
 from tests.service_process import start_service
@@ -267,7 +267,7 @@ async def test_a_key_sends_a_request_with_a_mark_once(peer: Lab, tmp_path: Path)
 def test_lost_writes_are_found_again_and_linked(tmp_path: Path) -> None:
     """By the real service: the start by its branch, the continuation by its conversation; neither is certain."""
     lab = Laboratory(start_service(tmp_path / "service", arguments=["--lab"]))
-    runwarden = Inside(tmp_path, lab.service.base_url, lab.service.admin_token)
+    runwarden = CommandLine(tmp_path, lab.service.base_url, lab.service.admin_token)
 
     def lost(*arguments: str) -> Any:
         lab.script("start_run", "lose_answer")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CommandLine, Inside
+from tests.cli.conftest import CommandLine
 from tests.lab import Lab
 from tests.results.repository import Origin, git
 
@@ -27,7 +27,7 @@ def cli(tmp_path: Path, board: Lab, origin: Origin) -> CommandLine:
         f'[repositories]\n"acme/*" = "{origin.bare.parent}/origin.git"\n'
         '[console]\nrun_url = "https://example.com/{repository}/{branch}/{run_id}"\n'
     )
-    return Inside(tmp_path, board.base_url, more={"RUNWARDEN_CONFIG": str(config)})
+    return CommandLine(tmp_path, board.base_url, more={"RUNWARDEN_CONFIG": str(config)})
 
 
 def test_a_diff_goes_into_git_apply_as_it_is(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.rule import DoAgent, DoContinue, Limit, OnHealth, OnRun, OnSchedule, Rule, Scope
+from app.automations.rule import MOST, NO_LIMIT, DoAgent, DoContinue, Limit, OnHealth, OnRun, OnSchedule, Rule, Scope
 from app.automations.sentence import limits, sentence, warnings
 from app.profiles import ConfigError, NotifySettings, Settings
 from app.profiles.load import parse
@@ -60,6 +60,9 @@ def test_the_examples_of_the_documentation_are_read() -> None:
     assert page.on == OnHealth(lasting=timedelta(minutes=5))
     assert (nightly.overlap, nightly.catch_up, nightly.pause_after) == ("skip", timedelta(hours=1), 5)
     assert nightly.limit == Limit(3, 20, 100)
+    assert page.limit == NO_LIMIT
+    (few,) = rules(rule(limit="{ per_hour = 5 }"))
+    assert few.limit == Limit(MOST, 5, MOST)
     assert (nightly.needs_approval, nightly.approval_expires, nightly.quiet) == (False, timedelta(hours=24), None)
 
 
@@ -70,6 +73,11 @@ def test_a_mistake_is_named_with_its_line_and_its_cure() -> None:
         (rule(on='{ run = "failed", health = "not ok" }'), "several things"),
         (rule(do='{ notify = "oncal" }'), "there is no route"),
         (rule(on='{ every = "10s" }'), "out of range: write 60s"),
+        (rule(profile='"acme"'), "there is no such profile"),
+        (rule(on='{ schedule = "0 3 * * *", timezone = "Mars/Base" }'), "time zone"),
+        (rule(do='{ start = "x", repository = "acme" }'), "not a repository"),
+        (rule(name='"a\\nb"'), "cannot be a name"),
+        (rule(on='{ run = "stuck", from = "working" }'), "does not change"),
         (rule(on='{ every = "6h" }', do='{ continue = "go on" }'), "needs a run"),
         (rule(do="{ retry = false }"), "must be true"),
         (rule(do='{ start = "{host.platform}", repository = "acme/api" }'), "no placeholder"),
@@ -106,8 +114,14 @@ def test_a_rule_that_is_hardly_meant_is_warned_of() -> None:
     """Before it is switched on. One whose route has no channel that is on reaches no one."""
     for text, words in (
         (rule(on='{ schedule = "30 3 * * *" }', quiet='"00:00-23:59"'), "never acts"),
-        (rule(on='{ every = "1m" }'), "limit.per_day"),
+        (rule(on='{ every = "1m" }', do='{ command = ["x"] }'), "limit.per_day"),
         (rule(do='{ continue = "again" }'), "trigger itself"),
+        (rule(catch_up='"5s"'), "catch_up is 5s"),
+        (rule(do="{ cancel = true }"), "never cancels anything"),
+        (rule(approval="true", approval_expires='"1s"'), "approved in time"),
+        (rule(on='{ run = "faild" }'), "not a status that the API specifies"),
+        (rule(on='{ run = "failed", from = "failed" }'), "never acts"),
+        (rule(on='{ health = "not ok", for = "36d" }'), "never acts"),
         (rule(on='{ schedule = "0 */1 * * *" }', limit="{ per_day = 23 }"), "24 times a day"),
         (
             rule(on='{ run = "stuck" }', do="{ cancel = true }", name='"a"') + "\n" + rule(do="{ retry = true }"),

@@ -57,15 +57,15 @@ def forgejo(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
 
 
 def forgejo_comment(words: str, sha: str, **given: Any) -> dict[str, Any]:
-    """Forgejo's issue_comment event, which names the whole pull request; not with `plain`: of an issue."""
-    whole = github_comment(words, **given) | {"is_pull": not given.get("plain"), "changes": None}
-    return whole | ({} if given.get("plain") else _of(forgejo("opened", sha, **given), "pull_request"))
+    """Forgejo's issue_comment event, which names the whole pull request."""
+    about = _of(forgejo("opened", sha, **given), "pull_request") | {"is_pull": True, "changes": None}
+    return github_comment(words, **given) | about
 
 
-def forgejo_run(sha: str, ref: str, status: str = "failure") -> dict[str, Any]:
+def forgejo_run(sha: str, ref: str) -> dict[str, Any]:
     """Forgejo's action_run_failure event; of a pull request's workflow, the ref is `#` and its number."""
     run = _of(github("opened", sha), "repository") | {"id": 5, "title": "Fix", "workflow_id": "ci.yml"}
-    run |= {"prettyref": ref, "commit_sha": sha, "status": status, "stopped": _at(11)}
+    run |= {"prettyref": ref, "commit_sha": sha, "status": "failure", "stopped": _at(11)}
     return {"action": "failure", "run": run, "prior_status": "running"}
 
 
@@ -123,7 +123,7 @@ def github_check(sha: str, name: str = "test", **given: Any) -> dict[str, Any]:
     whole = github("opened", given.get("head_sha", sha), **given)
     linked = _of(whole["pull_request"], "head", "base", "number")
     at = _at(11, 60 * given.get("at", 0))
-    check = {"id": 4, "head_sha": sha, "conclusion": given.get("conclusion", "failure"), "pull_requests": [linked]}
+    check = {"id": 4, "head_sha": sha, "conclusion": "failure", "pull_requests": [linked]}
     about = _of(whole, "repository", "sender") | {"action": given.get("action", "completed")}
     if given.get("workflow"):
         return about | {"workflow_run": check | {"name": None, "updated_at": at}, "workflow": {"id": 1, "name": name}}
@@ -135,28 +135,19 @@ def gitlab_note(words: str, sha: str, **given: Any) -> dict[str, Any]:
     whole, at = gitlab("open", sha, **given), _at(12, 0, " UTC")
     note = {"id": 601, "note": words, "noteable_type": given.get("noteable", "MergeRequest"), "author_id": 1}
     note |= {"created_at": at, "updated_at": given.get("updated_at", at), "system": False}
-    note |= {name: given[name] for name in ("action", "internal") if name in given}
+    note |= _of(given, "internal") if "internal" in given else {}
     about = {"merge_request": whole["object_attributes"] | {"labels": []}}
     if note["noteable_type"] == "Issue":
         about = {"issue": gitlab_issue("", **given)["object_attributes"]}
     return {"object_kind": "note", "object_attributes": note} | _of(whole, "user", "project") | about
 
 
-def forgejo_issue(action: str, /, **given: Any) -> dict[str, Any]:
-    """Forgejo's issues event: it has all labels and assignees, and does not say which are new."""
-    whole = github_issue(action, **given)
-    issue, new = whole["issue"], {name: whole.pop(name, None) for name in ("label", "assignee")}
-    issue |= {"is_locked": issue.pop("locked"), "pull_request": None}
-    issue |= {"labels": [*issue["labels"], *filter(None, [new["label"]])]}
-    return whole | {"issue": issue | {"assignees": [new["assignee"]] if new["assignee"] else None}}
-
-
 def gitlab_issue(action: str, /, **given: Any) -> dict[str, Any]:
     """An issue event; `labels` and `assignees` are set just now."""
     whole = gitlab("open", "0" * 40, **given)
-    issue = {"iid": whole["object_attributes"]["iid"], "title": given.get("title", "The login fails")}
+    issue = {"iid": whole["object_attributes"]["iid"], "title": "The login fails"}
     issue |= {"description": given.get("body", "Always."), "state": given.get("state", "opened"), "action": action}
-    issue |= {"confidential": given.get("confidential", False), "discussion_locked": given.get("locked")}
+    issue |= {"confidential": given.get("confidential", False), "discussion_locked": None}
     issue |= {"author_id": given.get("author_id", 2), "updated_at": _at(13, given.get("at", 0), " UTC")}
     new = {"labels": [{"id": 2, "title": one} for one in given.get("labels", ())]}
     new |= {"assignees": [{"name": "B", "username": one} for one in given.get("assignees", ())]}
@@ -168,9 +159,9 @@ def gitlab_issue(action: str, /, **given: Any) -> dict[str, Any]:
     return about | now | _of(whole, "user", "project")
 
 
-def gitlab_pipeline(sha: str, ref: str, status: str = "failed", name: str | None = None) -> dict[str, Any]:
+def gitlab_pipeline(sha: str, ref: str, status: str = "failed") -> dict[str, Any]:
     """A pipeline event: of a push, it names no merge request."""
-    state = {"id": 31, "name": name, "ref": ref, "tag": False, "sha": sha, "status": status}
+    state = {"id": 31, "name": None, "ref": ref, "tag": False, "sha": sha, "status": status}
     state |= dict.fromkeys(("created_at", "finished_at"), _at(11, 0, " UTC"))
     about = {"object_kind": "pipeline", "object_attributes": state, "merge_request": None}
     return about | _of(gitlab("open", sha), "user", "project")

@@ -152,6 +152,20 @@ def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Make) -> None:
     assert set(api.get("/external/installation/health").json()["code_hosting"]) == {"gitlab"}
 
 
+def test_a_budget_is_shown_without_options_and_changed_by_those_that_are_given(data: Path) -> None:
+    """A limit goes only on request."""
+    for options, day_usd, day_tokens in (
+        (("--day-usd", "2.5", "--day-tokens", "1000"), 2.5, 1000),
+        ((), 2.5, 1000),
+        (("--day-tokens", "500"), 2.5, 500),
+        (("--no-limit", "--day-usd", "7"), 7.0, None),
+        (("--no-limit",), None, None),
+    ):
+        budget = command(data, "org", "budget", "acme", *options)["budget"]
+        assert budget == {"day_usd": day_usd, "day_tokens": day_tokens}, options
+    assert "a day: no limit" in attempt(data, "org", "budget", "acme").stdout
+
+
 def test_runs_are_listed_and_cancelled_by_the_hundred(data: Path) -> None:
     """Of one organization and status, after a question; others go on, and the audit trail has each."""
     with closing(Database(DataFolder(data).database_url)) as database:

@@ -42,7 +42,7 @@ def test_a_body_that_cannot_be_taken_is_refused(idle: Any) -> None:
 async def test_an_error_that_no_endpoint_foresees_is_a_500_and_one_line_of_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The caller learns nothing of the machine, the operator what the error says; a traceback is of faults alone."""
+    """The caller learns nothing of the machine, the operator what the error says."""
     app = FastAPI()
     errors.install(app, [])
 
@@ -50,15 +50,9 @@ async def test_an_error_that_no_endpoint_foresees_is_a_500_and_one_line_of_log(
     async def fail() -> None:
         raise GitCommandError("git fetch failed: the disk is full")
 
-    @app.get("/fault")
-    async def divide() -> float:
-        return 1 / 0
-
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
         answer = await client.get("/foreseen-by-none")
-        with pytest.raises(ZeroDivisionError):
-            await client.get("/fault")
 
     assert (answer.status_code, answer.json()["error_code"]) == (500, "internal_error")
     said = [one for one in caplog.records if "the disk is full" in one.getMessage()]

@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner, Result
 
 from service.cli import main
-from service.settings import DataFolder, SettingsError
+from service.settings import DataFolder
 from tests.service_process import command, demo_setup, refused_start
 
 
@@ -54,21 +53,6 @@ def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:
     assert (held["active"], held["entitlements"]) == (False, ["ServiceAPI"])
     assert command(data, "offer", "list")["offers"][0]["retired"] is True
     assert again == ["runwarden service org activate acme", "runwarden service org grant acme CreateOrganizations"]
-
-
-def test_settings_that_cannot_be_read_or_met_are_named(tmp_path: Path) -> None:
-    """No TOML, an unknown section and an unknown value are refused, each with the key, or with the variable."""
-    for text, named in (
-        ("not toml", ""),
-        ("[limit]\n", "limit"),
-        ('[execution]\nsandbox = "prefer"\n', "execution.sandbox: Input should be 'require' or 'none'"),
-    ):
-        (tmp_path / "service.toml").write_text(text, "utf-8")
-        with pytest.raises(SettingsError, match=rf"service\.toml: .*{named}"):
-            DataFolder(tmp_path).settings()
-    (tmp_path / "service.toml").write_text('[mail.smtp]\nhost = "127.0.0.1"\nusername = "x"\n', "utf-8")
-    done = refused_start(tmp_path, PATH="/nowhere")
-    assert (done.returncode, "RUNWARDEN_SMTP_PASSWORD" in done.stderr) == (2, True)
 
 
 AN_ORGANIZATION = '[[organizations]]\nname = "A"\n'

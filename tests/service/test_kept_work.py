@@ -252,26 +252,22 @@ def test_a_cancelled_turn_asks_nothing_and_is_told_beside_the_questions(asker: A
     assert (told["cancelled"][0], run_id in {one["run_id"] for one in told["questions"]}) == (run_id, False)
 
 
-ASKING = (
-    "Which one should I use?\n\n1. SQLite\n2. PostgreSQL",
-    'Before I go on: "Which database shall I use?"',
-    "どのデータベースを使いますか\uff1f",
-    "Should I also delete the old endpoint? (yes/no)",
-)
-"""Ends of last messages that ask or offer something."""
-TELLING = (
-    "Which one? I took the first.",
-    "",
-    "問題はありませんでした。",
-    "The change lets callers confirm an order.",
-)
-"""Ends that only report."""
-
-
 def test_a_last_message_that_asks_is_an_offer() -> None:
     """In any script, before its choices, or in words; a question that was answered at once is none."""
-    assert [words for words in ASKING if offer(words) is None] == []
-    assert [words for words in (*TELLING, None) if offer(words) is not None] == []
+    for words in (
+        "Which one should I use?\n\n1. SQLite\n2. PostgreSQL",
+        'Before I go on: "Which database shall I use?"',
+        "どのデータベースを使いますか\uff1f",
+        "Done. If you'd like, I can add tests for the parser.",
+    ):
+        assert offer(words) is not None, words
+    for telling in (
+        "Which one? I took the first.",
+        "問題はありませんでした。",
+        "The change lets callers confirm an order.",
+        None,
+    ):
+        assert offer(telling) is None, telling
 
 
 OFFERING = """#!/bin/sh

@@ -7,9 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
-from service.observability.log import Masks, bound, formatter
+from service.observability.log import Masks, formatter
 from service.settings import LogFormat
-from service.store.database import DatabaseError
 from tests.service.conftest import BARE, UNBOXED, Api
 from tests.service_process import Node, start_service
 
@@ -18,48 +17,24 @@ FOREIGN = f"\x1b[31mred\x07 \ud800 2\nlines {SECRET} the-k3y Bearer abcdefgh htt
 WANTED = ("s3cr3t", "the-k3y", "abcdefgh", "pa55word", "rwt_", "\x1b", "\x07", "\ud800")
 
 
-def masks() -> Masks:
-    """Masks of two variables, one of whose names tells nothing."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LENT", SECRET)
-        patch.setenv("SOME_API_KEY", "the-k3y")
-        made = Masks()
-        made.add(["LENT"])
-    return made
-
-
-def formatted(form: LogFormat, message: str, error: Exception | None = None, **options: Any) -> str:
-    traced = None if error is None else (type(error), error, error.__traceback__)
-    made = logging.getLogger("service.x").makeRecord("service.x", logging.INFO, "f", 1, message, (), traced, **options)
-    return formatter(form, masks()).format(made)
-
-
-def test_a_record_has_what_is_bound_around_it_and_no_traceback_that_tells_an_operator_nothing() -> None:
-    """What libraries add is left out; an error that we foresee is a sentence, a fault keeps its traceback."""
-    with bound(run_id="run_1", turn=2, organization="acme"):
-        record = json.loads(formatted("json", "done", extra={"status": 200, "color_message": "x"}))
-    foreseen, fault = DatabaseError("the queue cannot be read; run: migrate"), ZeroDivisionError("by zero")
-
-    assert record.pop("timestamp").endswith("Z")
-    expected = {"level": "info", "logger": "service.x", "event": "done", "status": 200, "run_id": "run_1", "turn": 2}
-    assert record == expected | {"organization": "acme"}
-    for form in get_args(LogFormat):
-        said, unknown = (formatted(form, "pruning failed", error=error) for error in (foreseen, fault))
-        assert "pruning failed: the queue cannot be read; run: migrate" in said
-        assert "DatabaseError" not in said
-        assert "pruning failed: " not in unknown
-        assert "ZeroDivisionError: by zero" in unknown
-
-
-def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record() -> None:
+def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a message, in a field or in a traceback; text of several lines is one record all the same."""
+    monkeypatch.setenv("LENT", SECRET)
+    monkeypatch.setenv("SOME_API_KEY", "the-k3y")
+    (masks := Masks()).add(["LENT"])
     with pytest.raises(ValueError, match="red") as raised:
         raise ValueError(FOREIGN)
+
+    def formatted(form: LogFormat, message: str, error: Any = None, extra: dict[str, object] | None = None) -> str:
+        traced = None if error is None else (type(error), error, error.__traceback__)
+        made = logging.getLogger("x").makeRecord("x", logging.INFO, "f", 1, message, (), traced, extra=extra)
+        return formatter(form, masks).format(made)
+
     for form in get_args(LogFormat):
         for text in (
             formatted(form, FOREIGN),
             formatted(form, "x", extra={"actor": FOREIGN}),
-            formatted(form, "x", error=raised.value),
+            formatted(form, "x", raised.value),
         ):
             assert [word for word in WANTED if word in text or json.dumps(word)[1:-1] in text] == []
             lines = text.splitlines()

@@ -1,20 +1,18 @@
 """The poll log and the journal of the ledger."""
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
 from storage.cache import polls
 from storage.cache.cache import Cache
-from storage.ledger import Ledger
-from storage.records import ActionFailure, PollOutcome
+from storage.records import PollOutcome
 from storage.records.activity import ActivityFilter
 from tests.storage.conftest import NOON
 
 MINUTE = timedelta(minutes=1)
-Prepare = Callable[..., Awaitable[Any]]
+
+
 ANY = ActivityFilter()
 
 
@@ -50,20 +48,3 @@ async def test_polls_that_go_alike_are_one_entry(cache: Cache, monkeypatch: pyte
     assert (since.matching, later.matching) == (2, 1)
     assert [span.polls for span in apart] == [1, 2]
     assert (capped.matching, capped.newest[0].first_at) == (10, NOON + timedelta(days=1, seconds=24))
-
-
-async def test_the_journal_is_filtered(ledger: Ledger, prepare: Prepare, forward: Callable[[float], None]) -> None:
-    """By kind, by state, by words of what was sent and of what came back; since when, by what ended then."""
-    await prepare(key="1", kind="run.continue", subject="run_9", body_json='{"instructions": "PRÜFE das."}')
-    refused = await prepare(key="2", subject="bob@x.test")
-    forward(60)
-    await ledger.sending(refused.action_id)
-    await ledger.reject(refused.action_id, ActionFailure("rejected", "No such offer.", 400, "invalid_offer"))
-    for wanted, subjects in (
-        (ActivityFilter(kinds=("run.continue",)), ["run_9"]),
-        (ActivityFilter(outcomes=("rejected",)), ["bob@x.test"]),
-        (ActivityFilter(search="prüfe das"), ["run_9"]),
-        (ActivityFilter(since=NOON + timedelta(seconds=30)), ["bob@x.test"]),
-    ):
-        found = await ledger.journal(wanted, limit=10)
-        assert ([action.subject for action in found.newest], found.matching) == (subjects, len(subjects))

@@ -47,7 +47,7 @@ async def found(cache: Cache, cursor: str, limit: int = 9, *, holds_failures: bo
 
 
 async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> None:
-    """What had ended at the first answer is history; a cancelled run that was reported as failed is corrected."""
+    """What had ended at the first answer is history, also if it was cancelled; of other runs such news are a change."""
     ended = make_run(6, "failed", created_at=NOON - HOUR)
     await cache.store_runs([make_run(1), make_run(2), ended], asked_at=NOON, news_from=NOON)
     first, cursor = (await found(cache, "")).events, (await found(cache, "now")).cursor
@@ -58,7 +58,7 @@ async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> No
 
     held = await found(cache, cursor, holds_failures=True)
     early = await found(cache, held.cursor)
-    await cache.store_failure_facts(FailureFacts(cancelled=("run_0001",)), await cache.questions_due())
+    await cache.store_failure_facts(FailureFacts(cancelled=("run_0001", "run_0006")), await cache.questions_due())
     rest = await found(cache, held.cursor, holds_failures=True)
     late = await found(cache, early.cursor, holds_failures=True)
     paged = [(await found(cache, one.cursor, 1)).events for one in held.events]

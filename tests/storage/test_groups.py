@@ -16,7 +16,7 @@ from tests.storage.conftest import NOON, Connections, connected
 REPOSITORIES = ("acme/api", "acme/web", "acme/*", "gitlab:acme/tools")
 
 
-def run(number: int, status: str = "completed") -> Run:
+def run(number: int, status: str) -> Run:
     at = NOON + timedelta(minutes=number)
     branch = ("main", "", f"agent/{number}")[number % 3]
     return Run(f"run_{number:03}", status, branch, Repository.parse(REPOSITORIES[number % 7 % 4]), at, at, "{}")
@@ -24,18 +24,13 @@ def run(number: int, status: str = "completed") -> Run:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Connections]:
-    """A writer and a reader of forty runs: `acme/web` fails most, one run of `acme/api` is stuck."""
-    found = [
-        run(n, {1: "failed", 8: "failed", 2: "failed", 0: "working", 4: "working"}.get(n, "completed"))
-        for n in range(40)
-    ]
-    with connected(tmp_path, found) as opened:
-        opened[0].execute("INSERT INTO stuck SELECT id, 0, 0 FROM runs WHERE run_id = 'run_000'")
+    """A writer and a reader of forty runs, some of which failed or are at work."""
+    with connected(tmp_path, [run(n, ("working", "failed", "completed")[n % 3]) for n in range(40)]) as opened:
         yield opened
 
 
-def ask(database: Connections, grouping: Grouping, offset: int = 0, limit: int = 100, **fields: object) -> RunWindow:
-    request = WindowRequest(fields.pop("condition", RunFilter()), RunSort(), offset, limit, grouping=grouping, **fields)  # type: ignore[arg-type]
+def ask(database: Connections, grouping: Grouping, wanted: RunFilter, offset: int = 0, limit: int = 100) -> RunWindow:
+    request = WindowRequest(wanted, RunSort(), offset, limit, grouping=grouping)
     return windows.window(database[1], request, Remembered())
 
 
@@ -54,7 +49,7 @@ def drawn(window: RunWindow) -> list[str]:
 def test_a_window_is_a_piece_of_the_whole(database: Connections, by: str, condition: RunFilter) -> None:
     """Heads followed by their runs in order; a group whose name is a pattern stays folded."""
     grouping = Grouping(by, is_folded=False).toggled("main")  # type: ignore[arg-type]
-    whole = ask(database, grouping, condition=condition)
+    whole = ask(database, grouping, condition)
     expected = []
     for _, head in whole.heads:
         expected.append(head.name)
@@ -65,7 +60,7 @@ def test_a_window_is_a_piece_of_the_whole(database: Connections, by: str, condit
     assert drawn(whole) == expected
     assert {head.name for _, head in whole.heads if head.is_folded} <= {"main", "acme/*"}
     for offset in range(0, whole.total, 3):
-        piece = ask(database, grouping, offset, 5, condition=condition)
+        piece = ask(database, grouping, condition, offset, 5)
         first = min(offset, max(0, whole.total - 5))
         assert (piece.offset, piece.total) == (first, whole.total)
         assert drawn(piece)[:5] == expected[first : first + 5]

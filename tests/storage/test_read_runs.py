@@ -4,7 +4,6 @@ import fnmatch
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pytest
@@ -16,12 +15,10 @@ from storage.cache import read_runs
 from storage.cache import window as windows
 from storage.cache.cache import Cache
 from storage.cache.read_runs import Remembered
-from storage.cache.run_sql import orders_used
-from storage.cache.schema import ORDER_INDEXES, make_index
 from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunSort
 from tests.storage.conftest import NOON, Connections, connected, make_run, store
 
-COLUMNS = ("active", "started", "updated", "took", "status", "repository", "branch", "run")
+COLUMNS = ("active", "started", "updated", "status", "repository", "branch", "run")
 
 instants = st.none() | st.integers(0, 5).map(lambda step: NOON + timedelta(microseconds=step))
 statuses = st.sampled_from(["queued", "working", "completed", "failed", "paused"])
@@ -118,51 +115,9 @@ def passes(run: Run, wanted: RunFilter) -> bool:
     return all(checks)
 
 
-@dataclass
-class Worked:
-    """How long a run worked, told a second time."""
-
-    began: float = 0
-    """When its current turn began."""
-    before: float = 0
-    """What the turns before it add up to."""
-    total: float | None = None
-    """None: it goes on, or its times cannot be read."""
-    is_final: bool = False
-    is_known: bool = False
-
-    def see(self, run: Run, answer: Run) -> None:
-        at, was_final, self.is_final = max(0, stamp(answer.updated_at)), self.is_final, run.status in FINAL_STATUSES
-        if not self.is_known:
-            self.is_known = run.created_at is not None and not (self.is_final and run.updated_at is None)
-            self.began = max(0, stamp(run.created_at))
-            self.total = max(0, stamp(run.updated_at) - self.began) if self.is_final else None
-        elif was_final and run.status not in FINAL_STATUSES:
-            self.began, self.before, self.total = at, self.total or 0, None
-        elif self.is_final and not was_final:
-            self.total = self.before + max(0, at - self.began)
-
-    @property
-    def key(self) -> tuple[int, float]:
-        """What goes on is longer than what ended; what has no readable time is shorter than anything."""
-        if not self.is_known:
-            return 0, 0
-        return (1, self.total) if self.total is not None else (2, self.before - self.began)
-
-
-def worked(batch: list[list[Run]]) -> dict[str, Worked]:
-    found: dict[str, Worked] = {}
-    for count in range(1, len(batch) + 1):
-        answers = {run.run_id: run for run in held([batch[count - 1]])}
-        for run in held(batch[:count]):
-            if run.run_id in answers:
-                found.setdefault(run.run_id, Worked()).see(run, answers[run.run_id])
-    return found
-
-
-def ordered(runs: list[Run], sort: RunSort, spans: dict[str, Worked]) -> list[str]:
+def ordered(runs: list[Run], sort: RunSort) -> list[str]:
     """Newest first among runs alike in a text; descending is the exact reverse."""
-    if sort.column not in {"updated", "took"}:
+    if sort.column != "updated":
         runs = sorted(runs, key=lambda run: run.run_id)
     if sort.column in {"active", "status", "repository", "branch"}:
         runs = sorted(runs, key=lambda run: (stamp(run.created_at), run.run_id), reverse=True)
@@ -170,7 +125,6 @@ def ordered(runs: list[Run], sort: RunSort, spans: dict[str, Worked]) -> list[st
         "active": lambda run: run.status in FINAL_STATUSES,
         "started": lambda run: stamp(run.created_at),
         "updated": lambda run: stamp(run.updated_at),
-        "took": lambda run: spans[run.run_id].key,
         "status": lambda run: ("failed", "paused", "working", "queued", "completed").index(run.status),
         "repository": lambda run: run.repository.label.encode(),
         "branch": lambda run: run.branch_name.encode(),
@@ -204,7 +158,7 @@ def test_reading_agrees_with_a_naive_model(
         store(writer, one)
 
     runs = held(batch)
-    expected = ordered([run for run in runs if passes(run, wanted)], sort, worked(batch))
+    expected = ordered([run for run in runs if passes(run, wanted)], sort)
     remembered = Remembered()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "NEAR", near)
@@ -218,28 +172,6 @@ def test_reading_agrees_with_a_naive_model(
     rest = read_runs.replaced_statuses(wanted)
     assert read_runs.by_status(reader, wanted, remembered) == Counter(run.status for run in runs if passes(run, rest))
     assert read_runs.by_status(reader, RunFilter(), remembered) == Counter(run.status for run in runs)
-
-
-def test_common_windows_are_walked_along_a_covering_index(database: Connections) -> None:
-    """Without sorting: at a million runs a window of these costs what it costs at a hundred."""
-    writer, reader = database
-    for wanted, sort, index in (
-        (RunFilter(), RunSort(), "COVERING INDEX runs_created"),
-        (RunFilter(active=True), RunSort(), "COVERING INDEX runs_going"),
-        (RunFilter(repositories=("acme/api",)), RunSort(), "COVERING INDEX runs_repository (repository=?)"),
-        (RunFilter(since=NOON), RunSort(), "COVERING INDEX runs_created (created_us>? AND created_us<?)"),
-    ):
-        statements: list[str] = []
-        for order in ORDER_INDEXES.keys() & orders_used(wanted, sort):
-            make_index(writer, order)
-        reader.set_trace_callback(statements.append)
-        windows.rows(reader, wanted, sort, 0, 50, Remembered())
-        reader.set_trace_callback(None)
-        (select,) = [statement for statement in statements if statement.startswith("SELECT")]
-        plan = [step[3] for step in reader.execute(f"EXPLAIN QUERY PLAN {select}").fetchall()]
-        assert index in plan[1]
-        # The one sort is that of the window's own rows.
-        assert sum("TEMP B-TREE" in step for step in plan) == 1
 
 
 async def test_a_run_that_is_gone_is_not_active(cache: Cache) -> None:

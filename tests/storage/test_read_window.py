@@ -1,9 +1,8 @@
-"""A window moves with its anchor and has gaps where coverage has holes; the first picture is the cache's own."""
+"""A window has gaps where coverage has holes; the first picture is the cache's own."""
 
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from sqlite3 import Connection, OperationalError
 
 import pytest
 from hypothesis import given
@@ -13,12 +12,11 @@ from storage.cache import coverage
 from storage.cache.cache import Cache
 from storage.cache.first_paint import FirstPaint, peek
 from storage.cache.read_runs import Remembered
-from storage.cache.window import first_rows, rows, window
-from storage.records import HealthSample, PollOutcome, Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
-from tests.storage.conftest import NOON, Connections, connected, make_run, store
+from storage.cache.window import window
+from storage.records import HealthSample, PollOutcome, Repository, Run, RunFilter, RunSort, WindowRequest
+from tests.storage.conftest import NOON, Connections, connected, make_run
 
 RUNS = 60
-NEWEST_FIRST = RunSort()
 
 
 def run(number: int) -> Run:
@@ -27,49 +25,10 @@ def run(number: int) -> Run:
     return Run(f"run_{number:03}", status, f"agent/{number}", Repository.parse("acme/api"), at, at, "{}")
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Connections]:
-    """A writer and a reader of sixty runs, one a minute."""
-    with connected(tmp_path, [run(number) for number in range(RUNS)]) as opened:
-        yield opened
-
-
 @pytest.fixture(scope="module")
 def gap_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
     with connected(tmp_path_factory.mktemp("gaps"), [run(number) for number in range(RUNS)]) as opened:
         yield opened
-
-
-def ask(reader: Connection, request: WindowRequest) -> RunWindow:
-    return window(reader, request, Remembered())
-
-
-def test_a_window_moves_with_its_anchor(database: Connections) -> None:
-    """Two runs arrive above: the same rows are found two further down, and so is the cursor's."""
-    writer, reader = database
-    request = WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047")
-    before = ask(reader, request)
-    store(writer, [run(RUNS), run(RUNS + 1)])
-
-    after = ask(reader, request)
-
-    assert (before.shift, before.offset, before.cursor_index) == (0, 10, 12)
-    assert (after.shift, after.offset, after.cursor_index) == (2, 12, 14)
-    assert after.rows == before.rows
-    assert after.total == before.total + 2
-
-
-def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
-    """Perhaps none, and the connection serves on without a limit. An interruption is reported."""
-    writer, reader = database
-    store(writer, [run(number) for number in range(RUNS, 4_000)])
-    wanted, by_id = RunFilter(search="run_000"), RunSort("run")
-
-    assert first_rows(reader, wanted, by_id, 5, 0, Remembered()) == ()
-    assert [row.run_id for row in rows(reader, wanted, by_id, 0, 5, Remembered())] == ["run_000"]
-    reader.create_function("instr", 2, lambda *_: reader.interrupt())
-    with pytest.raises(OperationalError, match="interrupted"):
-        first_rows(reader, RunFilter(search="run"), by_id, 5, 60, Remembered())
 
 
 @given(
@@ -95,7 +54,7 @@ def test_gaps_are_rows_where_coverage_has_holes(
         inner = (gap for gap in gaps if gap.after and gap.before == upper)
         expected += [*(inner if expected else ()), f"run_{number:03}"]
 
-    found = ask(reader, WindowRequest(RunFilter(), sort, offset, limit, cursor_id="run_030"))
+    found = window(reader, WindowRequest(RunFilter(), sort, offset, limit, cursor_id="run_030"), Remembered())
 
     end = min(found.offset + limit, found.total)
     shown = [found.gap(n) or (found.row(n) or run(0)).run_id for n in range(found.offset, end)]
@@ -129,13 +88,3 @@ async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: Run
 
     assert peek(cache_path, wanted, RunSort(), 7) == expected
     await cache.close()
-
-
-def test_without_a_readable_cache_there_is_no_picture(tmp_path: Path) -> None:
-    """No file, an empty one, a damaged one: nothing is painted, and nothing is made or changed."""
-    for content in (None, b"", b"nonsense" * 1000):
-        path = tmp_path / "a ?#%.sqlite3"
-        if content is not None:
-            path.write_bytes(content)
-        assert peek(path, RunFilter(), RunSort(), 7) is None, content
-        assert (path.read_bytes() if path.exists() else None) == content, content

@@ -1,7 +1,6 @@
 """Storing runs: what counts as a change, and what never overwrites what."""
 
 import asyncio
-import threading
 from datetime import datetime, timedelta
 
 import pytest
@@ -94,20 +93,6 @@ async def test_odd_runs_are_kept(cache: Cache) -> None:
     assert (row.status, row.branch_name) == (hostile.status, "a?b")
 
 
-async def test_presence_changes_and_comes_back(cache: Cache) -> None:
-    """A run is unconfirmed or lost until it is seen again, which counts as a change."""
-    run = make_run(1)
-    await cache.store_runs([run, make_run(2)], asked_at=NOON)
-
-    assert await cache.set_presence(["run_0001", "run_none"], "lost") == 1
-    assert await cache.set_presence(["run_0001"], "lost") == 0
-    assert [active.run_id for active in await cache.active_runs()] == ["run_0002"]
-    back = await cache.store_runs([run], asked_at=NOON)
-
-    assert back == RunChanges(updated=("run_0001",))
-    assert (await held(cache)).presence == "current"
-
-
 async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Cache) -> None:
     """The later of two about one run wins. One that cannot be stored takes no other with it."""
     changes = await asyncio.gather(
@@ -126,31 +111,3 @@ async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Ca
     assert (await held(cache)).run.status == "failed"
     assert [isinstance(outcome, ValueError) for outcome in outcomes] == [True, False, True, False, True]
     assert await cache.count(RunFilter()) == 5
-
-
-async def test_an_answer_nobody_waits_for_is_not_stored_and_the_others_are(cache: Cache) -> None:
-    """Cancelling one of several that wait for the writer leaves the rest, and those that follow."""
-    is_free = threading.Event()
-    busy = asyncio.ensure_future(cache.writer.run(lambda _: is_free.wait()))
-    given_up, stored = (asyncio.ensure_future(cache.store_runs([make_run(n)], NOON)) for n in (1, 2))
-    await asyncio.sleep(0)
-    given_up.cancel()
-    await asyncio.wait([given_up])
-    is_free.set()
-
-    assert await busy
-    assert (await stored).new == ("run_0002",)
-    assert (await cache.store_runs([make_run(3)], NOON)).new == ("run_0003",)
-    assert await cache.count(RunFilter()) == 2
-
-
-async def test_among_hundreds_one_that_changed_is_found_and_all_are_confirmed(cache: Cache) -> None:
-    """Runs are compared a hundred at a time, and new ones may stand anywhere among them."""
-    runs = [make_run(number) for number in range(250)]
-    await cache.store_runs(runs, asked_at=NOON)
-    runs[150] = make_run(150, note="something new")
-    changes = await cache.store_runs([*runs[:30], make_run(900), *runs[30:]], asked_at=NOON + SECOND)
-
-    assert changes == RunChanges(new=("run_0900",), updated=("run_0150",))
-    details = await cache.details([run.run_id for run in runs])
-    assert {detail.last_seen_at for detail in details.values()} == {NOON + SECOND}

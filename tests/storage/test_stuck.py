@@ -72,23 +72,6 @@ async def test_a_service_whose_clock_is_hours_off_makes_nothing_stuck_or_free(ca
     assert await seen(cache, NOON + 31 * MINUTE, run, since=NOON + 25 * MINUTE) == {"run_0001"}
 
 
-async def test_a_flag_does_not_flicker(cache: Cache) -> None:
-    """It stays while the link is down, and until the run is far below the limit or has changed."""
-    run = make_run(70, repository="acme/web")
-    assert await seen(cache, NOON + HOUR, run, since=NOON) == {"run_0070"}
-    assert await seen(cache, NOON + 5 * HOUR, run) == {"run_0070"}
-    assert await seen(cache, NOON + 10 * HOUR, replace(run, updated_at=NOON + 9 * HOUR)) == set()
-
-    def finished(number: int, minutes: int) -> Run:
-        start = NOON - 9 * HOUR
-        return make_run(number, "completed", created_at=start, updated_at=start + minutes * MINUTE)
-
-    assert await seen(cache, NOON + 41 * MINUTE, finished(1, 20), make_run(60), since=NOON) == {"run_0060"}
-    assert await seen(cache, NOON + 42 * MINUTE, finished(2, 26), make_run(60)) == {"run_0060"}
-    assert await seen(cache, NOON + 43 * MINUTE, finished(3, 60), make_run(60)) == set()
-    assert await seen(cache, NOON + 100 * MINUTE, make_run(60), since=NOON + 50 * MINUTE) == set()
-
-
 async def test_a_continued_run_is_timed_from_its_new_turn(cache: Cache) -> None:
     """Not from its creation: a run from last month that was continued a minute ago is not stuck."""
     old = make_run(1, "completed", created_at=NOON - 900 * HOUR, updated_at=NOON - 899 * HOUR)

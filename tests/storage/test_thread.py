@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage.database import connect, immediate
-from storage.errors import StorageClosedError, StorageError
+from storage.errors import StorageClosedError
 from storage.thread import DatabaseThread
 
 
@@ -117,15 +117,3 @@ async def test_closing_lets_waiting_jobs_run(thread: DatabaseThread) -> None:
     assert seen == [(n, "x") for n in range(20)]
     with pytest.raises(StorageClosedError):
         await thread.run(numbers)
-
-
-async def test_a_thread_that_cannot_open_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Its error names the file, and its thread is gone."""
-    path = tmp_path / "missing" / "x.sqlite3"
-
-    with pytest.raises(StorageError, match="cannot be opened"):
-        await DatabaseThread.start(path, partial(connect, path, {}), name="never", damage_cure="")
-
-    for left in [thread for thread in threading.enumerate() if thread.name.startswith("never")]:
-        await asyncio.to_thread(left.join, 300)
-        assert not left.is_alive()

@@ -18,7 +18,7 @@ from app.profiles import load
 from app.profiles.load import CACHE_FILE
 from app.profiles.token import StreamToken
 from storage.values import utc_now
-from tests.cli.conftest import Inside, Result
+from tests.cli.conftest import CommandLine, Result
 from tests.lab import Lab
 
 FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
@@ -70,7 +70,7 @@ class Desk:
     async def engine(
         self, *, token: str = "test-token", clock: Callable[[], datetime] = utc_now, **poll: Any
     ) -> AsyncIterator[Engine]:
-        settings = load(None, Inside(self.folder, self.peer.base_url).environment)
+        settings = load(None, CommandLine(self.folder, self.peer.base_url).environment)
         found = settings.profile()
         profile = replace(found, token=StreamToken(io.StringIO(token)), poll=replace(found.poll, **poll))
         async with await Engine.open(settings, profile, actor="cli", clock=clock) as engine:
@@ -105,7 +105,7 @@ class Desk:
 
     def run(self, *arguments: str) -> Result:
         """A command."""
-        return Inside(self.folder, self.peer.base_url, "test-token")(*arguments)
+        return CommandLine(self.folder, self.peer.base_url, "test-token")(*arguments)
 
     def facts(self, *arguments: str) -> Any:
         """What a command says in JSON."""

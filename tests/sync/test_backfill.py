@@ -1,6 +1,5 @@
 """Fetching what history is missing, by itself and by `runwarden runs sync`."""
 
-import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -9,23 +8,22 @@ from typing import Any
 
 import pytest
 
-from app.api.budget import Priority
-from app.api.errors import EndlessListError, RejectedError, UnreachableError
+from app.api.errors import RejectedError
 from app.engine.engine import Engine
 from app.engine.events import Event, RunsChanged
 from app.profiles import HistorySettings
-from app.sync.backfill import Backfill, Retention
+from app.sync.backfill import Retention
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import RunFilter, RunSort
 from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Lab, Respond, stamp
 from tests.storage.conftest import make_run
-from tests.sync.conftest import MINUTE, Desk, Recorder, unreadable
-from tests.waiting import present, until
+from tests.sync.conftest import MINUTE, Desk, Recorder
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-PATIENCE_S = 60.0
+
+
 RUNS = 300
 
 
@@ -47,49 +45,6 @@ def history(peer: Recorder) -> Recorder:
     """The service with some hundred ended runs."""
     ended(peer, RUNS)
     return peer
-
-
-@pytest.fixture
-def long_history(history: Recorder) -> Recorder:
-    """A service whose history takes a while to fetch."""
-    ended(history, 1_000 - RUNS, "old", after=RUNS)
-    return history
-
-
-async def test_what_a_person_waits_for_has_a_persons_priority(history: Recorder, desk: Desk) -> None:
-    """The command in the foreground asks as a person does, also while the background is paused."""
-    async with desk.begun() as engine:
-        sent = engine.client.budget.sent
-        assert await engine.backfill.run(days=1 / 24)
-        assert sent[Priority.BACKFILL] > 0
-        before = dict(sent)
-        await engine.backfill.pause()
-        assert await engine.backfill.run(is_asked=True)
-
-        assert sent == before | {Priority.ASKED: sent[Priority.ASKED]}
-        assert sent[Priority.ASKED] > before[Priority.ASKED]
-
-
-@pytest.mark.parametrize("peer", [{"endless": "around", "nulls": 2}], indirect=True)
-async def test_a_list_that_never_ends_ends_the_filling(desk: Desk) -> None:
-    """Not even its windows without a usable run are followed for ever, nor one after the other below the first run."""
-    ended(desk.peer, 60)
-    async with desk.engine(page_size=5, first_runs=10) as engine:
-        with suppress(EndlessListError):
-            await engine.runs.refresh()
-        with suppress(EndlessListError):
-            await asyncio.wait_for(engine.backfill.run(), PATIENCE_S)
-
-        assert await held(engine) == 60
-        assert desk.asked() < 200
-
-
-async def test_history_ends_at_the_configured_number(history: Recorder, desk: Desk) -> None:
-    """A busy organization does not fill the disk."""
-    async with desk.begun() as engine:
-        assert await Backfill(engine.runs, engine.client, engine.events.publish, HistorySettings(runs=200)).run()
-
-        assert 200 <= await held(engine) <= 220
 
 
 async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Recorder, desk: Desk) -> None:
@@ -145,87 +100,7 @@ async def test_every_kind_of_service_is_filled_though_its_runs_come_and_go(peer:
         assert [run_id for run_id in peer.runs if await engine.cache.detail(run_id) is None] == []
 
 
-async def test_times_that_cannot_be_read_are_filled_by_the_list(history: Recorder, desk: Desk) -> None:
-    """The walk goes on to the end, in several goes; nothing is claimed of such a list."""
-    history.show_time = unreadable
-    async with desk.begun() as engine:
-        history.before(8, Drop)
-        with pytest.raises(UnreachableError):
-            await engine.backfill.run()
-        desk.asked()
-        assert await engine.backfill.run()
-
-        assert await held(engine) == RUNS
-        assert (await engine.cache.coverage()).ranges == ()
-        assert desk.asked() < RUNS / 20
-
-
 # because a person asked
-
-
-async def test_older_runs_are_fetched_on_demand(history: Recorder, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asking once brings a limited number more; since a time, all of them since then."""
-    monkeypatch.setattr("app.sync.backfill.OLDER_RUNS", 200)
-    ended(history, 400, "old", after=RUNS)
-    async with desk.begun() as engine:
-        await engine.backfill.run(days=0.1)
-        before = await held(engine)
-        await engine.backfill.fetch_older()
-        assert before + 180 <= await held(engine) <= before + 400
-
-        since = history.now - 600 * MINUTE
-        await engine.backfill.fetch_older(since=since)
-        complete_since = (await engine.cache.coverage()).complete_since
-        assert present(complete_since) <= since
-
-
-async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: Recorder, desk: Desk) -> None:
-    """One that does not fetch reads the progress in the cache; its pause is heard in the middle of a filling.
-
-    It holds for every process; afterwards the filling goes on.
-    """
-    long_history.latency_s = 0.3
-    async with desk.begun() as one, desk.engine() as other:
-        filling = asyncio.create_task(one.backfill.run())
-        await until(lambda: one.backfill.progress.done_runs > 0, "the first runs are fetched")
-
-        async def is_seen_running() -> bool:
-            shared = await other.cache.backfill_progress(other.clock())
-            return shared is not None and shared.phase == "running"
-
-        await until(is_seen_running, "the other process sees the progress")
-        await other.backfill.pause()
-
-        assert await filling is False
-        told = await other.cache.backfill_progress(other.clock())
-        assert present(told).phase == "paused"
-        assert await other.cache.backfill_progress(other.clock() + MINUTE) is None
-        desk.asked()
-        await other.backfill.work()
-        assert desk.asked() == 0
-        long_history.latency_s = 0.0
-        await other.backfill.resume()
-        await one.backfill.work()
-        assert await held(one) == 1_000
-
-
-async def test_fetching_older_runs_can_be_stopped(long_history: Recorder, desk: Desk) -> None:
-    """What came is kept, and nothing more is asked for."""
-    long_history.latency_s = 0.02
-    async with desk.begun() as engine:
-        fetching = asyncio.create_task(engine.backfill.fetch_older(since=long_history.now - 2_000 * MINUTE))
-        await until(lambda: engine.backfill.progress.done_runs >= 100, "a hundred runs are fetched")
-        fetching.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await fetching
-        count, asked = await held(engine), len(long_history.requests)
-        await until(lambda: all(each.status for each in long_history.requests), "all that was asked is answered")
-
-        assert 100 < count < 1_000
-        assert len(long_history.requests) - asked <= 8
-        assert engine.backfill.progress.phase == "idle"
-        await engine.backfill.fetch_older(since=long_history.now - 2_000 * MINUTE)
-        assert await held(engine) == 1_000
 
 
 @pytest.mark.parametrize(

@@ -422,7 +422,7 @@ class SyncModel(RuleBasedStateMachine):
 
 
 SMALL: Final = settings(
-    max_examples=10,
+    max_examples=8,
     stateful_step_count=20,
     derandomize=True,
     database=None,

@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.cli.conftest import Inside, Result
+from tests.cli.conftest import CommandLine, Result
 from tests.lab import Raw, Received, Respond, Server, Step
 
 SECOND: Final = timedelta(seconds=1)
@@ -91,7 +91,6 @@ class Service:
     offsets: set[timedelta] = field(default_factory=lambda: {timedelta(0)})
     """All that it ever was."""
     habits: dict[str, Any] = field(default_factory=dict)
-    turns_to: dict[str, Any] = field(default_factory=dict)
     unrest: float = 0.0
     """How likely something happens before a request is answered."""
     faults: float = 0.0
@@ -290,7 +289,7 @@ def history(number: int, folder: Path, counts: Counter[str]) -> None:
     dice = random.Random(number)
     service = Service(dice)
     with serving(service) as base_url:
-        command_line = Inside(folder, base_url)
+        command_line = CommandLine(folder, base_url)
         for _ in range(dice.choice((2, 3, 4))):
             with service.lock:
                 for _ in range(dice.choice((0, 1, 3))):
@@ -374,26 +373,16 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def played(numbers: Sequence[int]) -> Counter[str]:
-    """All of these histories, and how many broke a promise, with the first lines of each."""
-    counts, broken = Counter[str](), list[str]()
+    """All of these histories; how many commands there were, how many failed, and how many claimed something."""
+    counts = Counter[str]()
     for number in numbers:
-        counts["histories"] += 1
-        if number % 100 == 0:
-            print(number, dict(counts), flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                history(number, Path(folder), counts)
-            except AssertionError as error:
-                counts["broken"] += 1
-                broken.append(f"{error}".splitlines()[0])
-                with suppress(OSError):
-                    print(broken[-1], flush=True)
-    print(dict(counts), flush=True)
-    assert not broken, "\n".join(broken)
+            history(number, Path(folder), counts)
+    print(len(numbers), dict(counts))
     return counts
 
 
-@pytest.mark.parametrize("numbers", [range(4), [1022, 1475]], ids=["four", "false once"])
+@pytest.mark.parametrize("numbers", [range(2), [1022]], ids=["two", "false once"])
 def test_no_claim_about_a_random_service_is_false(numbers: Sequence[int]) -> None:
     """And no run that works is taken for ended, no list shows what its filter leaves out, and every command ends."""
     assert played(numbers)["commands"] >= len(numbers)
@@ -402,6 +391,6 @@ def test_no_claim_about_a_random_service_is_false(numbers: Sequence[int]) -> Non
 @pytest.mark.campaign
 @pytest.mark.timeout(0)
 def test_a_thousand_services() -> None:
-    """The same, longer; it says how many commands there were, how many failed, and how many claimed something."""
+    """The same, longer."""
     first = int(os.environ.get("RUNWARDEN_FIRST_HISTORY", "0"))
     played(range(first, first + int(os.environ.get("RUNWARDEN_HISTORIES", "1000"))))

@@ -15,7 +15,7 @@ from storage.records import LinkState, RunFilter
 from storage.records.activity import BudgetState
 from storage.values import utc_now
 from tests.lab import OMITTED, Respond, Step
-from tests.sync.conftest import MINUTE, Desk, unreadable
+from tests.sync.conftest import MINUTE, Desk
 from tests.waiting import until
 
 HOUR = timedelta(hours=1)
@@ -66,32 +66,6 @@ def settle(desk: Desk) -> None:
     """Poll until nothing moves any more, and fetch what history is missing."""
     desk.poll(3)
     desk.within(lambda engine: engine.backfill.run())
-
-
-@pytest.mark.parametrize(("newest", "new", "is_joined"), [(90, 20, False), (42, 12, True)])
-async def test_new_runs_are_fetched_until_known_ones_are_met_or_the_head_is_full(
-    desk: Desk, newest: int, new: int, *, is_joined: bool
-) -> None:
-    """Three known and unchanged ones in a row join; beyond twenty runs a gap is known, and the sweeps do not wait."""
-    desk.peer.fill(30, until=desk.peer.now - 100 * MINUTE)
-    async with desk.engine(page_size=5, first_runs=10) as engine:
-        await engine.runs.refresh()
-        before = await engine.cache.coverage()
-        desk.asked()
-        desk.peer.fill(newest - 30, until=desk.peer.now - (100 - newest + 30) * MINUTE)
-        changes = await engine.runs.refresh()
-        coverage = await engine.cache.coverage()
-
-    assert not before.whole
-    assert before.complete_since is not None
-    assert len(changes.new) == new
-    assert desk.asked() == 4 + 2
-    if is_joined:
-        assert len(coverage.ranges) == 1
-        assert coverage.complete_since == before.complete_since
-    else:
-        assert coverage.ranges[1] == before.ranges[0]
-        assert coverage.gaps[0].after == before.ranges[0].end
 
 
 @pytest.mark.parametrize(("peer", "status"), [({}, None), ({"show_time": eastern}, "completed")], indirect=["peer"])
@@ -265,33 +239,10 @@ def test_odd_runs_are_shown_and_those_without_an_id_are_counted(desk: Desk) -> N
 # what it costs
 
 
-@pytest.mark.parametrize(
-    ("peer", "status", "cost"),
-    [
-        ({}, "completed", 4),
-        ({}, "archived", 5),
-        ({"show_time": unreadable}, "completed", 5),
-        ({"ignore_status": True}, "completed", 5),
-        ({"endless": "stays"}, "completed", 8),
-    ],
-    indirect=["peer"],
-    ids=["plain", "a status of very many", "times", "filter", "stays"],
-)
-def test_a_poll_at_rest_costs_the_same_however_long_the_history(desk: Desk, status: str, cost: int) -> None:
-    """20 active runs: the newest page, a sweep each for queued and working, and health."""
-    desk.peer.fill(400, status, until=desk.peer.now - 3 * HOUR, every_s=1)
-    desk.peer.fill(20, "working", until=desk.peer.now - 2 * HOUR)
-
-    assert desk.poll(4) == [None] * 4
-    desk.asked()
-    desk.within(Engine.refresh)
-    assert desk.asked() <= cost
-
-
 # whose link it is
 
 
-@pytest.mark.parametrize(("status", "kind"), [(401, "not_authorized"), (403, "forbidden")])
+@pytest.mark.parametrize(("status", "kind"), [(401, "not_authorized")])
 def test_a_refused_refresh_beside_a_working_poller(desk: Desk, status: int, kind: str) -> None:
     """A console or a command with an expired token is told so itself; for the others the link is as it was.
 

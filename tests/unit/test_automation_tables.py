@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.tables import read_rule, read_tables, save_table, with_enabled
+from app.automations.tables import read_tables, save_table
 from app.profiles import ConfigError
-from app.profiles.load import parse
 
 FIRST = '''\
 [[automations]]  # kept
@@ -82,25 +81,3 @@ def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
     file.write_text('automations = [{ name = "a", on = { every = "1h" }, do = { notify = "default" } }]', "utf-8")
     with pytest.raises(ConfigError, match="Edit the file itself"):
         read_tables(file).written("a")
-
-
-def test_switching_off_changes_one_word_or_adds_one_line() -> None:
-    """And switching on again takes the word back."""
-    for written, expected in (
-        (FIRST, FIRST.replace('"first"\n', '"first"\nenabled = false\n')),
-        (SECOND, SECOND.replace("'second'\n", "'second'\nenabled = false\n")),
-    ):
-        off = with_enabled(written, is_on=False)
-        assert off.rstrip() == expected.rstrip(), written
-        assert with_enabled(off, is_on=True) == off.replace("false", "true"), written
-
-
-def test_a_mistake_names_its_line_and_its_cure() -> None:
-    """Counted from the table's own first line."""
-    for written, line, said in (
-        (THIRD.replace("every", "evry"), 3, "exactly one of"),
-        (THIRD.replace("default", "pager"), 4, "There are: default"),
-    ):
-        with pytest.raises(ConfigError, match=said) as error:
-            read_rule(written, parse(Path("config.toml"), ""), ["first"])
-        assert error.value.line == line, written

@@ -4,14 +4,10 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator
-from functools import reduce
 from hashlib import sha256
-from operator import getitem
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft7Validator
 from msgspec.structs import replace
 
 from app.profiles import (
@@ -167,36 +163,6 @@ def test_every_value_of_the_example_is_the_default(file: Path) -> None:
     assert {name: set(values[name]) for name in sections} == {name: fields(kind) for name, kind in sections.items()}
 
 
-def keys_of(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The path of each key in a document, those of tables within included."""
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in pairs:
-        if isinstance(key, str):
-            yield (*path, key)
-        yield from keys_of(inner, (*path, key))
-
-
-def test_an_editor_finds_misspelt_keys_and_wrong_values_by_the_schema(file: Path) -> None:
-    """It accepts the example with every key on, and refuses each key with another letter, unless users choose it."""
-    validator = Draft7Validator(schema())
-    text = file.read_text().replace("token_env =", "#token_env =")
-    accepted = [text, *(text.replace(f"##{key}", key) for key in ("token_file", "token_command", "ca_file", "repeat"))]
-    values = tomllib.loads(file.read_text())
-    chosen = {"repositories", "profiles", "routes", "inputs", "metadata"}
-    unnoticed = []
-    for *above, last in [*keys_of(values)]:
-        holder = reduce(getitem, above, values)
-        holder[f"{last}x"] = holder.pop(last)
-        if validator.is_valid(values) and chosen.isdisjoint(above[-1:]) and above[:1] != ["keys"]:
-            unnoticed.append((*above, last))
-        holder[last] = holder.pop(f"{last}x")
-    wrong = ["poll.runs_s = 0", '[[views]]\nquery = "is:active"', 'notify.quiet = "at night"']
-
-    assert [list(validator.iter_errors(tomllib.loads(each))) for each in accepted] == [[]] * len(accepted)
-    assert unnoticed == []
-    assert [each for each in wrong if validator.is_valid(tomllib.loads(each))] == []
-
-
 ADDRESS = "https://api.example.com/v1"
 
 
@@ -254,16 +220,6 @@ def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
     assert (first.name, second.name) == ("acme-s-hne.token", "acme-s-hne-2.token")
     assert (first.read_text(), second.read_text()) == ("secret-1\n", "secret-2\n")
     assert (mode(first), mode(second), mode(first.parent)) == (0o600, 0o600, 0o700)
-
-
-def test_an_address_has_one_normal_form() -> None:
-    """Case, blanks and a trailing slash make no difference, and the normal form is its own."""
-    for written, normal in {
-        "https://API.Example.com/v1/": "https://api.example.com/v1",
-        " https://api.example.com:8443/a/v1 ": "https://api.example.com:8443/a/v1",
-        "http://[::1]:80/v1": "http://[::1]:80/v1",
-    }.items():
-        assert base_address(written) == base_address(normal) == normal
 
 
 def test_an_address_that_could_lead_the_token_astray_is_refused() -> None:

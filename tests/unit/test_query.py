@@ -6,8 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runs.query import KeyName, Vocabulary, listed, parse, suggestions
-from app.runs.screen_views import as_typed
+from app.runs.query import KeyName, listed, parse
 from storage.records import RunFilter
 from storage.records.query import FINDINGS
 
@@ -69,13 +68,6 @@ def test_what_means_nothing_is_said_with_its_place_and_a_cure() -> None:
         assert str(problem).startswith(f"at character {place[0] + 1}: "), line
 
 
-KNOWN = Vocabulary(
-    repositories=("acme/web", "acme/api", "gitlab:acme/tools", 'odd"o/a b'),
-    branches=("main", "agent/dark-mode"),
-    agents=("reviewer", "claude"),
-    statuses=("paused",),
-)
-
 odd = ["failed", "Failed", "acme/api", "api", "acme/", "gitlab:", "a,b", '"', "\\", "-x", "since:7d", "*", "unknown"]
 names = st.text(max_size=12) | st.sampled_from(odd)
 lists = st.lists(names, max_size=3, unique=True).map(tuple)
@@ -94,38 +86,3 @@ def test_written_values_are_read_back_as_themselves(
     fields: dict[str, Any] = {name: asked, f"not_{name}": excluded}
     assert query.filter == RunFilter(**fields, findings=found, not_findings=left)
     assert query.problems == ()
-
-
-@given(st.text(alphabet=st.sampled_from('abc:,"-\\* /\t\u2028é'), max_size=40) | st.text(max_size=60))
-def test_any_line_is_read(line: str) -> None:
-    """Nothing raises, and spans lie in order within the line."""
-    query = parse(line, NOW)
-    ends = [0]
-    for span in query.spans:
-        assert ends[-1] <= span.start < span.end <= len(line)
-        ends.append(span.end)
-
-
-@given(st.text(alphabet=st.sampled_from('staurepo:,"-\\* /i'), max_size=20), st.data())
-def test_a_suggestion_taken_leaves_a_line_that_is_understood(line: str, data: st.DataObject) -> None:
-    """It replaces the piece that the cursor touches and nothing else, and makes no new problem but a missing value."""
-    cursor = data.draw(st.integers(0, len(line)))
-    for suggestion in suggestions(line, cursor, KNOWN):
-        after, behind = suggestion.applied(line)
-
-        assert after[behind:] == line[suggestion.end :]
-        assert after[: suggestion.start] == line[: suggestion.start]
-        assert len(parse(after, NOW).problems) <= len(parse(line, NOW).problems) + 1
-
-
-def test_what_is_begun_counts_as_far_as_it_goes() -> None:
-    """A line that is being typed never empties the table for want of its last letters, and is not called wrong."""
-    for line, wanted in (
-        ("status:", RunFilter()),
-        ("status:f", RunFilter(statuses=("failed",))),
-        ("repo:pay", RunFilter(repositories=("*pay*",))),
-        ("login since:2", RunFilter(search="login")),
-    ):
-        query = parse(as_typed(line, len(line)), NOW)
-        assert query.filter == wanted, line
-        assert not query.problems, line

@@ -2,43 +2,11 @@
 
 import asyncio
 import logging
-import time
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from app.sync.schedule import Job, Schedule
 from tests.waiting import until
-
-
-@dataclass
-class Worker:
-    """Counts its runs and lets a test wait for the n-th."""
-
-    wait_s: float = 0.0
-    fault: BaseException | None = None
-    runs: int = 0
-
-    async def work(self) -> float:
-        self.runs += 1
-        if self.fault is not None:
-            raise self.fault
-        return self.wait_s
-
-    async def ran(self, times: int) -> None:
-        await until(lambda: self.runs >= times, f"run {times}", saw=lambda: self.runs)
-
-
-async def once(schedule: Schedule) -> Worker:
-    """A job that has run, and is due in an hour: its work never waits, so nothing runs before it is planned again."""
-    worker = Worker(wait_s=3600.0)
-    schedule.add(Job("job", worker.work, 60.0, after_crash_s=0.0))
-    await worker.ran(1)
-    return worker
 
 
 @pytest.fixture
@@ -51,17 +19,24 @@ async def schedule() -> Schedule:
 
 async def test_a_job_that_breaks_is_told_and_tried_again(schedule: Schedule, caplog: pytest.LogCaptureFixture) -> None:
     """One broken run is not the end of the job, and it stays known as broken until it works, at its own pace."""
-    worker, problems = Worker(fault=RuntimeError("no luck")), list[str]()
+    is_broken, runs, problems = True, list[bool](), list[str]()
+
+    async def work() -> float:
+        runs.append(is_broken)
+        if is_broken:
+            raise RuntimeError("no luck")
+        return 0.0
+
     with caplog.at_level(logging.ERROR):
-        schedule.add(Job("job", worker.work, 60.0, 0.0, problems.append))
-        await worker.ran(2)
+        schedule.add(Job("job", work, 60.0, 0.0, problems.append))
+        await until(lambda: len(runs) > 1, "a second run begins")
 
     assert "job broke" in caplog.text
     assert schedule.broken["job"].startswith("It broke (RuntimeError: no luck)")
     assert problems[0] == f"Job: {schedule.broken['job']}"
-    worker.fault, runs = None, worker.runs
+    is_broken = False
     await until(lambda: not schedule.broken, "it works again")
-    await worker.ran(runs + 3)
+    await until(lambda: runs[-3:] == [False] * 3, "it goes on")
 
 
 async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -> None:
@@ -98,29 +73,3 @@ async def test_stop_ends_runs_that_are_under_way() -> None:
     await schedule.stop()
 
     assert steps == ["began", "ended"]
-
-
-async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that slept finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
-    monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.0)
-    planned: list[datetime] = []
-    add_job = AsyncIOScheduler.add_job
-
-    def noted(self: AsyncIOScheduler, *arguments: Any, **options: Any) -> Any:
-        planned.append(options["run_date"])
-        return add_job(self, *arguments, **options)
-
-    monkeypatch.setattr(AsyncIOScheduler, "add_job", noted)
-    jumps: list[float] = []
-    schedule, slept_s = Schedule(), 0.0
-    clock = SimpleNamespace(time=lambda: time.time() + slept_s, monotonic=time.monotonic)
-    monkeypatch.setattr("app.sync.schedule.time", clock)
-    schedule.start(jumps.append)
-    worker = await once(schedule)
-    slept_s = 28_800.0
-    await until(lambda: jumps, "the jump is reported")
-    await schedule.stop()
-
-    assert jumps == [pytest.approx(28_800, abs=60)]
-    assert worker.runs == 1
-    assert timedelta(0) < planned[-1] - datetime.now(UTC) <= timedelta(hours=1)

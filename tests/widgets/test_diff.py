@@ -70,6 +70,19 @@ def test_a_removed_line_stands_beside_the_one_in_its_place(step: int) -> None:
     assert texts == [("-limit = 10", "+limit = 12"), ("", "+more = True"), ("-- a/x", ""), ("-one", ""), ("", "+two")]
 
 
+async def test_the_cursor_stays_on_its_line_when_the_terminal_gets_wider() -> None:
+    """Side by side the same lines take fewer rows."""
+    changed = b"".join(b"-%d\n" % n for n in range(40)) + b"".join(b"+%d new\n" % n for n in range(40))
+    view = shown(PATCH.partition(b"@@")[0] + b"@@ -1,40 +1,40 @@\n" + changed)
+    async with staged(view, (80, 24)) as (app, pilot):
+        await pilot.press("end", "up")
+        for width in (200, 80, 200):
+            await pilot.resize_terminal(width, 50)
+            await pilot.pause()
+            assert (view.line, view.is_split) == (39, width == 200)
+            assert any("38 new" in line for line in app.lines)
+
+
 async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:
     """A key shows one below the other. A line is found, and the hunk under the cursor copied."""
     view = shown(PATCH)

@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from app.engine.text import SafeText
 from widgets.kit.badges import STYLES
+from widgets.kit.line_text import unscrolled_size
 
 CHIP_GAP: Final = 2
 """Cells behind each chip."""
@@ -24,6 +25,8 @@ def clickable(words: Content, action: str, *parameters: object) -> Content:
 
 class ClickableLine(Widget):
     """Draws its parts from left to right; a click on a `clickable` one runs its action."""
+
+    virtual_size = unscrolled_size()
 
     auto_links: reactive[bool] = reactive(default=False)
     """Links are drawn as other text."""

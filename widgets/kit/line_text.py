@@ -8,6 +8,7 @@ from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
@@ -18,8 +19,15 @@ from textual.widgets import Static
 from widgets.kit import SCROLL_KEYS, hidden
 
 
+def unscrolled_size() -> Reactive[Size]:
+    """The `virtual_size` of a widget that never scrolls: a new one does not lay out the screen a second time."""
+    return Reactive(Size(0, 0), layout=False)
+
+
 class SteadyText(Static):
     """A text that is updated with each tick or poll, mostly with the same words: those cost nothing."""
+
+    virtual_size = unscrolled_size()
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(markup=False, id=id)

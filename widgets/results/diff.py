@@ -317,6 +317,8 @@ class DiffView(TextView):
         self._split: bool | None = None
         """Whether old and new are side by side. None: the width decides."""
         self._is_whole_file = False
+        self.is_split = False
+        """Whether old and new are side by side: as the rows were laid out last."""
         self._asked: set[int] = set()
         self._entered = NONE
 
@@ -340,6 +342,8 @@ class DiffView(TextView):
 
     def grew(self) -> None:
         """Take further rows of the patch into the view."""
+        is_split = self.screen.size.width >= SPLIT_FROM if self._split is None else self._split
+        self.is_split = is_split and not self._is_whole_file
         starts, at = [], 0
         for number, file in enumerate(self._files):
             starts.append(at)
@@ -376,12 +380,6 @@ class DiffView(TextView):
         return True
 
     # State
-
-    @property
-    def is_split(self) -> bool:
-        """Whether old and new are side by side."""
-        is_split = self.screen.size.width >= SPLIT_FROM if self._split is None else self._split
-        return is_split and not self._is_whole_file
 
     @property
     def count(self) -> int:
@@ -456,14 +454,18 @@ class DiffView(TextView):
 
     def action_split(self) -> None:
         """Show old and new side by side, or one below the other."""
-        if not self._starts:
-            return
+        if self._starts:
+            self._lay_out(not self.is_split)
+
+    def _lay_out(self, split: bool | None) -> None:
+        """Lay out the rows with the cursor on its line; None: the width decides."""
+        before, self._split = self.is_split, split
         file, row = self._file_and_row(self.cursor)
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
-        self._split = not self.is_split
         self.grew()
-        place = self._files[file].row_of(line) if line != NONE else None
-        self.put_cursor(self._starts[file] + 1 + (HEADING if place is None else place))
+        if self.is_split != before:
+            place = self._files[file].row_of(line) if line != NONE else None
+            self.put_cursor(self._starts[file] + 1 + (HEADING if place is None else place))
 
     def row_clicked(self, event: events.Click) -> None:
         """Fold a file after a click on its name."""
@@ -474,7 +476,10 @@ class DiffView(TextView):
 
     def on_resize(self) -> None:
         """Choose the layout for the new width."""
-        self.grew()
+        if self._starts:
+            self._lay_out(self._split)
+        else:
+            self.grew()
 
     def cursor_moved(self) -> None:
         """Announce that another file was entered."""

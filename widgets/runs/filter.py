@@ -24,7 +24,7 @@ from widgets.kit import hidden
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import fit
 from widgets.kit.clickable import Chip, ClickableLine, clickable
-from widgets.kit.line_text import SteadyText
+from widgets.kit.line_text import SteadyText, unscrolled_size
 from widgets.runs.extent import ExtentLine
 
 MARGIN: Final = 1
@@ -124,6 +124,8 @@ class FacetBar(ClickableLine):
 class SuggestionList(Widget):
     """The suggestions; the first one is chosen at first."""
 
+    virtual_size = unscrolled_size()
+
     class Clicked(Message):
         """A suggestion was clicked, and is the chosen one now."""
 
@@ -171,6 +173,7 @@ class SuggestionList(Widget):
 class SearchInput(Input):
     """The query line; escape clears it, enter goes to the rows, tab inserts the suggestion."""
 
+    virtual_size = unscrolled_size()
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"search--{kind}" for kind in KINDS}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "leave", "to the runs", id="search.leave"),
@@ -260,7 +263,8 @@ class FilterBar(Vertical):
         self.facets = FacetBar()
         self._extent: ExtentLine | None = None
         self._remark: tuple[tuple[SafeText, ...], Tone] = ((), "quiet")
-        self._drawn = Content()
+        self._extent_width = 0
+        """Cells of the extent: kept while its words get fewer, so that a letter does not lay out the screen."""
 
     def compose(self) -> ComposeResult:
         """Two lines from left to right, then the suggestions."""
@@ -316,5 +320,6 @@ class FilterBar(Vertical):
         variants = self._extent.variants()
         text = next((text for text in variants if text.cell_length <= room), variants[-1])
         shown = self.query_one("#extent", SteadyText)
-        shown.update(text, layout=text.cell_length != self._drawn.cell_length)
-        self._drawn = text
+        shown.update(text, layout=False)
+        self._extent_width = max(text.cell_length, min(self._extent_width, room))
+        shown.styles.width = MARGIN + self._extent_width

@@ -366,6 +366,7 @@ class RunTable(CursorView, can_focus=True):
     def _count_rows(self) -> None:
         self.total = self._window.total + (None in self._missing)
         self.resize_to(self.total)
+        self.scroll_y = self.validate_scroll_y(self.scroll_y)
         self.refresh()
 
     def start_over(self, *, follow: bool) -> None:
@@ -601,9 +602,8 @@ class RunTable(CursorView, can_focus=True):
         """Lay out the columns, and make room for this many rows."""
         self.columns.fit(self.scrollable_content_region.width)
         before, size = self.virtual_size, Size(self.columns.layout.width, total + HEADER)
-        is_longer = size.height > before.height > self.size.height and size.width == before.width
-        if self.show_vertical_scrollbar and is_longer:
-            # More rows below change the bar alone, and Textual would lay out the whole screen.
+        if self.show_vertical_scrollbar and size.width == before.width:
+            # The bar is always there: other rows change it alone, and Textual would lay out the whole screen.
             self.set_reactive(RunTable.virtual_size, size)
             self.vertical_scrollbar.window_virtual_size = size.height
         else:

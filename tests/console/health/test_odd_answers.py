@@ -8,7 +8,7 @@ import pytest
 
 from app.automations.bot import Bot
 from tests.automations.test_acting import Said, automation, configured
-from tests.cli.conftest import Inside
+from tests.cli.conftest import CommandLine
 from tests.console.conftest import Staged
 from tests.console.quiet import QuietLoop
 from tests.lab import Lab
@@ -51,7 +51,7 @@ async def screen(staged: Staged) -> str:
 def test_a_code_host_has_one_verdict(board: Lab, tmp_path: Path, answer: Any, level: int, status: str) -> None:
     """`runwarden health`, the snapshot and the bot's rules agree on it."""
     said = asyncio.run(told_by_a_bot(board, tmp_path, answer))
-    command_line = Inside(tmp_path, board.base_url)
+    command_line = CommandLine(tmp_path, board.base_url)
     found, snapshot = command_line("health"), command_line().out.splitlines()
 
     assert found.code == level
@@ -89,7 +89,7 @@ def test_a_run_has_one_id(board: Lab, staged: Staged, tmp_path_factory: pytest.T
     for number, run_id in enumerate((5, "x" * 1_000, "x" * 10_000, "", [])):
         board.put(f"odd_{number}", "working", created=0)
         board.runs[f"odd_{number}"]["run_id"] = run_id
-    command_line = Inside(tmp_path_factory.mktemp("cli"), board.base_url)
+    command_line = CommandLine(tmp_path_factory.mktemp("cli"), board.base_url)
     document = command_line("runs", "list", "--all", "--json").json()
     snapshot = command_line().out
     with asyncio.Runner(loop_factory=QuietLoop) as runner:

@@ -234,9 +234,9 @@ def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
     assert (both["failure_kind"], both["files"]) == ("model_unreachable", 2)
 
 
-def ask_of(database: Database, name: str, key: str | None, owner: str | None = None) -> Agent:
-    model = {"provider": "anthropic", "key_env": key} if key else None
-    agent = Agent(name, ("true",), options=AgentOptions.model_validate({"model": model}), organization_id=owner)
+def ask_of(database: Database, name: str, key: str | None, owner: str | None = None, **options: Any) -> Agent:
+    given = {"model": {"provider": "anthropic", "key_env": key} if key else None} | options
+    agent = Agent(name, ("true",), options=AgentOptions.model_validate(given), organization_id=owner)
     with database.write() as connection:
         agents.put(connection, agent, NOW)
     return agent
@@ -265,6 +265,27 @@ def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database:
 
     assert (len(found), more, len(last)) == (8, [], 1)
     assert waiting == [("Anthropic", 2), ("Anthropic", 2)]
+
+
+def test_turns_with_a_fallback_begin_while_another_asks_a_provider_that_is_away(database: Database) -> None:
+    """Once it has been away for `fallback_after`, and unless the fallback's is away as well."""
+    owner = organization(database, "acme", NOW)
+    first = ask_of(database, "a", "ONE", fallback=["gone", "b"], fallback_after="1h")
+    second = ask_of(database, "b", "TWO", owner)
+    asking_now, *others = [accepted(database, "acme", agent="a", now=NOW) for _ in range(3)]
+    hour = DAY_MICROS // 24
+    with database.write() as connection:
+        outages.begin(connection, present(first.options.model), NOW)
+        found = [len(next_turns(connection, 20, None, NOW + at)) for at in (hour, hour + 1)]
+        turns.mark_dispatched(connection, [(asking_now.id, 1)], NOW)
+        sources = outages.Sources(connection)
+        probed = [sources.is_probed(connection, run) for run in (asking_now, *others)]
+        name, why = present(sources.stand_in(owner, "a", NOW + hour + 1))
+        outages.begin(connection, present(second.options.model), NOW)
+        none = next_turns(connection, 20, None, NOW + hour + 1)
+
+    assert (found, probed, none) == ([1, 3], [False, True, True], [])
+    assert (name, why["gone"]) == ("b", "it is not configured")
 
 
 def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Database) -> None:

@@ -46,7 +46,6 @@ def states(server: Forge) -> list[str]:
     return [words.get(one, one) for commit in (OLD, NEW) for one in server.shown(commit).values()]
 
 
-@ONE_FORGE
 def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) -> None:
     """Each way of being killed once, before the forge wrote what was asked and after; then all is there, once."""
     run_id = desk.begin()

@@ -96,20 +96,6 @@ def test_a_comment_that_may_be_forged_starts_nothing_and_says_why() -> None:
     assert edited.fault == "the comment was edited: only a new one counts"
 
 
-def test_only_a_check_that_failed_counts() -> None:
-    """By its name; who sent it means nothing."""
-    for name, document, check in (
-        ("check_run", github_check(SHA), "test"),
-        ("workflow_run", github_check(SHA, "CI", workflow=True), "CI"),
-        ("action_run_failure", forgejo_run(SHA, "#12"), "ci.yml"),
-        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "pipeline"),
-        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login", "success"), None),
-    ):
-        found = event(name, document, "forgejo" if name.startswith("action") else "github")
-
-        assert (found and (found.check, found.head_sha)) == (check and (check, SHA))
-
-
 def test_a_rule_that_would_be_anyone_s_or_cannot_work_is_refused() -> None:
     for given, error in (
         ({"on": ["comment"]}, "a rule on comments needs their authors"),
@@ -221,6 +207,7 @@ def test_a_failed_check_starts_one_run_and_no_endless_chain(database: Database) 
     assert again == [("ignored", f"the pull request is at {'2' * 12} by now"), ("started", "")]
     assert last == ("own", "the service pushed this commit (own_commits = 1)")
     assert by_a_person == ("started", "")
+    assert event("check_run", github_check("5" * 40, conclusion="success")) is None
 
 
 def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> None:

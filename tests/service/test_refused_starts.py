@@ -1,0 +1,75 @@
+"""What the service does not begin with: a place or a text that would fail later; the error names the fix."""
+
+import contextlib
+import secrets
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pydantic import ValidationError
+
+from service.errors import first_fault
+from service.settings import DataFolder, Settings, SettingsError
+from service.setup import OrganizationEntry, TokenEntry
+from service.store.database import Database, DatabaseError
+from service.worker_process import StartError, one_worker
+from tests.service.postgres import Cluster
+
+
+def test_one_database_file_has_one_worker_whatever_its_data_folders_are(tmp_path: Path) -> None:
+    """Two would each execute the other's runs again."""
+    here, there = (DataFolder(tmp_path / name) for name in ("here", "there"))
+    for folder in (here, there):
+        folder.create()
+    with contextlib.closing(Database(f"sqlite:///{tmp_path / 'shared.sqlite'}")) as shared:
+        with (
+            one_worker(shared, here),
+            pytest.raises(StartError, match=r"shared\.sqlite; stop it"),
+            one_worker(shared, there),
+        ):
+            pytest.fail("a second worker")
+        with one_worker(shared, there):
+            pass
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    """With the option that names another."""
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match="Not a directory; let this user write there, or choose another --data-dir"):
+        DataFolder(tmp_path / "file" / "data").create()
+
+
+def test_a_database_that_is_not_in_utf_8_is_refused(postgres: Cluster) -> None:
+    """It could not hold every name."""
+    name = f"latin_{secrets.token_hex(8)}"
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        with (
+            contextlib.closing(Database(postgres.url(name))) as database,
+            pytest.raises(DatabaseError, match=f"LATIN1, not UTF8; create one with: createdb .* {name}"),
+        ):
+            database.migrate()
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "fault"),
+    [
+        (TokenEntry, {"alias": "x\ntok_1  valid"}, "alias: it has a line break or an invisible character; remove it"),
+        (OrganizationEntry, {"name": "Ev\u202eil"}, "name: it has a line break or an invisible character; remove it"),
+        (OrganizationEntry, {"name": "   "}, "name: it is blank"),
+        (OrganizationEntry, {"name": "A", "slug": "Ä"}, "slug: it has characters that are not allowed"),
+        (Settings, {"execution": {"author_name": ""}}, "execution.author_name: it is blank"),
+        (Settings, {"execution": {"author_email": "<>"}}, "execution.author_email: git takes no such name"),
+        (Settings, {"page": {"url": "runs.example"}}, "page.url: it is not an http or https address"),
+        (Settings, {"events": {"allow_private": ["x"]}}, "events.allow_private.0: "),
+    ],
+)
+def test_a_text_that_would_mislead_or_fail_later_is_refused_in_words(kind: Any, values: Any, fault: str) -> None:
+    """No pattern and no name of a validator is shown."""
+    with pytest.raises(ValidationError) as refused:
+        kind.model_validate(values)
+
+    assert first_fault(refused.value).startswith(fault)
+    assert "[" not in first_fault(refused.value)
