@@ -1,4 +1,4 @@
-"""Pictures of every room: normal, empty and failing, and of the states that the rooms share."""
+"""Pictures of rooms before any answer and after a good day, and of the states that the rooms share."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial

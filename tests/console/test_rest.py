@@ -1,4 +1,4 @@
-"""A screen at rest is still: what the terminal shows is not written again."""
+"""What the terminal shows is written once, and its ages go on."""
 
 import random
 import re

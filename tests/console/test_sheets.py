@@ -1,4 +1,4 @@
-"""What lies over a room can be left, and what it asks answered, without a keyboard."""
+"""What a key does in a dialog."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The console's shell: rooms, keys, palette, and how it ends."""
+"""The console's shell: the list of keys, and notices."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The pure parts of the console: times, cells, columns, timelines and freshness as words."""
+"""The pure parts of the console: times, timelines and freshness as words."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -73,6 +73,7 @@ def link(ok_s: float | None = None, kind: str | None = None, *, failures: int = 
         (link(19), "● live · just now"),
         (link(20), "◌ 20s old"),
         (link(720, "unreachable"), "◌ no answer for 12m"),
+        (link(None, "not_authorized"), "✗ token refused"),
         (link(0, "token"), "✗ no token"),
         (link(None, "some_new_kind"), "◌ not answering"),
     ],

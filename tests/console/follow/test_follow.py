@@ -1,4 +1,4 @@
-"""Followed runs: the strip, the list, and what their ends notify, once and by the chosen ways."""
+"""Followed runs: the strip, the list, and what their ends notify."""
 
 import pytest
 

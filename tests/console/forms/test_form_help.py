@@ -1,4 +1,4 @@
-"""What helps to fill a form in: branches and repositories that were seen, templates, and what was said before."""
+"""What helps to fill a form in: templates, and what was said before."""
 
 from typing import Any
 

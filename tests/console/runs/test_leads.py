@@ -1,4 +1,4 @@
-"""Everything leads on: a row opens what it is about, and backspace goes back to the row."""
+"""What leads to runs finds those that it is about, and no others."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

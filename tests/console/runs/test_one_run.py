@@ -1,4 +1,4 @@
-"""One run: its conversation, its neighbours, its JSON, and what can be done with it."""
+"""One run beside the list: its conversation, and what it continues."""
 
 from app.api.requests import ContinueRun, StartRun, WriteRequest
 from storage.records import Repository

@@ -6,11 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.profiles import ViewSettings
-from app.runs.screen_views import (
-    Preferences,
-    PreferencesError,
-    PreferencesFile,
-)
+from app.runs.screen_views import Preferences, PreferencesError, PreferencesFile
 from storage.records import RunSort
 from widgets.runs.columns import ColumnChoice
 

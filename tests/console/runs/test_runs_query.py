@@ -1,4 +1,4 @@
-"""The query of the runs: how each way to change it changes it, and what stays in sight then."""
+"""The query of the runs: what is typed, counted and refused."""
 
 import time
 from datetime import UTC, date, datetime, timedelta
