@@ -5,6 +5,7 @@ import gzip
 import os
 import re
 import shutil
+import sqlite3
 import tarfile
 import tempfile
 import zlib
@@ -26,6 +27,7 @@ from service.store.runs import FINAL
 from service.store.schema import organizations, runs, turns
 from service.worker_process import locked
 
+_DAMAGED: Final = "the database is damaged"
 _DATABASE, _SETTINGS = "service.sqlite", "service.toml"
 _NAME: Final = re.compile(
     rf"{_DATABASE}|{_SETTINGS}|runs/run_[0-9A-Z]{{26}}/turn-[1-9][0-9]{{0,8}}\.(log|diff|run\.diff)", re.ASCII
@@ -76,6 +78,9 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
                     contextlib.closing(copied.engine.raw_connection()) as writing,
                 ):
                     reading.driver_connection.backup(writing.driver_connection)  # type: ignore[union-attr]  # sqlite3's
+                    (fault,) = writing.cursor().execute("PRAGMA quick_check(1)").fetchone()
+                    if fault != "ok":
+                        raise BackupError(f"{_DAMAGED} ({fault}); restore an earlier back-up")
                 os.utime(copy, (now // SECOND_MICROS,) * 2)
                 tar.add(copy, _DATABASE)
                 for path in (folder.settings_file, *sorted(folder.runs.glob("*/*"))):
@@ -88,6 +93,8 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(target)
+    except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
+        raise BackupError(f"{_DAMAGED} ({error}); restore an earlier back-up") from error
     except OSError as error:
         raise BackupError(
             f"the back-up {target} cannot be written: {error}; free some space, or choose another file"

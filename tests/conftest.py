@@ -75,6 +75,49 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+PACKAGES: Final = {
+    "bubblewrap": "bubblewrap",
+    "no sandbox": "bubblewrap",
+    "slirp4netns": "slirp4netns",
+    "PostgreSQL": "postgresql",
+    "PgBouncer": "pgbouncer",
+    "caddy": "caddy",
+    "zsh": "zsh",
+    "fish": "fish",
+    "Prometheus": "prometheus",
+    "systemd-analyze": "systemd",
+    "oidc-provider": "npm",
+    "Node": "nodejs",
+    "git-http-backend": "git",
+    "git-daemon": "git",
+    "chromium": "chromium-driver",
+}
+"""By a word of a skipped test's reason: the Debian package that it needs."""
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Say in the last lines how many tests were skipped, and the one command after which most of them run."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput"):
+        return
+    reasons = [str(report.longrepr[2]) for report in reporter.stats.get("skipped", []) if report.longrepr]
+    wanted = dict.fromkeys(PACKAGES.values(), 0)
+    for reason in reasons:
+        if package := next((package for word, package in PACKAGES.items() if word in reason), None):
+            wanted[package] += 1
+    count = sum(wanted.values())
+    if count:
+        names = " ".join(package for package, tests in wanted.items() if tests)
+        reporter.write_line(
+            f"{count} skipped tests need other programs; on Debian: sudo apt install {names}", yellow=True
+        )
+    linters = sum("make .venv/.containers" in reason for reason in reasons)
+    if linters:
+        reporter.write_line(f"{linters} skipped tests need other linters: make .venv/.containers", yellow=True)
+    if rest := len(reasons) - count - linters:
+        reporter.write_line(f"{rest} tests were skipped because they do not apply here; the reasons are above.")
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two more than there are processors, because a third of a test's time is spent waiting for another process.
 

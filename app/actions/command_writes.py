@@ -150,7 +150,7 @@ def advice(action: Action, command_line: str) -> str:
         case "unknown":
             resolve = f"{command_line} actions resolve {action.action_id} --created ID | --not-created | --send-again"
             remark = "It may have taken effect; it is not sent again automatically."
-            return f"The outcome is unknown: {reason} {remark} Check, then: {resolve}"
+            return f"The outcome is unknown: {reason.rstrip('.')}. {remark} Check, then: {resolve}"
         case "prepared" | "sending":
             return f"Another process is sending it: {command_line} actions show {action.action_id}"
         case "not_sent":

@@ -70,7 +70,8 @@ def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
             yield from _branch(request.branch_name)
             yield from _json("inputs", request.inputs)
         case CreateOrganization():
-            if len(request.email) > MAX_EMAIL or not _EMAIL.fullmatch(request.email):
+            is_one = request.email.isprintable() and _EMAIL.fullmatch(request.email)
+            if len(request.email) > MAX_EMAIL or not is_one:
                 yield FieldProblem("email", "Give one email address, such as admin@example.com.")
             yield from _text("email", request.email)
             yield from _line("offer_code", request.offer_code or "")

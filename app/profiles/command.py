@@ -159,6 +159,8 @@ def _unknown_statuses(settings: Settings, root: Table, known: frozenset[str]) ->
 
 def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
     """The values that only the console or the start of a profile would find wrong."""
+    from app.api.network import FROM_ENVIRONMENT, NONE, Network, as_proxy  # httpx, which takes long to import
+
     if settings.keys or any(command.key for command in settings.commands):
         from app.console.keys.keymap import problems
 
@@ -177,6 +179,14 @@ def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
             except TokenError as error:
                 table = root.table("profiles").table(profile.name)
                 yield table.mistake("token_file", error.message, error.cure)
+        try:
+            if profile.proxy not in {FROM_ENVIRONMENT, NONE}:
+                as_proxy(profile.proxy)
+            if profile.ca_file or profile.client_cert:
+                Network.of(profile).context()
+        except ValueError as error:
+            key = next((key for key in ("ca_file", "client_cert") if str(error).startswith(key)), "proxy")
+            yield root.table("profiles").table(profile.name).mistake(key, f"{error}.", "Correct it, or take it out.")
 
 
 def _place_of_key(root: Table, settings: Settings, sentence: str) -> KeyPath:

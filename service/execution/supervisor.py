@@ -49,11 +49,11 @@ def _become_agent(request: Mapping[str, Any], fault: int) -> NoReturn:
         if request["group"]:
             with open(f"{request['group']}/cgroup.procs", "w", encoding="ascii") as file:
                 file.write("0")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"], request["file_bytes"]))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        open_files, most = request["open_files"], resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        open_files = open_files if most == resource.RLIM_INFINITY else min(open_files, most)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+        for kind, limit in ((resource.RLIMIT_FSIZE, "file_bytes"), (resource.RLIMIT_NOFILE, "open_files")):
+            # Nobody may raise what the service's own process was limited to.
+            wanted, most = request[limit], resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (wanted if most == resource.RLIM_INFINITY else min(wanted, most),) * 2)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")
         os.chdir(request["folder"])

@@ -31,7 +31,7 @@ Your invitation code, for you alone:
 
 {way}
 
-{parent} has no access to your organization. If you did not expect this mail, ignore it:
+{apart}If you did not expect this mail, ignore it:
 the invitation expires by itself.
 """
 _WAY = """\
@@ -50,7 +50,7 @@ _HTML = """\
 <p><a href="{link}">Accept the invitation</a>, which shows you your first API token.
 The link is for you alone, until {expires}.</p>
 <p>Or enter this code there: <code>{code}</code></p>
-<p>Organization: {slug} ({id}). {parent} has no access to it. If you did not expect this mail, ignore it:
+<p>Organization: {slug} ({id}). {apart}If you did not expect this mail, ignore it:
 the invitation expires by itself.</p>
 </body></html>
 """
@@ -112,6 +112,7 @@ def invitation_message(
     name = one_line(organization.name)
     facts = {
         "parent": one_line(parent.name if parent else "The operator of the service"),
+        "apart": f"{one_line(parent.name)} has no access to your organization. " if parent else "",
         "name": name,
         "task": TASKS[invitation.role],
         "slug": organization.slug,

@@ -27,6 +27,7 @@ base_url = "ftp://acme.example/v1"
 [profiles.globex]
 base_url = "https://globex.example/v1"
 token_file = "not-there"
+proxy = "foo://"
 [console]
 theme = "runwardn"
 [keys]
@@ -44,7 +45,7 @@ def test_the_check_reports_all_mistakes_at_once(lone: CommandLine) -> None:
 
     error = result.json()["error"]
     assert (result.code, error["kind"], error["file"], error["line"]) == (2, "config", str(file), 3)
-    assert sorted(problem["line"] for problem in error["problems"]) == [3, 5, 8, 10, 12]
+    assert sorted(problem["line"] for problem in error["problems"]) == [3, 5, 8, 9, 11, 13]
     (sentence,) = (each for each in said.splitlines() if "bad.toml:5: " in each)
     assert "base_url" in sentence
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from service.backup import back_up, restore
+from service.backup import BackupError, back_up, restore
 from service.cli import main
 from service.clock import now_micros
 from service.settings import DataFolder
@@ -152,6 +152,23 @@ def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) ->
         assert [one["name"] for one in command(target.root, "org", "list")["organizations"]] == ["Acme \N{SNOWMAN}"]
         assert command(target.root, "status")["runs"] == {"completed": 3}
         assert not journal.exists()
+
+
+def test_a_damaged_database_replaces_no_back_up(backup: Path, folder: DataFolder) -> None:
+    """Its first pages may still be read; nor is another file replaced."""
+    kept, settings = backup.read_bytes(), folder.root / "mine.toml"
+    settings.write_text("a = 1\n", "utf-8")
+    pages = bytearray(folder.database_file.read_bytes())
+    pages[len(pages) // 2 : -4096] = b"x" * (len(pages) - len(pages) // 2 - 4096)
+    folder.database_file.write_bytes(pages)
+
+    with pytest.raises(BackupError, match="the database is damaged"):
+        back_up(folder, backup, now_micros())
+    with pytest.raises(BackupError, match=r"mine\.toml exists and is no back-up"):
+        back_up(folder, settings, now_micros())
+
+    assert (backup.read_bytes(), settings.read_text("utf-8")) == (kept, "a = 1\n")
+    assert sorted(path.name for path in backup.parent.iterdir()) == ["backup.tar.gz", "data"]
 
 
 def test_a_back_up_is_private_and_whole(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
