@@ -262,8 +262,8 @@ def list_tokens(admin: AdminContext, slug: str) -> None:
         for one in found
     ]
     lines = [
-        line(one["id"], one["state"], f"until {one['expires_at']}", ",".join(one["scopes"]), one["alias"])
-        for one in documents
+        line(one.id, shown["state"], f"until {shown['expires_at']}", ",".join(one.scopes), one.alias)
+        for one, shown in zip(found, documents, strict=True)
     ]
     admin.show({"tokens": documents}, lines)
 
