@@ -5,7 +5,6 @@ import gzip
 import os
 import re
 import shutil
-import sqlite3
 import tarfile
 import tempfile
 import zlib
@@ -27,6 +26,7 @@ from service.store.runs import FINAL
 from service.store.schema import organizations, runs, turns
 from service.worker_process import locked
 
+_SQLITE: Final = sa.create_engine("sqlite://").dialect.loaded_dbapi
 _DAMAGED: Final = "the database is damaged"
 _DATABASE, _SETTINGS = "service.sqlite", "service.toml"
 _NAME: Final = re.compile(
@@ -93,7 +93,7 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(target)
-    except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
+    except (sa.exc.DatabaseError, _SQLITE.DatabaseError) as error:
         raise BackupError(f"{_DAMAGED} ({error}); restore an earlier back-up") from error
     except OSError as error:
         raise BackupError(

@@ -106,7 +106,7 @@ class RuleView(Struct, frozen=True):
         yield "automation", (self.name, "plain")
         yield "state", (safe_text(f"{badge.text}{why}"), badge.tone)
         if self.waiting:
-            yield "approval", (safe_text(f"! {self.waiting} to approve or reject: press v"), "warn")
+            yield "approval", (safe_text(f"! {self.waiting} to approve or reject: press V"), "warn")
         yield "does", (self.sentence, "plain")
         yield "limits", (self.limits, "quiet")
         for line in self.warnings:

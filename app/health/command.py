@@ -72,9 +72,9 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
     level = max((host.level for host in hosts), key=_WORST_LAST.index, default=ExitLevel.UNKNOWN)
     output = invocation.output
     facts = {host.platform.platform: host.facts() for host in hosts}
+    checked_at = next((link.last_ok_at for link in links if link.subject == "health"), None)
     match output.format:
         case Format.JSON:
-            checked_at = next((link.last_ok_at for link in links if link.subject == "health"), None)
             document = {"status": level.name.lower(), "code_hosting": facts, "clock_ahead_s": ahead.total_seconds()}
             output.record(document | {"as_of": rfc3339(checked_at), "source": "cache" if cached else "live"}, ())
         case Format.TABLE:
@@ -84,6 +84,8 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
             )
             if since is not None:
                 statuses = f"code hosts unobserved since {exact_ago(since, now)}; when last seen: {statuses}"
+            elif cached and checked_at is not None:
+                statuses = f"as of {exact_ago(checked_at, now)}: {statuses}"
             output.text(f"RUNWARDEN {level.name} - {statuses or 'no code host is connected'}")
             for host in hosts:
                 output.text(detail(host))

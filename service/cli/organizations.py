@@ -190,13 +190,16 @@ def _offer_line(one: Offer) -> str:
 @offer.command("add")
 @click.argument("code")
 @click.option("--kind", type=click.Choice(KINDS), required=True)
-@click.option("--retired", is_flag=True, help="Retire the offer: signups with it get the standard trial.")
+@click.option("--retired/--in-force", default=None, help="Retired: signups with it get the standard trial.")
 @click.option("--price", help="Free text; earlier signups at another price get the standard trial.")
 @admin_command
-def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str | None) -> None:
-    """Add an offer, or change the one with its code."""
-    made = TypeAdapter(Offer).validate_python({"code": code, "kind": kind, "retired": retired, "price": price})
+def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, price: str | None) -> None:
+    """Add an offer, or change the one with its code, which keeps what is not given."""
+    given = {"code": code, "kind": kind, "retired": retired, "price": price}
+    given = {name: value for name, value in given.items() if value is not None}
     with admin.change("offer.add", create=True) as change:
+        before = trials.offer_by_code(change.connection, code)
+        made = TypeAdapter(Offer).validate_python((asdict(before) if before else {}) | given)
         change.target = made.code
         trials.put_offer(change.connection, made)
     admin.show(asdict(made), [_offer_line(made)])
@@ -258,7 +261,10 @@ def list_tokens(admin: AdminContext, slug: str) -> None:
         fields(one, names, state="valid" if one.is_valid(now) else "revoked" if one.revoked_at else "expired")
         for one in found
     ]
-    lines = [f"{one['id']}  {one['state']}  until {one['expires_at']}  {one['alias']}" for one in documents]
+    lines = [
+        line(one.id, shown["state"], f"until {shown['expires_at']}", ",".join(one.scopes), one.alias)
+        for one, shown in zip(found, documents, strict=True)
+    ]
     admin.show({"tokens": documents}, lines)
 
 

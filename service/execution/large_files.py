@@ -115,7 +115,11 @@ class LargeFiles:
         # These settings come before those of a `.lfsconfig` in the repository, which could name another host.
         settings = {"remote.origin.url": self.url, "lfs.url": f"{self.url.removesuffix('/')}/info/lfs"}
         settings |= {"lfs.storage": str(self.mirror / "lfs"), "lfs.locksverify": "false"}
-        if not self.url.startswith(("http://", "https://")):
+        if self.url.startswith(("/", "file://")):
+            # Git LFS reads the folder with the same settings: it would look for its objects among ours.
+            del settings["lfs.storage"]
+            settings["lfs.url"] = self.url if self.url.startswith("file://") else Path(self.url).as_uri()
+        elif not self.url.startswith(("http://", "https://")):
             del settings["lfs.url"]
         given = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         try:

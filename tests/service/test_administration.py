@@ -196,6 +196,16 @@ def test_a_budget_is_shown_without_options_and_changed_by_those_that_are_given(d
     assert "a day: no limit" in attempt(data, "org", "budget", "acme").stdout
 
 
+def test_an_offer_keeps_what_is_not_given(data: Path) -> None:
+    """A price that went would take the offer from all who signed up at it."""
+    command(data, "offer", "add", "P1", "--kind", "partner", "--price", "49 EUR", "--retired")
+    kept = command(data, "offer", "add", "P1", "--kind", "public")
+    back = command(data, "offer", "add", "P1", "--kind", "public", "--in-force")
+
+    assert (kept["kind"], kept["price"], kept["retired"]) == ("public", "49 EUR", True)
+    assert (back["price"], back["retired"]) == ("49 EUR", False)
+
+
 def test_runs_are_listed_and_cancelled_by_the_hundred(data: Path) -> None:
     """Of one organization and status, after a question; others go on, and the audit trail has each."""
     with closing(Database(DataFolder(data).database_url)) as database:

@@ -93,6 +93,21 @@ def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(tenant
     assert {b"changed", b"new"} <= set(lfs.objects.values())
 
 
+@NEEDS_LFS
+def test_a_folder_gives_and_takes_large_files(tenant: Make, lfs: LfsHost) -> None:
+    """A repository on the same machine keeps their contents beside it."""
+    objects = lfs.bare / "lfs/objects"
+    for oid, content in lfs.objects.items():
+        file = objects / oid[:2] / oid[2:4] / oid
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    _, turn = worked(tenant, lfs.bare, CHANGES, lfs=True)
+
+    assert turn["outcome"] == "completed", turn["reason"]
+    assert git("show", f"{turn['branch']}:new.bin", cwd=lfs.bare) == pointer(b"new").strip()
+    assert [*objects.rglob(hashlib.sha256(b"new").hexdigest())] != []
+
+
 def test_large_files_are_refused_by_name_unless_they_are_allowed(tenant: Make, lfs: LfsHost) -> None:
     """Their contents would otherwise become ordinary files of the repository."""
     _, turn = worked(tenant, lfs.bare, CHANGES)
