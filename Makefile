@@ -52,7 +52,7 @@ container-check: .venv/.dev .venv/.containers ## Build the image, and start it a
 	@$(BIN)/python -m pytest -n0 tests/distribution/test_container_files.py
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_containers.py
 
-page-check: .venv/.dev .venv/.browser ## Use the page in Chromium by keyboard (needs chromium-driver)
+page-check: .venv/.dev .venv/.browser .venv/.npm ## Use the page in Chromium by keyboard, and let axe-core judge it (needs chromium-driver and npm; a minute)
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_page_in_browser.py
 
 bench: .venv/.dev ## Measure, as ratios within one run
@@ -108,6 +108,9 @@ clean: ## Remove what the other targets made
 		folder=.venv/peers/$${peer%%==*}; $(BIN)/python -m venv --clear $$folder && \
 		$$folder/bin/pip --disable-pip-version-check --quiet install $$peer </dev/null || exit 1; done < $<
 	@touch $@
+
+.venv/.npm:
+	@npm install --silent --no-save --prefix $@ axe-core@4.14.1 || echo "Without npm's axe-core the tests that need it will skip." >&2
 
 .venv/.containers .venv/.browser: .venv/.%: requirements/%.txt | .venv/.dev
 	@$(PIP) install --require-hashes -r $<

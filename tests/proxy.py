@@ -15,7 +15,7 @@ ADDRESS = "http://user:p%40w@127.0.0.1:{port}"
 
 @dataclass
 class Proxy:
-    """A proxy for HTTP and tunnels: it leads names, or every name, to ports of this machine."""
+    """A proxy for HTTP, tunnels and SOCKS 5: it leads names, or every name, to ports of this machine."""
 
     leads_to: int | Mapping[str, int]
     asked: list[str] = field(default_factory=list)
@@ -28,14 +28,16 @@ class Proxy:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
         with suppress(OSError, asyncio.IncompleteReadError):
-            if (head := await self._http(reader, writer)) is not None:
+            first = await reader.readexactly(1)
+            head = await (self._socks(reader, writer) if first == b"\x05" else self._http(first, reader, writer))
+            if head is not None:
                 name = self.asked[-1].split()[1].rpartition(":")[0]
                 port = self.leads_to if isinstance(self.leads_to, int) else self.leads_to[name]
                 await self._relay(head, port, reader, writer)
         writer.close()
 
-    async def _http(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
-        head = await reader.readuntil(b"\r\n\r\n")
+    async def _http(self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
+        head = first + await reader.readuntil(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
         self.asked.append(lines[0])
         if f"proxy-authorization: {LOGIN}".lower() not in map(str.lower, lines):
@@ -45,6 +47,16 @@ class Proxy:
         if not lines[0].startswith("CONNECT"):
             return head
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        return b""
+
+    async def _socks(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        await reader.readexactly((await reader.readexactly(1))[0])
+        writer.write(b"\x05\x00")
+        await reader.readexactly(4)
+        name = await reader.readexactly((await reader.readexactly(1))[0])
+        await reader.readexactly(2)
+        self.asked.append(f"SOCKS {name.decode()}")
+        writer.write(b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x00")
         return b""
 
     async def _relay(self, head: bytes, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -93,6 +93,28 @@ def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine,
     assert how[-4:] == ["events", "--follow", "--since", first["cursor"]]
 
 
+def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, board: Lab) -> None:
+    """The error names the fix, and what was seen before is printed all the same."""
+    board.put("run_1", "working", created=1)
+    boarded("runs", "events")
+    board.move("run_1", "completed", updated=2)
+    found = events(boarded)
+    refused = boarded("runs", "events", "--since", "x.1", "--json")
+    table = boarded("runs", "events", "--follow", "--output", "table")
+    down = boarded("runs", "events", RUNWARDEN_TOKEN="")
+    board.refused["token-for-tests"] = 401
+    document = boarded("runs", "events", "--json")
+
+    assert (refused.code, refused.json()["error"]["cursor"]) == (7, "x.1")
+    assert (
+        "Leave out --since to print what is kept, and compare with: runwarden runs list"
+        in refused.json()["error"]["message"]
+    )
+    assert (table.code, "use --output ndjson or csv" in table.err, down.code) == (2, True, 2)
+    assert (document.code, document.json()["events"]) == (4, found)
+    assert document.json()["error"]["kind"] == "not_authorized"
+
+
 FIRST: dict[str, list[str]] = {
     "a filtered list": ["list", "--status", "failed"],
     "a wait": ["wait", "run_2"],

@@ -58,6 +58,17 @@ async def test_the_environments_proxy_is_used_with_its_login(service: Server, ce
     assert committed == [2]
 
 
+async def test_names_are_left_to_a_socks_proxy(service: Server, certificate: Certificate) -> None:
+    """This machine may not be able to look them up."""
+    service.script(Respond(200, {"runs": []}))
+    with running(Proxy(service.port)) as proxy:
+        way = f"socks5h://127.0.0.1:{proxy.port}"
+        async with client_of(proxy=way, ca_file=certificate.file) as client:
+            await client.list_runs()
+
+    assert proxy.asked == ["SOCKS reviews.example.test"]
+
+
 async def test_a_proxy_that_refuses_is_named_without_its_login(service: Server, certificate: Certificate) -> None:
     """Nothing was sent to the service, the write's outcome is certain, and the message says who refused."""
     with running(Proxy(service.port)) as proxy:
@@ -167,3 +178,17 @@ async def test_git_repeats_no_part_of_a_login(tmp_path: Path) -> None:
         await Git(network=Network("none")).fetch(tmp_path, "ls-remote", "https://me:first@second@localhost:1/r")
 
     assert "second" not in str(caught.value)
+
+
+def test_children_get_the_profiles_way_as_variables() -> None:
+    """Without the environment's own, in both cases of letters; loopback needs no proxy."""
+    env = {"https_proxy": "http://old:1", "ALL_PROXY": "socks4://old:2", "NO_PROXY": "*.a.test", "KEPT": "x"}
+    loopback = "localhost,127.0.0.1,::1"
+
+    assert Network("none", env=env).environment() == {"KEPT": "x", "no_proxy": "*", "NO_PROXY": "*"}
+    own = Network("proxy.test:3128", client_cert=Path("/me.pem"), env=env).environment()
+    assert {own[name] for name in ("http_proxy", "HTTPS_PROXY", "all_proxy")} == {"http://proxy.test:3128"}
+    assert (own["no_proxy"], own["GIT_SSL_CERT"], own["GIT_SSL_KEY"]) == (loopback, "/me.pem", "/me.pem")
+    given = Network(env=env).environment()
+    assert (given["HTTPS_PROXY"], given["all_proxy"]) == ("http://old:1", "socks4://old:2")
+    assert given["no_proxy"] == f".a.test,{loopback}"

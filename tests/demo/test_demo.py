@@ -110,7 +110,7 @@ def test_what_the_first_line_names_is_there_and_was_really_executed(
 ) -> None:
     """Changes, reviews, a mail, a failure to clone; the fixer's log is labelled as a recording.
 
-    A program of the user's can be added to it. Ended by Ctrl+C, it is kept.
+    A program of the user's can be added to it. Ended by Ctrl+C, it is kept, and taken up again with the same runs.
     """
     config, chance = Path(demo.told["data_dir"]).parent / "config.toml", set[str]()
 
@@ -163,10 +163,15 @@ def test_what_the_first_line_names_is_there_and_was_really_executed(
     assert (agent["preset"], agent["model"]["budget"]["run_usd"]) == ("claude-code", 1)
     assert "sk-mine" not in json.dumps(agent)
 
+    run_ids = {run["run_id"] for run in demo.runs()}
     said = demo.end(signal.SIGINT)
     assert not demo.is_answering()
     assert (demo.process.wait(), config.exists()) == (0, True)
     assert f"runwarden --config {shlex.quote(str(config))} runs list" in said.partition("Everything")[0]
+    options = ("demo", "--no-console", "--folder", str(config.parent))
+    again = begun(Program(options, environment(tmp_path), code=EXECUTES_FEW))
+    assert {run["run_id"] for run in again.runs()} == run_ids, "it executes none again"
+    again.end()
 
 
 def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:

@@ -123,6 +123,20 @@ async def test_a_console_and_a_bot_tell_once_over_the_channels_they_share(world:
     assert told == {first: ["Code host github is unreachable", "Code host github has recovered"], other: []}
 
 
+async def test_in_quiet_hours_the_channels_of_notify_wait(world: World) -> None:
+    """What is still so when they end is told then, and its recovery waits as well; other routes do not."""
+    now = world.now.astimezone()
+    hours = f"{now:%H:%M}-{now + timedelta(hours=2):%H:%M}"
+    quiet = await world.began(f'{SHARED}quiet = "{hours}"')
+    for run, repository in (("run_1", "acme/api"), ("run_2", "acme/web")):
+        await world.run(run, "failed", repository=repository)
+    assert await world.after(quiet, looks=3, minutes=20) == []
+    await world.run("run_1", "completed")
+    assert "unrouted" not in [line["event"] for line in world.said]
+
+    assert await world.after(quiet, looks=2, hours=1) == ["Run failed: acme/web"]
+
+
 REPEATED = """
 [notify.routes.oncall]
 command = ["true"]

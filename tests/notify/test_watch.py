@@ -1,9 +1,12 @@
 """The watch over runs and states: what is told, once, and what is not."""
 
+from datetime import time
+
 import pytest
 from msgspec.structs import replace
 
 from app.notify.watch import News
+from app.profiles.values import QuietHours
 from storage.records.decision import WHEN_ENDED, Occurrence, Outcome, Verdict
 from storage.records.results import FailureFacts
 from tests.notify.conftest import World, outward, titles
@@ -26,6 +29,23 @@ async def test_a_cancelled_run_is_no_failure(world: World) -> None:
     assert (told.title + told.body).isprintable()
 
 
+async def test_many_at_once_are_told_as_one(world: World) -> None:
+    """With their number and places; a followed one among them keeps its own words."""
+    for number in range(12):
+        await world.run(f"run_{number}", "working", repository=f"acme/r{number % 2}")
+    await world.cache.following.pin("run_7", at=world.now)
+    watch = await world.watch()
+    world.pass_(minutes=1)
+    for number in range(12):
+        await world.run(f"run_{number}", "failed", repository=f"acme/r{number % 2}")
+
+    told = await watch.look()
+
+    failed = "Run failed after 1m00s: acme/r1"
+    assert titles(told) == outward(told) == [failed, f"{failed} (and 10 more)"]
+    assert told.screen[1].body.startswith("acme/r0 6, acme/r1 5 · ")
+
+
 async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None:
     """On the screen, in one line; a followed run's end is told in full."""
     for number in range(9):
@@ -46,6 +66,25 @@ async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None
 
     assert titles(told) == ["Run failed after 5m00s: acme/api", "While you were away: 4 failed"]
     assert outward(told) == ["Run failed after 5m00s: acme/api"]
+
+
+async def test_a_stuck_run_is_told_once(world: World) -> None:
+    """With how long its repository's runs take; a flag that comes back for the same turn is no news."""
+    for number in range(20):
+        await world.run(f"run_{number}", "working", minutes=2)
+        await world.run(f"run_{number}", "completed")
+    await world.run("run_x", "working")
+    watch = await world.watch()
+    for _ in range(4):
+        world.pass_(minutes=10)
+        await world.run("run_x", "working")
+
+    told = await watch.look()
+
+    assert titles(told) == ["Run stuck: acme/api, working for 40m00s"]
+    assert told.screen[0].body.startswith("95 of 100 there end within 2m00s")
+    assert await watch.look() == News()
+    assert await (await world.watch()).look() == News()
 
 
 @pytest.mark.parametrize("ahead", [2, -2])
@@ -118,6 +157,25 @@ async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
     assert await watch.look() == News()
     await world.link("not_authorized")
     assert titles(await watch.look()) == ["The service refused the token (401): acme-prod"]
+
+
+async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None:
+    """The screen says both at once; when the hours end, what still lasts is told outside, and nothing else."""
+    await world.run("run_1", "working")
+    watch = await world.watch(hold_s=60, quiet=QuietHours(time(11), time(13)))
+    await polled(world, 2, github="unreachable")
+    await world.run("run_1", "failed")
+    quiet = await watch.look()
+    assert sorted(titles(quiet)) == ["Code host github is unreachable", "Run failed after 2m00s: acme/api"]
+    assert outward(quiet) == []
+
+    world.pass_(hours=1)
+    await world.health(github="unreachable")
+    late = await watch.look()
+
+    assert titles(late) == []
+    assert outward(late) == ["Code host github is unreachable"]
+    assert await watch.look() == News()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`org`, `token`, `offer`, `host`, `repository`, `agent`: what an operator can make, change, list and take away."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -55,6 +56,35 @@ def test_every_refusal_names_the_cure(data: Path) -> None:
         assert cure in refusal(data, *words.split(), *more), words
     plain = attempt(data, "org", "create", "Acme")
     assert (plain.exit_code, plain.stdout, "--slug" in plain.stderr) == (2, "", True)
+
+
+def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: Path) -> None:
+    """In a file with nothing applied, whichever of several agents is at fault; a later `agent add` as well."""
+    file = tmp_path / "setup.toml"
+
+    def refused(**fallbacks: str) -> str:
+        agents = [f'[[agents]]\nname = "{name}"\nargv = ["true"]\n{given}\n' for name, given in fallbacks.items()]
+        file.write_text("".join(agents), "utf-8")
+        return refusal(data, "apply", str(file), "--elsewhere")
+
+    missing = refused(a='fallback = ["reviewer", "b"]')
+    itself = refused(a='fallback = ["a"]')
+    circle = refused(a='fallback = ["b"]', b='fallback = ["reviewer", "c"]', c='fallback = ["a"]')
+    late = refused(a='fallback = ["reviewer"]\nfallback_after = "soon"')
+    twice = refused(a='fallback = ["reviewer", "reviewer"]')
+    none = refused(a='fallback_after = "1h"')
+
+    assert "agent a: the fallback 'b' is not configured; list agents with: runwarden service agent list" in missing
+    assert "the fallbacks of agents lead in a circle: a → a; remove one" in itself
+    assert re.search("circle: (a → b → c → a|b → c → a → b|c → a → b → c); remove one", circle)
+    assert "agents.a.fallback_after: 'soon' is not a valid duration; write a number above 0 and a unit" in late
+    assert "agents.a: fallback: an agent is there twice: remove it once" in twice
+    assert "agents.a: fallback_after: there is no fallback: add one, such as fallback = [" in none
+    assert [one["name"] for one in command(data, "agent", "list")["agents"]] == ["reviewer"]
+    given = ("--fallback", "reviewer", "--fallback-after", "90s", "--argv", "true", "--elsewhere")
+    made = command(data, "agent", "add", "a", *given)
+    assert (made["fallback"], made["fallback_after"]) == (["reviewer"], "90s")
+    assert "circle" in refusal(data, "agent", "add", "a", "--fallback", "a", "--argv", "true", "--elsewhere")
 
 
 def test_looking_waits_for_no_writer_and_makes_nothing(data: Path, tmp_path: Path) -> None:

@@ -186,8 +186,12 @@ def rewrite(bare: Path) -> None:
             "others pushed to work while the agent worked, and its change conflicts with theirs in a.txt; the change",
         ),
         (rewrite, "the branch work was rewritten while the agent worked; the change is kept"),
+        (
+            lambda bare: git("branch", "-D", "work", cwd=bare),
+            "the branch work was deleted while the agent worked; the change is kept",
+        ),
     ],
-    ids=["conflict", "rewritten"],
+    ids=["conflict", "rewritten", "deleted"],
 )
 def test_a_branch_that_cannot_take_a_change_says_so(
     setup: Hosted, meanwhile: Callable[[Path], object], said: str

@@ -167,6 +167,7 @@ def an_organization(database: Database, folder: DataFolder, slug: str, url: str)
     return owner, made
 
 
+@BOTH
 def test_cut_off_anywhere_it_is_completed(
     database: Database, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

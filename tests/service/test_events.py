@@ -14,11 +14,11 @@ import pytest
 import sqlalchemy as sa
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from service.clock import DAY_MICROS, now_micros
+from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.settings import EventSettings
 from service.store import deletions, events, hosts, invitations, turns
 from service.store.database import Database
-from service.store.events import DELIVERED, GIVEN_UP, WAITING, Endpoint, EndpointError, Event
+from service.store.events import DELIVERED, GIVEN_UP, MOST_ENDPOINTS, WAITING, Endpoint, EndpointError, Event
 from service.store.hosts import Host
 from service.store.turns import TurnOutcome
 from service.webhooks import EventSender, addresses_of
@@ -282,6 +282,25 @@ def test_a_name_is_looked_up_once_and_has_to_fit_tls(
     failed = next(one for one in desk.stored() if one.endpoint_id == wrong.id)
     assert "its certificate cannot be trusted" in str(failed.failure)
     assert len(receiver.requests) == 1
+
+
+def test_an_organization_has_so_many_endpoints_and_no_more(desk: Desk) -> None:
+    """Each for a type that there is; another organization has its own. Old events go, whatever became of them."""
+    with pytest.raises(EndpointError, match=r"choose at least one type.*run\.started"):
+        desk.add("https://a.example/", ("run.exploded",))
+    for number in range(MOST_ENDPOINTS):
+        desk.add(f"https://a.example/{number}", ALL if number else ("run.ended",))
+    with pytest.raises(EndpointError, match="at most 10 endpoints"):
+        desk.add("https://a.example/more")
+    desk.add("https://a.example/", owner=organization(desk.database, "other"))
+
+    desk.happen("run.ended", number=1)
+    desk.late = DAY_MICROS
+    desk.happen("health.changed", number=2)
+    with desk.database.write() as connection:
+        assert events.remove(connection, desk.now() - SECOND_MICROS) == MOST_ENDPOINTS
+        assert events.by_id(connection, "evt_\0") is events.endpoint(connection, "ep_\0") is None
+    assert [json.loads(one.payload)["data"]["number"] for one in desk.stored()] == [2] * (MOST_ENDPOINTS - 1)
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)

@@ -14,6 +14,7 @@ from tests.lab import Respond, Server
 from tests.service.conftest import NEEDS_SANDBOX, OBEYS, Api, Make, Own, placed
 from tests.service.git_hosts import GitHttpHost, push
 from tests.service_process import git, make_repository
+from tests.waiting import COLD_START_S, eventually
 
 
 def test_a_turn_becomes_one_marked_commit_on_its_branch(own: Own) -> None:
@@ -291,3 +292,20 @@ def test_limits_hold_for_each_commit_that_is_kept(merging: Merging) -> None:
         assert why in turn["reason"]
 
     assert git("rev-parse", "work", cwd=bare) == before
+
+
+def test_kept_commits_go_on_top_of_what_others_pushed(merging: Merging, tmp_path: Path) -> None:
+    """As a merge, with the change measured against the branch as it was then."""
+    api, bare = merging({"other.txt": "x"})
+    gate = tmp_path / "gate"
+    words = f"{GIT}{TWO}print('waits', flush=True)\nwhile not pathlib.Path('{gate}').exists(): time.sleep(0.05)"
+    run_id = api.begin("keeper", fields={"branch_name": "work"}, instructions=words)
+    eventually(lambda: "waits" in api.log(run_id), "the agent has committed", COLD_START_S)
+    theirs = push(bare, "work", {})
+    gate.touch()
+    turn = api.worked(run_id)
+
+    assert turn["outcome"] == "completed", turn["reason"]
+    assert turn["files"] == 2
+    assert git("log", "--format=%s", f"{theirs}..work", cwd=bare).split("\n")[1:] == ["Second of two", "First of two"]
+    assert git("merge-base", "--is-ancestor", theirs, "work", cwd=bare) == ""

@@ -72,6 +72,29 @@ def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: S
     assert (after["runwarden_places",], after["runwarden_workers",]) == (3, 1)
 
 
+def test_hostile_names_break_no_scrape(database: Database, metrics: ServiceMetrics) -> None:
+    """Quotes, line ends, escapes, half a surrogate pair, and names that differ only beyond what is shown.
+
+    Fifty organizations whose turns wait longest have series of their own; the others are summed up.
+    """
+    for slug in ('a"} 1\nb{c="', "\x1b[31mred", "x" * 300 + "1", "x" * 300 + "2"):
+        accept(database, slug)
+    metrics.count_request(RequestRecord("id", "\ud800\n", route="/\ud800\x1b\n", status=404))
+    text = metrics.render().decode()
+    few = samples(text)
+    for number in range(60):
+        accept(database, f"o{number}", age_s=1000 + number)
+    many = scraped(metrics)
+    lines = {key[1]: value for key, value in many.items() if key[0] == "runwarden_queue_turns"}
+
+    assert sum(value for key, value in few.items() if key[0] == "runwarden_queue_turns") == 4
+    assert few["runwarden_queue_turns", "x" * 100] == 2
+    assert "\x1b" not in text
+    assert few["runwarden_http_requests_total", "other", "/\N{REPLACEMENT CHARACTER}␛␊", "404"] == 1
+    assert (len(lines), lines[OTHERS], "o59" in lines, "o0" in lines) == (51, 14, True, False)
+    assert many["runwarden_queue_oldest_seconds", OTHERS] == pytest.approx(1009, abs=0.001)
+
+
 def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
     """With how long they waited and lasted; what ended before this process began is not its own."""
     clock = [NOW]

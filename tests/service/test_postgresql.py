@@ -1,5 +1,6 @@
 """Many processes over one PostgreSQL: accept anywhere, execute anywhere, and no death loses or doubles anything."""
 
+import resource
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -209,6 +210,23 @@ def test_a_session_that_the_server_ended_counts_as_an_absence(postgres_url: str)
         eventually(is_ended, "the server ends the session")
         with pytest.raises(AWAY):
             round_trip_s(connection)
+
+
+def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment, tmp_path: Path) -> None:
+    """It is the machine's trouble, and the turn waits for its end."""
+    client = many.client(many.nodes[0])
+    many.settings = SETTINGS.replace("drain_s", "put_back_s = 0.5\ndrain_s")
+    worker = many.begin("worker", machine="poor")
+    # At work before the shortage: without a file to open, a worker may not even begin a turn.
+    run_id = client.start(f"wait {tmp_path / 'gate'}")
+    eventually(lambda: "scribe at work" in str(many.admin("run", run_id, "--log")), "it works", COLD_START_S)
+    limits = resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    (tmp_path / "gate").touch()
+    eventually(lambda: "is put back" in worker.log, "the worker puts it back", saw=lambda: worker.log)
+    resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, limits)
+
+    assert client.ended(run_id)["status"] == "completed"
 
 
 def test_a_start_waits_for_a_database_that_is_away(postgres: Cluster, postgres_url: str, tmp_path: Path) -> None:

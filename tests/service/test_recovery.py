@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -27,7 +28,7 @@ from service.store import turns
 from service.store.database import Database
 from service.store.turns import Turn, TurnOutcome
 from tests.service.conftest import UNBOXED, Api, Own, accepted, served
-from tests.service.deployment import deployment
+from tests.service.deployment import VARIABLE, deployment
 from tests.service_process import RunningService, git, make_repository, put_hook, start_service
 from tests.waiting import COLD_START_S, eventually, present
 
@@ -134,6 +135,13 @@ def test_a_run_that_is_interrupted_completes_after_the_restart(mortal: Api, tmp_
     api.service.restart()
 
 
+REFUSES: Final = """
+CREATE FUNCTION dbos.refuse_end() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'cannot execute UPDATE in a read-only transaction' USING ERRCODE = '25006'; END $$;
+CREATE TRIGGER refuse_end BEFORE UPDATE ON dbos.workflow_status
+FOR EACH ROW WHEN (NEW.status = 'SUCCESS') EXECUTE FUNCTION dbos.refuse_end()
+"""
+"""PostgreSQL as it is after a failover to a read-only server, though for the end of work alone."""
 FULL_DISK = """
 [execution]
 sandbox = "none"
@@ -146,14 +154,30 @@ disk_reserve_files = 0
 """
 
 
-def test_a_slot_is_given_back_if_the_end_of_its_turn_could_not_be_recorded(small_disk: Path, tmp_path: Path) -> None:
-    """The disk is full; the turn that was put back completes."""
-    service, go_on = start_service(small_disk, settings=FULL_DISK), tmp_path / "go-on"
+@pytest.fixture
+def service(small_disk: Path, either_url: str | None) -> Iterator[RunningService]:
+    """A service with one slot and a small disk, on either database."""
+    if either_url is not None:
+        with psycopg.connect(either_url) as connection:
+            connection.execute(REFUSES)
+    environment = {} if either_url is None else {VARIABLE: either_url}
+    running = start_service(small_disk, settings=FULL_DISK, environment=environment)
+    yield running
+    running.kill()
+
+
+def test_a_slot_is_given_back_if_the_end_of_its_turn_could_not_be_recorded(
+    service: RunningService, small_disk: Path, tmp_path: Path, either_url: str | None
+) -> None:
+    """The disk is full on SQLite, the server read-only on PostgreSQL; the turn that was put back completes."""
     api = Api(service)
+    go_on = tmp_path / "go-on"
     run_id = api.start(f"wait {go_on}")
     api.reaches(run_id, "working")
     eventually(lambda: "scribe at work" in api.log(run_id), "the agent has started")
-    refused = "Exception encountered in background workflow"
+    errands = [] if either_url is None else ["prune:", "rotate:"]
+    eventually(lambda: refused_ends(service) == len(errands), "the ends of errands are refused on PostgreSQL")
+
     ballast = small_disk / "ballast"
     fill(ballast)
     eventually(lambda: f"{run_id} turn 1 is put back" in service.log, "it is put back", saw=lambda: service.log)
@@ -161,23 +185,34 @@ def test_a_slot_is_given_back_if_the_end_of_its_turn_could_not_be_recorded(small
     def is_refused() -> bool:
         # Again and again, since what ends leaves room.
         fill(ballast)
-        return refused in service.log
+        return refused_ends(service) > len(errands)
 
     eventually(is_refused, "its end is refused", saw=lambda: service.log)
-    assert f"{run_id}:1" in pending(service)
+    assert f"{run_id}:1" in pending(service, either_url)
+    if either_url is not None:
+        lost = {"all": 0, "taken": 1, "at_work": 0}
+        eventually(lambda: slots(service) == lost, "status shows the difference", saw=lambda: slots(service))
     go_on.touch()
     ballast.unlink()
+    if either_url is not None:
+        with psycopg.connect(either_url) as connection:
+            connection.execute("DROP TRIGGER refuse_end ON dbos.workflow_status")
 
     assert api.ended(run_id)["status"] == "completed"
-    eventually(lambda: not pending(service), "nothing is left in the queue")
+    eventually(lambda: not pending(service, either_url), "nothing is left in the queue")
     free = {"all": 1, "taken": 0, "at_work": 0}
     eventually(lambda: slots(service) == free, "no slot is taken", saw=lambda: slots(service))
-    assert f"{run_id}:1 had ended here" in service.log
-    service.kill()
+    for name in [f"{run_id}:1", *errands]:
+        assert f"{name} had ended here" in service.log
 
 
 def slots(service: RunningService) -> object:
     return service.admin("status")["slots"]
+
+
+def refused_ends(service: RunningService) -> int:
+    """Return how often DBOS has reported an error at the end of work."""
+    return service.log.count("Exception encountered in background workflow")
 
 
 def fill(ballast: Path) -> None:
@@ -191,10 +226,11 @@ def fill(ballast: Path) -> None:
             pass
 
 
-def pending(service: RunningService) -> set[str]:
+def pending(service: RunningService, url: str | None) -> set[str]:
     """Return the names of the work that the queue takes for unfinished."""
-    query = sa.text("SELECT workflow_uuid FROM workflow_status WHERE status = 'PENDING'")
-    address = DataFolder(service.data_dir).database_url
+    table = "workflow_status" if url is None else "dbos.workflow_status"
+    query = sa.text(f"SELECT workflow_uuid FROM {table} WHERE status = 'PENDING'")
+    address = url or DataFolder(service.data_dir).database_url
     with contextlib.closing(Database(address)) as database, database.read() as connection:
         return set(connection.execute(query).scalars())
 

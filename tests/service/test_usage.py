@@ -9,7 +9,7 @@ from service.agents.prices import price_of
 from service.clock import DAY_MICROS, now_micros
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
-from service.observability.metrics import ServiceMetrics
+from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
 from service.store import deletions, organizations, runs, turns, usage
 from service.store.agents import Agent
@@ -156,6 +156,34 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that
     assert shown["runwarden_day_budget_used_ratio", "usd", "acme"] == 0.5
     assert shown["runwarden_day_budget_used_ratio", "tokens", "acme"] == 0.1
     assert sum(key[0] == "runwarden_day_budget_used_ratio" for key in shown) == 2
+
+
+def test_metrics_count_usage_by_organization_and_agent(database: Database) -> None:
+    """From the first scrape on, once; through midnight; a deleted run takes nothing back; a cap for series."""
+    clock, found = [NOW], list[dict[tuple[str, ...], float]]()
+    metrics = ServiceMetrics(database, lambda: clock[0], worker_ttl_s=10)
+    first, gone = begun(database, "acme", "claude"), begun(database, "acme", "claude")
+    used(database, first, 10, 500_000)
+    used(database, gone, 10, 500_000)
+    found.append(scraped(metrics))
+    used(database, first, 7, 250_000)
+    found.append(scraped(metrics))
+    used(database, first, 1, 1_000_000)
+    clock[0] += DAY_MICROS
+    used(database, first, 2, 1_000_000, at=clock[0])
+    found.append(scraped(metrics))
+    with database.write() as connection:
+        deletions.delete_runs(connection, [gone], clock[0])
+    found.append(scraped(metrics))
+    for number in range(55):
+        used(database, begun(database, "acme", f"a{number:02}"), 1, 0, at=clock[0])
+    many = scraped(metrics)
+
+    tokens, cost = ("runwarden_model_tokens_total", "claude", "input"), ("runwarden_model_cost_usd_total", "claude")
+    counted = [(one[*tokens, "acme"], one[*cost, "acme"]) for one in found]
+    assert counted == [(0, 0), (7, 0.25), (10, 2.25), (10, 2.25)]
+    assert sum(key[0] == cost[0] for key in many) == 51
+    assert many["runwarden_model_tokens_total", OTHERS, "input", OTHERS] == 6
 
 
 def test_a_service_tells_its_usage(tenant: Make, shared_service: Any) -> None:

@@ -17,7 +17,7 @@ from service.store.agents import Agent
 from service.store.database import Database
 from service.store.dispatch import next_turns
 from service.store.usage import TurnMeter
-from tests.lab import Received, Respond, Step
+from tests.lab import Hang, Received, Respond, Step
 from tests.service.agents.model_server import ModelServer
 from tests.service.conftest import BOTH, NEEDS_SANDBOX, NOW, Api, Own, accepted, organization, served
 from tests.service_process import git
@@ -232,6 +232,27 @@ def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
     away = "no agent could work: asker: [^;]*Slow down; other: [^;]*Overloaded; continue the run when it answers again"
     assert re.fullmatch(away, both["reason"]), both
     assert (both["failure_kind"], both["files"]) == ("model_unreachable", 2)
+
+
+@NEEDS_SANDBOX
+def test_a_provider_that_stays_silent_until_the_time_limit_is_down(
+    services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer
+) -> None:
+    """If it was silent for half of it: the fallback goes on with what the turn has done."""
+    late = ("sh", "-c", f"echo begun > asker.txt; sleep 3.5; {ASK}")
+    agents = [
+        *falling(server, other, timeout_s=4),
+        asking(server, name="late", argv=late, timeout_s=4, fallback=["other"]),
+    ]
+    api, _ = own(on=services(600), agents=agents)
+    server.otherwise = lambda _: Hang()
+    short = api.work("short", "late")
+    before = api.service.admin("status")["model_outages"]
+    long = api.work("long", "asker")
+
+    assert (short["failure_kind"], before) == ("timed_out", []), short["log"]
+    assert (long["outcome"], long["agent"], long["files"]) == ("completed", "other", 3), long["log"]
+    assert re.fullmatch(r"by the fallback other, since asker: 127.* was silent for \d+ s", long["reason"])
 
 
 def ask_of(database: Database, name: str, key: str | None, owner: str | None = None, **options: Any) -> Agent:
