@@ -39,7 +39,9 @@ class Subject(Laboratory):
         given = {key: value for key, value in params.items() if value is not None}
         return self.http.get("/external/runs", params=given)
 
-    def campaign(self, folder: Path, document: dict[str, Any], examples: int, seed: int) -> dict[str, Any]:
+    def campaign(
+        self, folder: Path, document: dict[str, Any], examples: int, seed: int, *options: str
+    ) -> dict[str, Any]:
         """Let schemathesis try an OpenAPI document on the service; return its report."""
         spec, report = folder / "spec.json", folder / "report.json"
         spec.write_text(json.dumps(document), "utf-8")
@@ -50,7 +52,7 @@ class Subject(Laboratory):
             *("--report", "json", "--report-json-path", str(report)),
             *("--max-examples", str(examples), "--seed", str(seed)),
             # That what fits the schema is accepted can only be asked where the schema knows the world.
-            *("--exclude-checks", "positive_data_acceptance"),
+            *(options or ("--exclude-checks", "positive_data_acceptance")),
         ]
         output = self._judge.submit(_schemathesis, folder, given).result()
         assert report.exists(), output

@@ -54,9 +54,23 @@ def parameters(operation: dict[str, Any]) -> dict[tuple[str, str], list[Any]]:
     }
 
 
+def body(operation: dict[str, Any]) -> Any:
+    if "requestBody" not in operation:
+        return None
+    (kind, content), *more = operation["requestBody"]["content"].items()
+    return operation["requestBody"]["required"], kind, more, shape(content["schema"])
+
+
 def statuses(operation: dict[str, Any]) -> set[str]:
     """Return the documented statuses; `default`, which stands for 405 and the like, is no status."""
     return set(operation["responses"]) - {"default"}
+
+
+def shape(schema: dict[str, Any]) -> Any:
+    """Return the required fields and the types of all fields, nested objects included."""
+    fields = schema.get("properties", {}).items()
+    nested = {name: (types(one), shape(one) if types(one) == {"object"} else None) for name, one in fields}
+    return sorted(schema.get("required", [])), nested
 
 
 def types(schema: dict[str, Any]) -> set[str]:
@@ -67,7 +81,7 @@ def types(schema: dict[str, Any]) -> set[str]:
 
 
 def test_the_service_describes_itself_as_the_specification_does(specification: Any, subject: Subject) -> None:
-    """The same six operations under /v1, their parameters, statuses and failures; extensions are marked.
+    """The same six operations under /v1, their parameters, bodies, statuses and failures; extensions are marked.
 
     Each call says who may make it.
     """
@@ -79,7 +93,7 @@ def test_the_service_describes_itself_as_the_specification_does(specification: A
     assert all(path.startswith("/v1/") for path in described["paths"])
     assert described["info"]["version"] == specification["info"]["version"]
     for name, operation in theirs.items():
-        for aspect in (parameters, statuses):
+        for aspect in (parameters, body, statuses):
             assert aspect(ours[name]) == aspect(operation), name
     for operation in (*ours.values(), *theirs.values()):
         for status, answer in operation["responses"].items():

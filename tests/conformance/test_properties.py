@@ -149,3 +149,13 @@ def test_a_cursor_that_was_tampered_with_is_refused(
 
     assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_page_token")
     assert subject.runs(page_size=place, date_to=UNTIL, page_token=token).status_code == 200
+
+
+def test_a_cursor_belongs_to_its_filters(subject: Subject, history: list[Run]) -> None:
+    """With the same filters it goes on, in any page size; with others it is refused."""
+    filters = ({}, {"status": "completed"}, {"repository": "acme/api"}, {"date_from": "2025-05-01T00:00:00Z"})
+    for mine in filters:
+        token = subject.runs(page_size=1, date_to=UNTIL, **mine).json()["next_token"]
+        for other in filters:
+            answer = subject.runs(page_size=7, date_to=UNTIL, page_token=token, **other)
+            assert answer.status_code == (200 if mine == other else 400), (mine, other)

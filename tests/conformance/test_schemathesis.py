@@ -1,5 +1,7 @@
 """Hundreds of generated requests, in a campaign thousands, held against the transcribed specification (spec 2 to 9)."""
 
+import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,75 @@ from tests.conformance.conftest import Subject
 from tests.service.conftest import OPERATIONS
 
 pytestmark = pytest.mark.timeout(900)
+ADDRESSES = (
+    "a@b",
+    "a@localhost",
+    "a@1.2",
+    '"a b"@x',
+    "a@[127.0.0.1]",
+    "a@xn--a.com",
+    "a@ab--c.com",
+    "a..b@c.com",
+    "a" * 65 + "@b.com",
+)
 CAMPAIGN = [pytest.mark.campaign, pytest.mark.timeout(3600)]
+
+
+NO_NUL = "^[^\\x00]*$"
+PLAIN_VALUE = {
+    "anyOf": [
+        {"type": ["boolean", "null"]},
+        {"type": "string", "pattern": NO_NUL},
+        {"type": "integer", "minimum": -(2**63) + 1, "maximum": 2**63 - 1},
+        {"type": "number", "minimum": -1e300, "maximum": 1e300},
+        {"type": "array", "items": {"type": "string", "pattern": NO_NUL}},
+    ]
+}
+FREE = {"additionalProperties": PLAIN_VALUE, "propertyNames": {"pattern": NO_NUL}}
+SEGMENT = "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
+
+
+def known(described: dict[str, Any]) -> dict[str, Any]:
+    """Return what the service publishes of the same six operations, with what exists in the tests' world.
+
+    Nothing of the form of a request is narrowed but what no schema can say: reserved domains, the bytes of a branch,
+    what an object that is free holds, and that `data` needs a platform and goes with no repository.
+    """
+    made = copy.deepcopy(described)
+    paths = made["paths"] = {
+        path.removeprefix("/v1"): item
+        for path, item in made["paths"].items()
+        if not any(operation.get("tags") == ["results"] for operation in item.values())
+    }
+
+    def body(path: str) -> dict[str, Any]:
+        schema = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        schema["additionalProperties"] = False
+        return dict(schema["properties"])
+
+    creation = body("/external/organizations")
+    creation["offer_code"]["enum"] = ["PARTNER", "OLD", None]
+    creation["email"]["pattern"] = creation["email"]["pattern"].replace("[A-Za-z]{1,63}$", "(com|org|example)$")
+    del creation["email"]["format"]
+    start, agent = body("/external/runs"), body("/external/agents/{name}/runs")
+    start["run_id"]["enum"] = [None]
+    agent["repository"]["enum"] = ["acme/api", "acme/tools", "web", "https://gitlab.example/acme/tools.git"]
+    for branch in (start["branch_name"], agent["branch_name"]):
+        branch["anyOf"][0]["maxLength"] = 50
+    for free in (start["metadata"], agent["inputs"]):
+        free["anyOf"][0].update(FREE)
+    for free in (start["repository"], start["repository"]["properties"]["data"]):
+        free.update(FREE)
+    # The repositories of the connected groups.
+    for one in start["repository"]["oneOf"]:
+        fields = one["properties"]["data"]["properties"]
+        for name in {"owner", "group", "project_path"} & fields.keys():
+            fields[name]["pattern"] = fields[name]["pattern"].replace(SEGMENT, "acme", 1)
+    body("/external/gitlab/projects")
+    paths["/external/agents/{name}/runs"]["post"]["parameters"][0]["schema"] = {"enum": ["scribe", "reviewer"]}
+    listing = paths["/external/runs"]["get"]
+    listing["parameters"] = [one for one in listing["parameters"] if one["name"] not in {"page_token", "data"}]
+    return made
 
 
 def judge(report: dict[str, Any], at_least: int, operations: int = 6) -> None:
@@ -30,6 +100,53 @@ def test_whatever_is_sent_the_answer_conforms(
 ) -> None:
     """A documented status, type and body, never a 5xx; violations and wrong methods refused; no token, no way."""
     judge(subject.campaign(tmp_path, specification, examples, seed), at_least)
+
+
+@pytest.mark.parametrize("examples", [1, pytest.param(300, marks=CAMPAIGN)])
+def test_what_the_published_description_allows_is_accepted(subject: Subject, tmp_path: Path, examples: int) -> None:
+    """Its lengths, formats, enums and alternatives leave nothing out that is refused, in a world that is known."""
+    described = known(dict(subject.http.get(f"{subject.root}/openapi.json").json()))
+    options = ("--mode", "positive", "--phases", "coverage,fuzzing")
+    judge(subject.campaign(tmp_path, described, examples, 20250131, *options), 50)
+
+
+def fits(field: dict[str, Any], value: str | int) -> bool:
+    """Whether a value fits what is published of a field."""
+    field = field.get("anyOf", [field])[0]
+    if isinstance(value, int):
+        return bool(value <= field["maximum"])
+    return re.search(field["pattern"], value) is not None and len(value) >= field.get("minLength", 0)
+
+
+def test_what_is_refused_does_not_fit_the_published_description(subject: Subject) -> None:
+    """Values that an outsider tried; the service refuses each."""
+    described = subject.http.get(f"{subject.root}/openapi.json").json()["paths"]
+
+    def field(path: str, name: str) -> dict[str, Any]:
+        content = described[f"/v1/external/{path}"]["post"]["requestBody"]["content"]
+        return dict(content["application/json"]["schema"]["properties"][name])
+
+    start = OPERATIONS["start_run"][2]
+    for path, name, value, others in (
+        *(("organizations", "email", email, {}) for email in ADDRESSES),
+        ("organizations", "offer_code", "\0", {"email": "a@b.com"}),
+        *(("runs", "instructions", text, start) for text in ("a\0", "\x85", " \n")),
+        ("runs", "run_id", "\0", start),
+        ("agents/{name}/runs", "repository", "acme/api\0", {}),
+        ("gitlab/projects", "project_id", 2**63, {}),
+    ):
+        answer = subject.http.post(f"/external/{path.format(name='scribe')}", json=others | {name: value})
+        assert answer.status_code == 400, value
+        assert not fits(field(path, name), value), value
+    queries = {one["name"]: one["schema"] for one in described["/v1/external/runs"]["get"]["parameters"]}
+    for name, value in (
+        ("repository", "x"),
+        *((name, "\0") for name in ("repository", "status", "page_token", "data")),
+    ):
+        assert subject.runs(**{name: value}).status_code == 400, name
+        assert not fits(queries[name], value), name
+    assert fits(field("organizations", "email"), "a.b+c@mail.example.com")
+    assert field("gitlab/projects", "project_id")["anyOf"][0]["maximum"] > 2**62
 
 
 @pytest.mark.parametrize("examples", [1, pytest.param(300, marks=CAMPAIGN)])
