@@ -123,7 +123,7 @@ def github_check(sha: str, name: str = "test", **given: Any) -> dict[str, Any]:
     whole = github("opened", given.get("head_sha", sha), **given)
     linked = _of(whole["pull_request"], "head", "base", "number")
     at = _at(11, 60 * given.get("at", 0))
-    check = {"id": 4, "head_sha": sha, "conclusion": "failure", "pull_requests": [linked]}
+    check = {"id": 4, "head_sha": sha, "conclusion": given.get("conclusion", "failure"), "pull_requests": [linked]}
     about = _of(whole, "repository", "sender") | {"action": given.get("action", "completed")}
     if given.get("workflow"):
         return about | {"workflow_run": check | {"name": None, "updated_at": at}, "workflow": {"id": 1, "name": name}}

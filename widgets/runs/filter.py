@@ -277,6 +277,11 @@ class FilterBar(Vertical):
             yield SteadyText(id="remark")
         yield self._offers
 
+    def on_mount(self) -> None:
+        """Give the views the room that they need, whenever that changes."""
+        for name in ("tabs", "current", "is_changed"):
+            self.watch(self.views, name, self._show_extent, init=False)
+
     def show(self, extent: ExtentLine) -> None:
         """Show how many runs are shown, of how many, and the missing part."""
         self._extent = extent
