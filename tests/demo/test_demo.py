@@ -8,11 +8,12 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -21,6 +22,8 @@ from app.demo import run_demo
 from app.demo.service_process import DemoError, ServiceProcess, has_sandbox, start
 from app.demo.world import World, add_program
 from app.profiles import Profile, Settings
+from app.profiles.token import EnvToken
+from app.profiles.write import add_profile
 from tests.program import Program, run
 from tests.service.conftest import BARE
 from tests.service_process import command
@@ -217,6 +220,20 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
     assert "made up by the service's lab" in said[0]
     assert "Its agents are scripted stand-ins: no model, no account." in said[0]
     assert not folder.exists()
+
+
+def test_a_kept_demo_gets_no_second_month(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor another outage: it goes on with the runs that it has, and stays kept."""
+    (tmp_path / "service").mkdir()
+    add_profile(tmp_path / "config.toml", Profile("demo", "http://127.0.0.1:9/v1", EnvToken("TOKEN")))
+    service, done = Mock(spec=ServiceProcess, base_url="http://127.0.0.1:9/v1"), list[str]()
+    monkeypatch.setattr("app.demo.resume", lambda folder: World(folder, service, "", {}, is_resumed=True))
+    monkeypatch.setattr("app.demo.seed_month", lambda _: done.append("a month"))
+    monkeypatch.setattr("app.demo.team_at_work", lambda *_: nullcontext())
+
+    assert run_demo(lambda *_: len(done), keep=False, folder=tmp_path) == 0
+    service.stop.assert_called_once()
+    assert (tmp_path / "config.toml").exists()
 
 
 def test_a_choice_in_the_settings_of_a_kept_demo_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from service.store.events import DELIVERED, GIVEN_UP, MOST_ENDPOINTS, WAITING, E
 from service.store.hosts import Host
 from service.store.turns import TurnOutcome
 from service.webhooks import EventSender, addresses_of
-from tests.lab import Received, Respond, Server, Step
+from tests.lab import Drip, Drop, Hang, Received, Respond, Server, Step
 from tests.service.certificates import make_certificate
 from tests.service.conftest import BOTH, Api, Make, accepted, organization
 from tests.service.receiver import Receiver
@@ -201,14 +201,55 @@ def test_a_failing_endpoint_is_retried_for_three_days_then_disabled(desk: Desk, 
     assert (taken.state, taken.attempts, taken.failure) == (DELIVERED, 1, None)
 
 
-def test_no_redirect_is_followed(desk: Desk, receiver: Receiver) -> None:
-    """It could lead to a private address."""
+def test_an_event_that_is_refused_holds_up_no_other(desk: Desk, receiver: Receiver) -> None:
+    """Its endpoint takes the rest, and stays active when it is given up."""
+    desk.send_with(retry_s=600, give_up_s=3600)
+    made = desk.add(receiver.origin)
+    receiver.otherwise = lambda request: Respond(400 if request.json()["data"]["number"] == 1 else 200)
+    desk.deliver(1, 2, 3)
+    assert [one.state for one in desk.stored()] == [WAITING, DELIVERED, DELIVERED]
+    while desk.stored()[0].state == WAITING:
+        desk.pass_on()
+        desk.deliver(9)
+
+    assert (desk.state(made), desk.stored()[0].failure) == ("active", "it answered 400")
+
+
+def test_what_is_away_is_asked_for_one_event_at_a_time(desk: Desk, receiver: Receiver) -> None:
+    """No answer, and a wait that was asked for, put off all that is due there; 410 ends it."""
+    made = desk.add(receiver.origin)
+    for number in range(5):
+        desk.happen(number=number)
+    receiver.script(Drop(), Respond(429, headers={"Retry-After": "60"}), Respond(410))
+    for requests in (1, 2):
+        desk.deliver()
+        assert len(receiver.requests) == requests
+        desk.pass_on()
+    wait_s = (min(one.due_at for one in desk.stored()) - desk.stored()[0].wanted_at) / SECOND_MICROS
+    desk.deliver()
+
+    assert (wait_s >= 60, len(receiver.requests), desk.state(made)) == (True, 3, "disabled")
+    assert {one.state for one in desk.stored()} == {GIVEN_UP}
+
+
+def test_an_answer_is_bounded_in_time_and_size_and_leads_nowhere(desk: Desk, receiver: Receiver) -> None:
+    """Byte by byte, without an end, never, in no HTTP, or a redirect: each is a failure, told in plain words."""
     desk.add(receiver.origin)
+    late, redirects = "no whole answer within 0.3 s", "it answered 307: redirects are not followed"
     with Server() as elsewhere:
-        receiver.script(Respond(307, headers={"Location": elsewhere.origin}))
-        desk.deliver(1)
+        desk.happen()
+        for step, failure in (
+            (Drip(0, 65_536), "the answer is too large"),
+            (Respond(307, headers={"Location": elsewhere.origin}), redirects),
+            (Drip(0.001), late),
+            (Hang(), late),
+        ):
+            desk.send_with(timeout_s=0.3 if failure == late else 30)
+            receiver.script(step)
+            desk.deliver()
+            assert desk.stored()[0].failure == failure
+            desk.pass_on()
         assert elsewhere.connections == 0
-    assert desk.stored()[0].failure == "it answered 307: redirects are not followed"
 
 
 PRIVATE = ("127.0.0.1", "0", "[::1]", "[::ffff:7f00:1]", "localhost", "2130706433", "0x7f.1", "127.1", "inside.example")

@@ -70,6 +70,21 @@ def test_a_commit_holds_the_change_alone_whatever_attributes_say(own: Own) -> No
     assert changed == [f"notes/{run['run_id']}-1.json"]
 
 
+def test_an_empty_repository_gets_its_first_commit(tenant: Make, tmp_path: Path) -> None:
+    """No default branch, no base: the run's branch is born with the agent's commit."""
+    git("init", "--quiet", "--bare", str(tmp_path / "empty.git"), cwd=tmp_path)
+    api = tenant(repositories=[placed(tmp_path / "empty.git", "acme/empty")])
+    run = api.ended(api.start("begin", "acme/empty"))
+
+    # As GitHub does with the first branch that is pushed.
+    git("symbolic-ref", "HEAD", f"refs/heads/{run['branch_name']}", cwd=tmp_path / "empty.git")
+    again = api.follow(run["run_id"], "go on", "acme/empty")
+
+    assert (run["status"], again.status_code) == ("completed", 201)
+    assert api.ended(run["run_id"])["status"] == "completed", "the run's own branch is not protected from it"
+    assert git("rev-list", "--count", run["branch_name"], cwd=tmp_path / "empty.git") == "2"
+
+
 def test_a_branch_that_git_cannot_make_is_refused_before_the_work(own: Own) -> None:
     """The agent would be paid for nothing."""
     api, _ = own(branches={"feature": {"a.txt": "x"}})

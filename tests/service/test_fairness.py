@@ -165,6 +165,19 @@ def test_a_run_waits_for_a_slot(queue: Waiting) -> None:
     )
 
 
+def test_a_run_that_was_put_back_says_why_until_it_begins_again(queue: Waiting) -> None:
+    """So does one that waits for its code host: what is stored comes first."""
+    run = queue.begin()
+    with queue.database.write() as connection:
+        turns.claim(connection, run.id, 1, "w", NOW)
+        turns.note_put_back(connection, run.id, 1, "put back: the disk is nearly full", NOW)
+    put_back = queue.reason(run)
+    with queue.database.write() as connection:
+        turns.claim(connection, run.id, 1, "w", NOW)
+
+    assert (put_back, queue.reason(run)) == ("put back: the disk is nearly full", None)
+
+
 def test_a_run_waits_for_its_branch_and_for_earlier_ones(queue: Waiting) -> None:
     """Another organization's run on the branch is not named."""
     queue.worker(8)

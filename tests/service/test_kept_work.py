@@ -133,15 +133,23 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
 
 
 def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> None:
-    """And not begun with, unless somebody wants it."""
+    """And not begun with, unless somebody wants it; one that never began leaves what was kept before it."""
     api, _ = at_work
     run_id = api.begin("worker", instructions="write half.txt half; wait")
     eventually(lambda: "at work" in api.log(run_id), "the agent is at work", COLD_START_S)
     api.post(f"/external/runs/{run_id}/cancel", {})
     eventually(lambda: api.turns(run_id)[0]["files"] == 1, "the change is kept")
+    # Turns of one branch wait for each other.
+    other = api.begin("worker", fields={"branch_name": api.run(run_id)["branch_name"]}, instructions="wait")
+    eventually(lambda: "at work" in api.log(other), "the branch is in use", COLD_START_S)
+    api.follow(run_id, "never", start_from="patch")
+    for one in (run_id, other):
+        api.post(f"/external/runs/{one}/cancel", {})
     last = api.go_on(run_id, "write more.txt more", "patch")
+    first, never, _ = api.turns(run_id)
 
-    assert (api.turns(run_id)[0]["outcome"], "+half" in patch_of(api, run_id)) == ("cancelled", True)
+    assert (first["outcome"], "+half" in patch_of(api, run_id)) == ("cancelled", True)
+    assert (never["outcome"], never["started_at"]) == ("cancelled", None)
     assert (told(last)["files"], last["from_turn"]) == (["half.txt"], 1)
     assert told(last)["begun"]["text"].startswith("Turn 1 was not finished")
 

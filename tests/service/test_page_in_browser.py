@@ -179,10 +179,48 @@ def sit_down(site: Api, browsers: list[Person]) -> Iterator[Callable[[], Person]
     assert [one for person in used for one in person.complaints()] == []
 
 
+MARKS = '"><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7 * 7 }} \u202egnp.\u2066 \x1b]8;;https://x.example\x07here'
+HOSTILE = f"""
+import json, os, pathlib, sys
+task, marks = json.load(sys.stdin), {MARKS!r}
+words = task["instructions"]
+print("at work", marks, "<b>" * 30, flush=True)
+folder = pathlib.Path(".runwarden")
+folder.mkdir()
+result = {{"summary": "# Done\\n\\n###### deep\\n\\n" + marks + " [x](javascript:alert(3)) ![y](https://x.example/y.png)\\n\\n"
+           "| a | b |\\n|---|---|\\n| " + "wide" * 100 + " | 2 |\\n\\n```\\n" + "code " * 100 + "\\n```\\n&#8238;end"}}
+if "ask" in words:
+    question = {{"question": marks + " Which?", "choices": [marks[:150], "W" * 150, "no"]}}
+    (folder / "question.json").write_text(json.dumps(question))
+else:
+    names = ["<img src=x onerror=alert(4)>.py", "a b", "x\\ty.html", "\u202etxt.exe", "W" * 150 + ".c"]
+    for number, name in enumerate(names):
+        pathlib.Path(name).write_text("def f(a):  # " + marks + "\\n    return 'x' * 3\\n" * (1 + 1500 * (number == 0)))
+    about = {{"path": names[0], "line": 2, "title": marks[:100], "suggestion": marks, "message": marks + "W" * 300}}
+    found = [about | {{"severity": one}} for one in ("blocker", "major", "minor", "note")]
+    (folder / "findings.json").write_text(json.dumps({{"version": 1, "findings": found}}))
+pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps(result))
+if "fail" in words:
+    sys.exit(marks)
+"""
+"""An agent whose every word, name and line is hostile."""
+INPUTS = """{
+    depth = { type = "integer", default = 2, description = "How deep <b>it</b> goes" },
+    mood = { type = "text", choices = ["kind", "<script>alert(5)</script>"] },
+    strict = { type = "boolean", default = true },
+    goal = { type = "text", required = true },
+}""".replace("\n", " ").replace(", }", " }")
+
+
 def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person], tmp_path: Path) -> None:
-    """Light and dark, on a desktop and a phone; each page is under 50 KB."""
+    """Light and dark, on a desktop and a phone, with hostile words, names and lines; each page is under 50 KB."""
     if not AXE.exists():
         pytest.skip("no axe-core: run `make page-check` where npm is")
+    owned = ("--org", site.organization["slug"])
+    site.add_agent(tmp_path, "hostile", HOSTILE, "--description", MARKS[:60], "--inputs", INPUTS, *owned)
+    site.service.admin("agent", "add", "plain", "--argv", f"{{python}} {tmp_path / 'hostile.py'}", *owned)
+    site.service.admin("org", "create", MARKS.partition(" \u202e")[0])
+    invited(site, "waiting@customer.example")
     link = f"/invitation?code={invited(site, 'june@customer.example')[1]}"
     person = sit_down()
     found: dict[str, list[str]] = {}
@@ -197,25 +235,48 @@ def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person]
         if faults := person.faults() + ([f"{size} bytes"] if size > 50_000 else []):
             found[name] = faults
 
-    check("/", "/invitation?code=none", link, "/api")
+    check("/", "/invitation", "/invitation?code=none", link, "/api", "/operator")
+    person.open(link)
+    person.press("main button")
+    check_here("first token")
+    check("/runs", "/settings/usage", "/settings/hosts")
+
+    person.sign_out()
     person.open("/sign-in?next=/settings/tokens")
     person.sign_in(site.token)
-    person.type("#alias", "W" * 190)
-    person.press("main form button")
+    for alias in (MARKS.partition(" \u202e")[0], "W" * 190):
+        person.open("/settings/tokens")
+        person.type("#alias", alias)
+        person.press("main form button")
     check_here("new token")
-    gate = tmp_path / "gate"
-    runs = [site.start("write it"), site.start("fail"), site.start(f"wait {gate}")]
-    for run in runs[:2]:
+    branch = {"branch_name": 'x"><img/src=x/onerror=alert(6)>/' + "w" * 100}
+    runs = [site.begin("plain", instructions=f"do {MARKS}")]
+    texts = (f"ask {MARKS}", f"fail {MARKS}", "W" * 500)
+    runs += [site.begin("plain", fields=branch, instructions=one) for one in texts]
+    for run in runs:
         site.ended(run)
-    site.reaches(runs[2], "working")
-    check("/runs", "/runs?status=queued", f"/runs?date_from={'x' * 40}", f"/runs/new?like={runs[0]}")
+    gate = tmp_path / "gate"
+    runs.append(site.start(f"wait {gate} {MARKS}"))
+    site.reaches(runs[-1], "working")
+    check("/runs", "/runs?status=failed", "/runs?status=queued", f"/runs?date_from={'x' * 40}&repository=%3Cb%3E")
     for run in runs:
         check(*(f"/runs/{run}{path}" for path in ("", "/changes", "/log")))
-    check(*(f"/settings/{name}" for name in ("members", "hosts", "agents", "usage", "events", "none")))
+    check(*(f"/runs/{runs[0]}/log?{query}" for query in ("line=3#L3", "find=at+work", "find=none")))
+    check(f"/runs/{runs[0]}/changes?turn=1&file=2", f"/runs/{runs[0]}/changes?file=x", f"/runs/{runs[0]}/log?turn=7")
+    check("/runs/new", "/runs/new?agent=hostile", "/runs/new?agent=%3Cb%3E", f"/runs/new?like={runs[0]}")
+    check(*(f"/settings/{name}" for name in ("tokens", "members", "hosts", "agents", "usage", "events", "none")))
+    person.open("/settings/members")
+    person.type("#email", "jane@customer.example")
+    person.press("main form button")
+    check_here("a member")
+    check("/operator")
     person.sign_out()
     person.open("/sign-in")
+    person.sign_in("rwt_wrong")
+    check_here("a wrong token")
     person.sign_in(OPERATOR)
-    check("/operator", "/operator/runs", "/operator/runs/cancel?status=working", "/operator/usage")
+    check_here("the operator's view")
+    check("/operator/runs", "/operator/runs?status=failed", "/operator/runs/cancel?status=working", "/operator/usage")
     gate.touch()
 
     assert not found, "\n".join(f"{name}: {one}"[:500] for name, faults in found.items() for one in faults)

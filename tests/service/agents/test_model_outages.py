@@ -147,6 +147,21 @@ def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
     assert "+after the first answer" in patch
 
 
+@NEEDS_SANDBOX
+def test_a_limit_that_does_not_end_within_a_day_fails_the_turn(asker: Callable[..., Any], server: ModelServer) -> None:
+    """In words; the turns behind it are tried."""
+    api, _ = asker()
+    for days in (2, 9999):
+        server.script(Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": str(days * 86_400)}))
+        failed = api.begin("asker", instructions="go")
+        run = api.ended(failed)
+        turn = last_turn(api, failed)
+
+        assert (run["status"], turn["failure_kind"]) == ("failed", "rate_limited")
+        assert turn["reason"].endswith("; a turn waits for its model for a day, and not longer")
+    assert api.ended(api.begin("asker", instructions="after"))["status"] == "completed"
+
+
 @pytest.fixture
 def other() -> Iterator[ModelServer]:
     """The provider of the fallback."""
