@@ -43,6 +43,7 @@ class LogPart(SearchedPart):
         self._spool = LogSpool()
         self.body = LogView(self._spool)
         self.search = TextSearch(self.body, self.start, self._read_earlier)
+        self.search.none_of = {FAILED_STEP: "No step is marked as failed here. Press / to search the text."}
         self._shown: tuple[str, int] | None = None
         """The run and the turn whose log is shown."""
         self._whole = 0

@@ -69,8 +69,10 @@ def build(context: Context) -> FastAPI:
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> JSONResponse:
         answer = await readiness.ask()
-        if answer is None:
-            return JSONResponse(body("database_unavailable", "the database does not answer"), 503)
+        fault = context.database.write_fault
+        if answer is None or fault:
+            why = f"the database cannot be written: {fault}" if fault else "the database does not answer"
+            return JSONResponse(body("database_unavailable", why), 503)
         return JSONResponse(answer)
 
     return app

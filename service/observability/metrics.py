@@ -52,6 +52,7 @@ _LONGEST_GAP_MICROS: Final = DAY_MICROS
 """Turns that ended longer ago than this before a scrape are not counted."""
 _SHORTEST_TOKEN: Final = 16
 _logger = logging.getLogger(__name__)
+_UP: Final = "Whether the database answers and can be written."
 
 
 class ServiceMetrics:
@@ -141,10 +142,11 @@ class _DatabaseCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the database's figures; while it does not answer, only that it is down."""
         try:
-            found = [_gauge("runwarden_database_up", "Whether the database answers.", 1), *self._ask()]
+            is_up = int(not self._database.write_fault)
+            found = [_gauge("runwarden_database_up", _UP, is_up), *self._ask()]
         except sa.exc.SQLAlchemyError as error:
             _logger.warning("a scrape found the database unavailable: %s", getattr(error, "orig", None) or error)
-            found = [_gauge("runwarden_database_up", "Whether the database answers.", 0)]
+            found = [_gauge("runwarden_database_up", _UP, 0)]
         yield from found
         for counted in (*self._ended.metrics, *self._used.metrics):
             yield from counted.collect()

@@ -22,6 +22,9 @@ from service.store.schema import VERSION, meta
 
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
 """Raised while the database is down or shutting down, or after it closed a connection: a retry may succeed."""
+_CANNOT_WRITE: Final = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY")
+_FAULT_S: Final = 30.0
+"""How long a failed write counts if no other follows: a worker writes every few seconds."""
 _PAUSE_S: Final = 1.0
 _NOT_YET: Final = re.compile(
     r'\A(?!.*FATAL)(.*connection refused|.*socket "[^"]*" failed: no such file)'
@@ -73,6 +76,7 @@ class Database:
         """Its address without the password."""
         self.writing = self.engine.execution_options(runwarden_writes=True)
         """The engine whose transactions hold SQLite's write lock from their start."""
+        self._write_fault, self._write_fault_at_s = "", 0.0
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -86,8 +90,20 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Open a transaction that commits at the end of the block and rolls back when the block raises."""
-        with self.writing.begin() as connection:
-            yield connection
+        try:
+            with self.writing.begin() as connection:
+                yield connection
+        except sa.exc.OperationalError as error:
+            if getattr(error.orig, "sqlite_errorname", "").startswith(_CANNOT_WRITE):
+                self._write_fault, self._write_fault_at_s = str(error.orig), time.monotonic()
+            raise
+        self._write_fault = ""
+
+    @property
+    def write_fault(self) -> str:
+        """Why SQLite could not write a moment ago, such as a full disk; empty: it could, or nothing was written."""
+        is_recent = time.monotonic() < self._write_fault_at_s + _FAULT_S
+        return self._write_fault if is_recent else ""
 
     @contextmanager
     def exclusive(self) -> Iterator[sa.Connection]:

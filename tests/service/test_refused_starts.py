@@ -8,8 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 from pydantic import ValidationError
+from sqlalchemy.exc import OperationalError
 
+from service.clock import now_micros
 from service.errors import first_fault
+from service.observability.metrics import ServiceMetrics
 from service.settings import DataFolder, Settings, SettingsError
 from service.setup import OrganizationEntry, TokenEntry
 from service.store.database import Database, DatabaseError
@@ -73,3 +76,22 @@ def test_a_text_that_would_mislead_or_fail_later_is_refused_in_words(kind: Any, 
 
     assert first_fault(refused.value).startswith(fault)
     assert "[" not in first_fault(refused.value)
+
+
+def test_a_database_that_cannot_be_written_counts_as_down(tmp_path: Path) -> None:
+    """Though it can be read, as with a full disk: /readyz and the alert ask for it. A write that succeeds ends it."""
+    with contextlib.closing(Database(f"sqlite:///{tmp_path / 'full.sqlite'}")) as database:
+        database.migrate()
+        metrics = ServiceMetrics(database, now_micros, 30.0)
+        with database.write() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
+        with pytest.raises(OperationalError), database.write() as connection:
+            connection.exec_driver_sql("CREATE TABLE filler AS SELECT zeroblob(10000000) AS content")
+        while_full = metrics.render().decode()
+        fault = database.write_fault
+        with database.write() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
+
+        assert (fault, database.write_fault) == ("database or disk is full", "")
+        assert "runwarden_database_up 0.0" in while_full
+        assert "runwarden_database_up 1.0" in metrics.render().decode()

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -218,6 +218,8 @@ class TextSearch(Vertical):
         """Prepare; `start` runs a coroutine function in the background, like `run_worker`."""
         super().__init__()
         self.view = view
+        self.none_of: Mapping[Pattern[bytes], str] = {}
+        """What is said if a pattern other than a typed one is not found."""
         self._line = ListSearch(("Search: enter go to it, esc clear",))
         self._start = start
         self._earlier = earlier
@@ -269,7 +271,8 @@ class TextSearch(Vertical):
             edge = 0 if step > 0 else view.total
             position = await asyncio.to_thread(view.find, pattern, edge, step)
             if not is_typed:
-                self.post_message(self.Missed("Not found." if position is None else "Continued from the other end."))
+                none = self.none_of.get(pattern, "Not found.")
+                self.post_message(self.Missed(none if position is None else "Continued from the other end."))
         self._line.set_class(position is None, "-missed")
         if position is not None:
             view.put_cursor(position)
