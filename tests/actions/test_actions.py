@@ -409,7 +409,7 @@ async def test_an_unknown_cancellation_is_settled_by_the_turn(desk: Desk, answer
         (StartRun(" \n", API), "instructions"),
         (StartRun("Look", API, "two words"), "branch_name"),
         (StartRun("half \ud800", API), "instructions"),
-        (StartRun("Look", API, metadata={"deep": [{"n": math.nan}]}), "metadata"),
+        *((StartRun("Look", API, metadata={"deep": [{"n": n}]}), "metadata") for n in (2**63, math.nan)),
         (ContinueRun("", "More", API), "run_id"),
         (StartAgent("..", "acme/api"), "name"),
         (StartAgent("reviewer", " "), "repository"),

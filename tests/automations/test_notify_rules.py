@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from app.profiles import STATE_FILE, Settings, data_folder
 from storage.records.alert import Message, Plan
 from storage.state import State
-from tests.automations.test_acting import RUN, Service, configured, service
+from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_watch_command import cli
 from tests.cli.conftest import CommandLine
 
@@ -41,6 +41,17 @@ def test_what_fails_is_told_and_acknowledged(service: Service, cli: CommandLine)
     assert cli("notify", "ack", "1", "--json").json() == {"groups": ["failed:acme/api"]}
     assert cli("inbox", "list", "--json").json()["items"] == []
     assert cli("notify", "ack", "9").code == 7
+
+
+def test_an_automation_and_notify_on_each_tell_once(service: Service, cli: CommandLine) -> None:
+    """Without rules, only automations do; what a person sets off is told at once."""
+    text = automation('{ notify = "oncall", title = "Look" }')
+    assert told(service, cli, text) == ["Look -> fix/x · run_1 · acme [1]"]
+
+    for _ in range(2):
+        assert cli("automations", "run", "r", "--run", "run_1").code == 0
+    lines = (cli.home / "out").read_text().splitlines()
+    assert lines == [f"Look -> fix/x · run_1 · acme [{number}]" for number in (1, 2, 3)]
 
 
 def test_what_was_not_delivered_is_in_the_inbox(service: Service, cli: CommandLine) -> None:

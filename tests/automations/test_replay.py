@@ -44,8 +44,12 @@ def quiet(begin: datetime, *, hours: int) -> str:
 
 
 async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> None:
-    """When a bot flagged it: the repository's runs took an hour until then; that later ones took minutes is nothing."""
+    """When a bot flagged it: the repository's runs took an hour until then; that later ones took minutes is nothing.
+
+    What was over before the quiet hours of a rule were is passed over.
+    """
     flags, slow = rule(on='{ run = "stuck" }'), [f"slow_{number}" for number in range(5)]
+    quiet_one = rule(name='"quiet"', on='{ run = "stuck" }', quiet=quiet(START + timedelta(minutes=20), hours=5))
     runner = await place.begun(flags)
     for run_id in slow:
         await place.run(run_id, "working")
@@ -62,12 +66,26 @@ async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> 
     for number in range(100):
         await place.run(f"quick_{number}", "completed")
 
-    found = await replayed(place, flags)
+    found = await replayed(place, flags, quiet_one)
 
     flagged = {each.occurrence.facts["run.id"]: each.decided_at for each in found["r"].newest}
     assert flagged.keys() == {*slow, "run_2"}
     assert flagged["run_2"] == START + timedelta(hours=1) + 2 * timedelta(hours=1)
     assert {each.occurrence.facts["run.id"] for each in latest(place, "r")} == {"run_2"}
+    assert found["quiet"].counts == {}
+
+
+async def test_what_needs_an_approval_would_wait_for_it(place: Place) -> None:
+    """Nothing in a replay could give it, so it does not expire either, however long ago it was."""
+    for number in range(20):
+        await place.run("run_1", "failed" if number else "working")
+        await place.run("run_2", "completed" if number % 2 else "working")
+        place.pass_(hours=12)
+
+    (found,) = (await replayed(place, rule(approval="true"))).values()
+
+    assert found.counts == {"waiting": 1}
+    assert [one.outcome for one in found.newest] == ["waiting"]
 
 
 async def test_it_says_which_part_of_the_time_is_held(place: Place) -> None:

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.bot import Bot
+from app.automations.occurrences import MOST_QUESTIONS
 from app.automations.replay import replay
 from app.automations.rule import fingerprint
 from app.inbox.inbox import Causes
+from storage.records.results import FailureFacts
 from tests.automations.conftest import Place, rule
 from tests.automations.test_acting import Said, configured
 from tests.lab import Lab, Received, Respond, Step
@@ -107,6 +109,29 @@ async def test_an_edit_is_the_cure_of_a_rule_that_paused_itself(place: Place) ->
     paused = {name: state.paused for name, state in states.items()}
     assert paused == {"a": None, "b": "by ann", "c": "by ann", "d": None}
     assert {name for name, state in states.items() if state.since == place.now} == {"a", "b", "d"}
+
+
+async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) -> None:
+    """Of a storm of failures for the first few alone."""
+    asked: list[str] = []
+
+    async def tell(run_id: str) -> str:
+        asked.append(run_id)
+        return f"{run_id} does not compile"
+
+    runner = place.runner(rule(do=SAYS, limit="{ per_hour = 100 }"))
+    runner.observer.run_facts.ask_reason = tell
+    await runner.decide_and_act()
+    place.pass_(minutes=1)
+    cache = place.cache
+    await place.storm(MOST_QUESTIONS + 5, "acme/api")
+    # As a refresh does after failures: none of them asks anything.
+    await cache.store_failure_facts(FailureFacts(), await cache.questions_due())
+    await runner.decide_and_act()
+
+    reasons = {each.occurrence.facts["run.reason"] for each in place.journal}
+    assert len(asked) == MOST_QUESTIONS
+    assert reasons == {*(f"{run_id} does not compile" for run_id in asked), "no reason given"}
 
 
 # what a run found and what it cost: asked of the service once it has ended

@@ -62,6 +62,37 @@ async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service,
     assert [request.json()["instructions"] for request in service.posted] == ["run_1", "run_9"]
 
 
+@pytest.mark.parametrize("fault", ["job", "storage"])
+async def test_a_bot_that_cannot_work_says_so_and_is_not_well(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Whether its rules break or its state is gone: in its log, once, and in its health; mended, it goes on."""
+    settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))
+    async with at_work(settings) as (bot, said):
+        await looked(bot)
+        await until(bot.is_well, "the bot is well")
+        state = bot.state.writer.path
+        with monkeypatch.context() as broken:
+            if fault == "job":
+                broken.setattr("app.automations.runner.Runner.decide_and_act", lambda *_, **__: 1 // 0)
+            else:
+                state.rename(state.with_name("aside"))
+            bot.reload(settings)
+            await until(lambda: any(event == f"{fault}_failed" for event, _ in said), "the failure is reported")
+            assert not await bot.is_well()
+            bot.reload(settings)
+        if fault == "storage":
+            state.with_name("aside").rename(state)
+        service.runs = [RUN]
+        await until(lambda: ("done", None) in said.outcomes(), "the rule acts again", saw=said.outcomes)
+        await until(bot.is_well, "the bot is well again")
+
+    if fault == "job":
+        (failed,) = [facts for event, facts in said if event == "job_failed"]
+        assert (failed["job"], "ZeroDivisionError" in str(failed["message"])) == ("automations", True)
+        assert any(event == "job_works" for event, _ in said)
+
+
 async def test_a_bot_without_its_state_says_so_and_is_not_well(service: Service, tmp_path: Path) -> None:
     """In its log and in its health; once the file is back, it goes on."""
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))

@@ -38,6 +38,7 @@ def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, serve
     assert faulty("orgs", "list", "--json").json()["organizations"][0]["organization_id"] == "org_made"
     person = f"{shown['user']}@{shown['host']}"
     assert (shown["resolved_by"], shown["resolved_at"] > shown["settled_at"]) == (person, True)
+    assert f"resolved   {shown['resolved_at']} by {person}" in faulty("actions", "show", action_id).out
     assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
 
 

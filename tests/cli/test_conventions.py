@@ -46,6 +46,9 @@ def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine) -> None:
         "runs list --output=ndjson --limit 0",
         "runs list --from -1h --to -2h --json",
         "runs show '' --json",
+        "actions show ' ' --json",
+        "runs start -R acme/api --metadata novalue go --json",
+        "runs start -R acme/api --json",
         "runs start -R acme/api --metadata a=1 --metadata a=2 go --json",
         "actions resolve act_x --not-created --send-again --json",
     ):

@@ -210,6 +210,20 @@ def test_an_organization_is_created_listed_and_invited_again(real: CommandLine, 
     assert (refused["state"], refused["error"]["error_code"]) == ("rejected", "invitation_closed")
 
 
+def test_agents_are_listed_with_their_inputs(real: CommandLine, service: RunningService) -> None:
+    """An optional input is shown in brackets, with its default."""
+    focus, depth = '{ choices = ["speed", "security"], required = true }', '{ type = "integer", default = 2 }'
+    options = ("--inputs", f"{{ focus = {focus}, depth = {depth} }}", "--prompt", "On {inputs.focus}")
+    service.admin("agent", "add", "looker", "--argv", "true", "--description", "Looks at one thing.", *options)
+    listed = {one["name"]: one for one in real("agents", "list", "--json").json()["agents"]}
+    (line,) = [line for line in real("agents", "list").out.splitlines() if line.startswith("looker")]
+
+    shown = listed["looker"]["inputs"]["depth"]
+    assert shown == {"type": "integer", "description": "", "required": False, "default": "2", "choices": []}
+    assert line.split(None, 1)[1].split("  ")[0] == "focus=speed|security [depth=2]"
+    assert line.endswith("Looks at one thing.")
+
+
 def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
     """For reading and for writing; a token that may only create organizations does so, and reads no runs."""
     stranger = CommandLine(real.home, real.base_url, "not-a-token")

@@ -80,7 +80,9 @@ def test_a_pull_request_and_what_a_turn_cost_are_shown(boarded: CommandLine, boa
     turn = {"number": 1, "state": "completed", "usage": used}
     board.turns["run_1"] = {"turns": [turn], "postings": postings}
     viewed, document = boarded("runs", "view", "run_1"), boarded("runs", "view", "run_1", "--json").json()
+    opened = boarded("runs", "open", "run_1", "--pull-request", "--json", BROWSER="false", PATH="")
 
+    assert opened.json() == {"url": url, "opened": False}
     assert f"\npull request: {url}\nreview: not posted yet · GitHub␛[2J is away\n" in viewed.out
     assert "  1,203 tokens  $0.3457\n" in viewed.out
     assert document["turns"][0]["usage"]["cost_usd"] == 0.345678

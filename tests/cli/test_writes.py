@@ -17,16 +17,18 @@ def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLi
     cached = faulty("orgs", "list", "--cached")
     server.script(Respond(503, {}))
     down = faulty("orgs", "list")
+    agents = faulty("agents", "list", "--json")
 
     assert [(one.code, "  unknown  " in one.out) for one in (plain, cached, down)] == [(0, True)] * 3
     assert (plain.err, "are unknown" in down.err) == ("", True)
     assert asked == 2
     assert faulty("orgs", "resend", "ada@example.com").code == 7
+    assert (agents.code, agents.json()["error"]["kind"]) == (7, "not_offered")
 
 
 def test_a_named_agent_is_told_what_to_do_in_words(faulty: CommandLine, server: Server) -> None:
     """Its input `instructions` is given once. JSON inputs are sent as JSON."""
-    server.script(Respond(201, EXECUTION))
+    server.script(Respond(201, EXECUTION), Respond(201, EXECUTION))
     start = ("agents", "start", "nightly", "-R", "acme/api", "--json")
     twice = faulty(*start, "Fix it", "--input", "instructions=x").json()["error"]
 
@@ -34,6 +36,9 @@ def test_a_named_agent_is_told_what_to_do_in_words(faulty: CommandLine, server: 
     assert server.requests[-1].path.endswith("/external/agents/nightly/runs")
     assert json.loads(server.posts[0])["inputs"] == {"a": 1, "b": "x", "instructions": "Fix it"}
     assert "not both" in twice["message"]
+    assert faulty(*start, "a=1").json()["error"]["kind"] == "usage"
+    assert faulty("runs", "start", "-R", "acme/api", "--agent", "nightly", "Fix it", "--json").code == 0
+    assert json.loads(server.posts[1])["inputs"] == {"instructions": "Fix it"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from storage.cache.cache import Cache
 from storage.records import Run, RunFilter, RunSort, WorkTime
 from tests.storage.conftest import NOON, make_run
@@ -20,6 +22,28 @@ async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Ca
     assert (first.completed, first.failed, first.unfinished, first.total) == (2, 1, 2, 5)
     assert (second.completed, second.failed, second.unfinished) == (0, 1, 0)
     assert (first.start, first.end, second.end) == (NOON, second.start, NOON + timedelta(hours=2))
+
+
+async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> None:
+    """By the nearest rank. The busiest repository comes first; runs that are older are left out."""
+    took = (60, 10, 20, 30, 40, 50)
+    runs = [
+        make_run(seconds, "completed" if seconds != 20 else "failed", updated_at=NOON + timedelta(seconds=seconds))
+        for seconds in took
+    ]
+    await cache.store_runs([*runs, make_run(99, "working")], asked_at=NOON)
+
+    old, hour = NOON - timedelta(days=1), timedelta(hours=1)
+    others = [make_run(81, "completed", repository="acme/quiet"), make_run(82, "failed", created_at=old)]
+    others += [make_run(n, "failed", created_at=old, repository="acme/gone") for n in range(83, 93)]
+    await cache.store_runs(others, asked_at=NOON + hour)
+
+    figures, quiet = await cache.repository_figures(NOON)
+
+    assert (figures.repository, figures.total, quiet.repository, quiet.total) == ("acme/api", 7, "acme/quiet", 1)
+    assert (figures.p50_s, figures.p95_s, figures.timed) == (30.0, 60.0, 6)
+    assert (figures.completed, figures.failed, figures.unfinished) == (5, 1, 1)
+    assert figures.success == pytest.approx(5 / 6)
 
 
 MINUTE = timedelta(minutes=1)

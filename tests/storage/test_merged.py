@@ -63,3 +63,27 @@ async def test_each_window_is_a_part_of_one_order(two: Two, number: int, column:
             assert window.total == len(rows)
             assert [row.run_id for row in window.rows] == rows[window.offset : window.offset + 10]
             assert window.offset == max(0, min(offset, len(rows) - 10))
+
+
+NEWEST_FIRST = RunSort()
+
+
+async def test_anchor_and_cursor_stay_on_their_runs(two: Two) -> None:
+    """A run arrives in the other cache, above: the same rows are found one further down."""
+    found = await MergedCaches(two).window(WindowRequest(RunFilter(), NEWEST_FIRST, 0, 1_000))
+    times, rows = [row.created_at for row in found.rows], [row.run_id for row in found.rows]
+    request = WindowRequest(RunFilter(), NEWEST_FIRST, 20, 5, rows[20], 20, rows[60])
+    before = await MergedCaches(two).window(request)
+    await two["lab"].store_runs([run(500, "lab")], NOON)
+    after = await MergedCaches(two).window(request)
+
+    assert times == sorted(times, key=str, reverse=True)
+    assert [row.profile for row in found.rows[:6]] == ["prod", "lab"] * 3
+    assert {row.profile for row in found.rows} == set(two)
+    assert (before.shift, before.offset, before.cursor_index) == (0, 20, 60)
+    assert (after.shift, after.offset, after.cursor_index) == (1, 21, 61)
+    assert after.rows == before.rows
+    # A row that a filter hides, that is not held, or of a profile that is gone, has no place.
+    for row_id in (next(row for row in rows if "prod_" in row), "prod\x1fgone", "gone\x1frun_200", "run_200"):
+        request = WindowRequest(RunFilter(search="lab_"), NEWEST_FIRST, 0, 5, None, 0, row_id)
+        assert (await MergedCaches(two).window(request)).cursor_index is None

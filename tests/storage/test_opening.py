@@ -1,5 +1,7 @@
 """Opening databases: private, made once; damaged ones, those of another version, network folders, and backups."""
 
+import resource
+import shutil
 import sqlite3
 import stat
 import threading
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from storage import private_file
 from storage.cache import opening as cache_opening
 from storage.cache.cache import Cache
 from storage.cache.first_paint import peek
@@ -24,7 +27,7 @@ from storage.errors import (
     StorageError,
 )
 from storage.ledger import Ledger
-from storage.private_file import NETWORK
+from storage.private_file import NETWORK, file_system
 from storage.records import RunFilter, RunSort
 from storage.state import State
 from tests.storage.conftest import NOON, make_run, race
@@ -122,6 +125,26 @@ async def test_a_cache_of_another_version_is_set_aside(cache_path: Path, monkeyp
         assert cache.set_aside is None
 
 
+async def test_a_disk_that_fails_is_not_taken_for_another_version(cache_path: Path, tmp_path: Path) -> None:
+    """Ending another Runwarden would not cure it."""
+    await other_version(cache_path)
+    left = tmp_path / "left.sqlite3"
+    with closing(sqlite3.connect(cache_path)) as killed:
+        for statement in ("PRAGMA journal_mode = WAL", "CREATE TABLE bulk AS SELECT randomblob(500000) AS content"):
+            killed.execute(statement).fetchall()
+        killed.commit()
+        for ending in ("", "-wal"):
+            shutil.copy(f"{cache_path}{ending}", f"{left}{ending}")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (left.stat().st_size + 2**16, hard))
+    try:
+        with pytest.raises(StorageError) as failure:
+            await Cache.open(left)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not isinstance(failure.value, DatabaseBusyError)
+
+
 @pytest.mark.parametrize("content", [JUNK, b"SQLite format 3\x00" + b"\xff" * 4096])
 async def test_a_damaged_cache_is_moved_aside_and_replaced(cache_path: Path, content: bytes) -> None:
     """Nothing in it is lost: the service has it all. Of damage found later, the job that meets it says so."""
@@ -161,6 +184,15 @@ async def test_a_batch_that_cannot_be_stored_fails_as_a_whole_with_the_cure(cach
     await cache.close()
     with pytest.raises(StorageClosedError):
         await cache.count(RunFilter())
+
+
+def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that hangs while it opens is named as what is in the way."""
+    monkeypatch.setattr(private_file, "_OPENING_WAIT_S", 0.02)
+    path = tmp_path / "x.sqlite3"
+
+    with private_file.opening(path), pytest.raises(DatabaseBusyError, match="End it"), private_file.opening(path):
+        pytest.fail("two were let in")
 
 
 # a ledger of another version, or a damaged one: it is read, and never written or rebuilt
@@ -248,6 +280,18 @@ async def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pyt
             await State.open(tmp_path / "data" / "state.sqlite3")
 
     assert not (tmp_path / "data").exists()
+
+
+def test_the_innermost_mount_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blank in its name, a link to it, what was mounted on top. Other systems than Linux are trusted."""
+    lines = ("/ rw - ext4", "/srv rw - nfs", "/srv/my\\040disk rw - xfs", "/top rw - nfs", "/top rw - tmpfs")
+    mounted(monkeypatch, tmp_path, *lines)
+    (tmp_path / "link").symlink_to("/srv/my disk/data")
+
+    kinds = [file_system(Path(place)) for place in ("/srvs", "/srv/a", "/srv/my disk/a", "/top/a", tmp_path / "link")]
+    assert kinds == ["ext4", "nfs", "xfs", "tmpfs", "xfs"]
+    monkeypatch.setattr("storage.private_file.MOUNTS", tmp_path / "missing")
+    assert file_system(tmp_path) is None
 
 
 def write_pairs(path: Path, pairs: int) -> None:

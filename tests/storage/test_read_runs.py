@@ -174,6 +174,41 @@ def test_reading_agrees_with_a_naive_model(
     assert read_runs.by_status(reader, RunFilter(), remembered) == Counter(run.status for run in runs)
 
 
+async def test_sorted_by_duration_what_goes_on_is_longer_than_what_ended(cache: Cache) -> None:
+    """What has no readable time is shorter than anything; the reverse is exact."""
+    for number, minutes in ((1, 3), (2, 1), (3, 2)):
+        await cache.store_runs([make_run(number, created_at=NOON)], asked_at=NOON)
+        await cache.store_runs(
+            [make_run(number, "failed", created_at=NOON, updated_at=NOON + timedelta(minutes=minutes))], asked_at=NOON
+        )
+    await cache.store_runs([make_run(4, created_at=NOON), make_run(5, "failed", created_at=None)], asked_at=NOON)
+    longest, shortest = [
+        [row.run_id for row in await cache.rows(RunFilter(), RunSort("took", descending=falls), offset=0, limit=9)]
+        for falls in (True, False)
+    ]
+
+    assert longest == [f"run_000{number}" for number in (4, 1, 3, 2, 5)]
+    assert shortest == longest[::-1]
+
+
+async def test_the_runs_and_branches_around_one(cache: Cache) -> None:
+    """Of its repository only, newest first; a run without a branch stands alone, and names none."""
+    runs = [make_run(n, branch="main", created_at=NOON + timedelta(hours=n)) for n in range(1, 8)]
+    runs.append(make_run(8, branch="main", repository="acme/web", created_at=NOON + timedelta(hours=4)))
+    runs += [make_run(9, branch="", created_at=NOON + timedelta(hours=9)), make_run(10, branch="old")]
+    runs.append(make_run(11, branch="elsewhere", repository="acme/web", created_at=NOON + timedelta(hours=8)))
+    await cache.store_runs(runs, asked_at=NOON)
+    total, around = await cache.on_branch(runs[3].run_id, each_way=2, most=100)
+    first, oldest = await cache.on_branch(runs[0].run_id, each_way=1, most=5)
+
+    assert (total, [row.run_id for row in around]) == (7, [runs[n].run_id for n in (5, 4, 3, 2, 1)])
+    assert (first, [row.run_id for row in oldest]) == (5, [runs[1].run_id, runs[0].run_id])
+    for run_id in (runs[8].run_id, "not there"):
+        assert await cache.on_branch(run_id, each_way=2, most=100) == (0, ())
+    assert await cache.branches(RunFilter()) == ("elsewhere", "main", "old")
+    assert await cache.branches(RunFilter(repositories=("acme/api",))) == ("main", "old")
+
+
 async def test_a_run_that_is_gone_is_not_active(cache: Cache) -> None:
     """It stays in the list of all runs, and is counted apart."""
     await cache.store_runs([make_run(1), make_run(2), make_run(3, "queued"), make_run(4, "failed")], asked_at=NOON)

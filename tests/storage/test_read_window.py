@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from sqlite3 import OperationalError
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,9 @@ from storage.cache import coverage
 from storage.cache.cache import Cache
 from storage.cache.first_paint import FirstPaint, peek
 from storage.cache.read_runs import Remembered
-from storage.cache.window import window
+from storage.cache.window import first_rows, rows, window
 from storage.records import HealthSample, PollOutcome, Repository, Run, RunFilter, RunSort, WindowRequest
-from tests.storage.conftest import NOON, Connections, connected, make_run
+from tests.storage.conftest import NOON, Connections, connected, make_run, store
 
 RUNS = 60
 
@@ -25,10 +26,30 @@ def run(number: int) -> Run:
     return Run(f"run_{number:03}", status, f"agent/{number}", Repository.parse("acme/api"), at, at, "{}")
 
 
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Connections]:
+    """A writer and a reader of sixty runs, one a minute."""
+    with connected(tmp_path, [run(number) for number in range(RUNS)]) as opened:
+        yield opened
+
+
 @pytest.fixture(scope="module")
 def gap_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
     with connected(tmp_path_factory.mktemp("gaps"), [run(number) for number in range(RUNS)]) as opened:
         yield opened
+
+
+def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
+    """Perhaps none, and the connection serves on without a limit. An interruption is reported."""
+    writer, reader = database
+    store(writer, [run(number) for number in range(RUNS, 4_000)])
+    wanted, by_id = RunFilter(search="run_000"), RunSort("run")
+
+    assert first_rows(reader, wanted, by_id, 5, 0, Remembered()) == ()
+    assert [row.run_id for row in rows(reader, wanted, by_id, 0, 5, Remembered())] == ["run_000"]
+    reader.create_function("instr", 2, lambda *_: reader.interrupt())
+    with pytest.raises(OperationalError, match="interrupted"):
+        first_rows(reader, RunFilter(search="run"), by_id, 5, 60, Remembered())
 
 
 @given(
@@ -88,3 +109,13 @@ async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: Run
 
     assert peek(cache_path, wanted, RunSort(), 7) == expected
     await cache.close()
+
+
+def test_without_a_readable_cache_there_is_no_picture(tmp_path: Path) -> None:
+    """No file, an empty one, a damaged one: nothing is painted, and nothing is made or changed."""
+    for content in (None, b"", b"nonsense" * 1000):
+        path = tmp_path / "a ?#%.sqlite3"
+        if content is not None:
+            path.write_bytes(content)
+        assert peek(path, RunFilter(), RunSort(), 7) is None, content
+        assert (path.read_bytes() if path.exists() else None) == content, content

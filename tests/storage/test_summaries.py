@@ -31,9 +31,9 @@ async def told(cache: Cache) -> Cache:
     return cache
 
 
-async def found(cache: Cache, wanted: RunFilter) -> list[int]:
+async def found(cache: Cache, wanted: RunFilter, sort: RunSort | None = None) -> list[int]:
     """The numbers of the runs, as rows and as a count say."""
-    rows = await cache.rows(wanted, RunSort(), offset=0, limit=99)
+    rows = await cache.rows(wanted, sort or RunSort(), offset=0, limit=99)
     assert await cache.count(wanted) == len(rows)
     return [int(row.run_id[-4:]) for row in rows]
 
@@ -55,6 +55,13 @@ async def test_what_is_unknown_is_neither_asked_for_nor_excluded(told: Cache) ->
         (RunFilter(search="faster done"), [1, 2, 3, 4, 5]),
     ):
         assert await found(told, wanted) == numbers, wanted
+
+    # The most severe come first, the newest among equals, the unknown ones last; the exact reverse the other way.
+    worst = await found(told, RunFilter(), RunSort("findings"))
+    assert worst == [1, 2, 3, 4, 5, 6]
+    assert await found(told, RunFilter(), RunSort("findings", descending=False)) == worst[::-1]
+    assert await found(told, RunFilter(), RunSort("agent")) == [2, 3, 1, 4, 5, 6]
+    assert await told.agents() == ("claude", "reviewer")
 
 
 async def test_a_changed_run_has_no_findings_until_they_are_read_again(told: Cache) -> None:
@@ -149,3 +156,20 @@ async def test_a_run_is_cancelled_until_it_goes_on(cache: Cache) -> None:
     assert moves == [(None, "working"), ("working", "cancelled")]
     assert due
     assert await cache.status_counts(RunFilter()) == {"queued": 1}
+
+
+async def test_what_a_run_was_asked_outlives_its_states_and_its_result_does_not(cache: Cache) -> None:
+    """Rows and details have it; that of a run which is not held is not kept."""
+    (run,) = runs = [make_run(1, "failed")]
+    await cache.store_runs(runs, NOON)
+    told = RunSummary("Make it \ud800 dark", "No compiler.", "fixer", 2, "failed", run.updated_at)
+    await cache.store_summary("run_0001", told)
+    await cache.store_summary("run_none", told)
+    held = await cache.details(["run_0001"])
+    before = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
+    await cache.store_runs([make_run(1, "queued", updated_at=LATER)], LATER)
+    (after,) = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
+
+    assert [row.summary.result for row in before] == ["No compiler."]
+    assert held["run_0001"].summary == before[0].summary
+    assert after.summary == RunSummary(before[0].summary.asked, agent="fixer")

@@ -107,3 +107,17 @@ def test_it_finds_what_reading_every_run_finds(tmp_path: Path, runs: list[Run]) 
         check(database, left, about)
         fill(database)
         check(database, left, about)
+
+
+def test_where_too_much_is_missing_every_run_is_read(
+    tmp_path: Path, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is where a search finds very many."""
+    with connected(tmp_path, runs) as database:
+        monkeypatch.setattr(texts, "_MOST_MISSING", 1)
+        assert texts.newest(database[1], RunFilter(search="7"), 5) is None
+        check(database, runs, {})
+        fill(database)
+        monkeypatch.setattr(texts, "_MOST", 100)
+        assert texts.by_status(database[1], RunFilter(search="agent")) is None
+        check(database, runs, {})

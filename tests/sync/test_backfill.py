@@ -1,5 +1,6 @@
 """Fetching what history is missing, by itself and by `runwarden runs sync`."""
 
+import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -20,6 +21,7 @@ from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Lab, Respond, stamp
 from tests.storage.conftest import make_run
 from tests.sync.conftest import MINUTE, Desk, Recorder
+from tests.waiting import present, until
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -45,6 +47,13 @@ def history(peer: Recorder) -> Recorder:
     """The service with some hundred ended runs."""
     ended(peer, RUNS)
     return peer
+
+
+@pytest.fixture
+def long_history(history: Recorder) -> Recorder:
+    """A service whose history takes a while to fetch."""
+    ended(history, 1_000 - RUNS, "old", after=RUNS)
+    return history
 
 
 async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Recorder, desk: Desk) -> None:
@@ -98,6 +107,55 @@ async def test_every_kind_of_service_is_filled_though_its_runs_come_and_go(peer:
             await engine.runs.refresh()
 
         assert [run_id for run_id in peer.runs if await engine.cache.detail(run_id) is None] == []
+
+
+async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: Recorder, desk: Desk) -> None:
+    """One that does not fetch reads the progress in the cache; its pause is heard in the middle of a filling.
+
+    It holds for every process; afterwards the filling goes on.
+    """
+    long_history.latency_s = 0.3
+    async with desk.begun() as one, desk.engine() as other:
+        filling = asyncio.create_task(one.backfill.run())
+        await until(lambda: one.backfill.progress.done_runs > 0, "the first runs are fetched")
+
+        async def is_seen_running() -> bool:
+            shared = await other.cache.backfill_progress(other.clock())
+            return shared is not None and shared.phase == "running"
+
+        await until(is_seen_running, "the other process sees the progress")
+        await other.backfill.pause()
+
+        assert await filling is False
+        told = await other.cache.backfill_progress(other.clock())
+        assert present(told).phase == "paused"
+        assert await other.cache.backfill_progress(other.clock() + MINUTE) is None
+        desk.asked()
+        await other.backfill.work()
+        assert desk.asked() == 0
+        long_history.latency_s = 0.0
+        await other.backfill.resume()
+        await one.backfill.work()
+        assert await held(one) == 1_000
+
+
+async def test_fetching_older_runs_can_be_stopped(long_history: Recorder, desk: Desk) -> None:
+    """What came is kept, and nothing more is asked for."""
+    long_history.latency_s = 0.02
+    async with desk.begun() as engine:
+        fetching = asyncio.create_task(engine.backfill.fetch_older(since=long_history.now - 2_000 * MINUTE))
+        await until(lambda: engine.backfill.progress.done_runs >= 100, "a hundred runs are fetched")
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetching
+        count, asked = await held(engine), len(long_history.requests)
+        await until(lambda: all(each.status for each in long_history.requests), "all that was asked is answered")
+
+        assert 100 < count < 1_000
+        assert len(long_history.requests) - asked <= 8
+        assert engine.backfill.progress.phase == "idle"
+        await engine.backfill.fetch_older(since=long_history.now - 2_000 * MINUTE)
+        assert await held(engine) == 1_000
 
 
 # because a person asked

@@ -100,6 +100,22 @@ def older(desk: Desk, condition: RunFilter) -> Any:
     return desk.within(counts)
 
 
+@pytest.mark.parametrize("peer", [{"date_filter": "updated_at"}, {"paging": "offset"}], indirect=True)
+def test_older_runs_of_a_filter_are_asked_for_with_it(desk: Desk) -> None:
+    """Two of hundreds of runs failed, far below what is held: they cost a few pages, and complete nothing."""
+    desk.peer.fill(500, until=desk.peer.now - HOUR, every_s=30)
+    for name, hours in (("run_a", 2.5), ("run_b", 3)):
+        desk.peer.put(name, "failed", created=desk.peer.now - timedelta(hours=hours))
+    desk.poll(first_runs=100)
+    desk.asked()
+    before = desk.within(lambda engine: engine.cache.coverage())
+
+    assert older(desk, FAILED) == [2]
+    assert desk.asked() < 10
+    assert {"run_a", "run_b"}.isdisjoint(desk.missing())
+    assert desk.within(lambda engine: engine.cache.coverage()) == before
+
+
 @pytest.mark.parametrize("condition", [FAILED, RunFilter(search="x")])
 def test_a_filter_that_the_service_ignores_is_noticed(desk: Desk, condition: RunFilter) -> None:
     """Then only the whole list has what is missing."""

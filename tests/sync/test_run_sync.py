@@ -236,6 +236,26 @@ def test_odd_runs_are_shown_and_those_without_an_id_are_counted(desk: Desk) -> N
     assert "dropped" not in desk.facts("runs", "list", "--cached")
 
 
+@pytest.mark.parametrize(
+    ("peer", "status", "cost"),
+    [
+        ({}, "completed", 4),
+        ({}, "archived", 5),
+    ],
+    indirect=["peer"],
+    ids=["plain", "a status of very many"],
+)
+def test_a_poll_at_rest_costs_the_same_however_long_the_history(desk: Desk, status: str, cost: int) -> None:
+    """20 active runs: the newest page, a sweep each for queued and working, and health."""
+    desk.peer.fill(400, status, until=desk.peer.now - 3 * HOUR, every_s=1)
+    desk.peer.fill(20, "working", until=desk.peer.now - 2 * HOUR)
+
+    assert desk.poll(4) == [None] * 4
+    desk.asked()
+    desk.within(Engine.refresh)
+    assert desk.asked() <= cost
+
+
 # what it costs
 
 

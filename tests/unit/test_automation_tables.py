@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.tables import read_tables, save_table
+from app.automations.tables import read_rule, read_tables, save_table, with_enabled
 from app.profiles import ConfigError
+from app.profiles.load import parse
 
 FIRST = '''\
 [[automations]]  # kept
@@ -38,6 +39,15 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def test_each_table_is_found_as_it_is_written(file: Path) -> None:
+    """With its comments, those below it too; what looks like a header in a string does not end it."""
+    tables = read_tables(file)
+
+    assert tables.names == ("first", "second")
+    assert tables.written("first") == f"{FIRST}\n# About the second.\n"
+    assert tables.written("second") == f"{SECOND}# The end of it.\n"
+
+
 @pytest.mark.parametrize(("name", "ending"), [("first", "\r\n"), ("second", "\n"), (None, "\r\n")])
 def test_one_table_changes_and_nothing_else(file: Path, name: str | None, ending: str) -> None:
     """The rest keeps its comments, blanks and line ends; the file stays its owner's, and a link stays a link."""
@@ -54,6 +64,15 @@ def test_one_table_changes_and_nothing_else(file: Path, name: str | None, ending
     assert link.is_symlink()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "third" in [rule.name for rule in settings.automations]
+
+
+@pytest.mark.parametrize("before", ["[poll]\nruns_s = 5", ""])
+def test_the_first_automation_of_a_file_comes_last(file: Path, before: str) -> None:
+    """Below whatever else there is; an empty file holds it alone."""
+    file.write_text(before, "utf-8")
+    save_table(read_tables(file), None, THIRD)
+
+    assert file.read_text("utf-8") == (f"{before}\n\n{THIRD}" if before else THIRD)
 
 
 def test_what_would_not_be_valid_is_not_written(file: Path) -> None:
@@ -81,3 +100,33 @@ def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
     file.write_text('automations = [{ name = "a", on = { every = "1h" }, do = { notify = "default" } }]', "utf-8")
     with pytest.raises(ConfigError, match="Edit the file itself"):
         read_tables(file).written("a")
+
+
+DOTTED = '[[automations]]\non.every = "1h"\nname = "x"'
+
+
+def test_switching_off_changes_one_word_or_adds_one_line() -> None:
+    """And switching on again takes the word back."""
+    for written, expected in (
+        (FIRST, FIRST.replace('"first"\n', '"first"\nenabled = false\n')),
+        (f"{THIRD}enabled  =  true # yes\n", f"{THIRD}enabled  =  false # yes\n"),
+        (SECOND, SECOND.replace("'second'\n", "'second'\nenabled = false\n")),
+        (DOTTED, f"{DOTTED}\nenabled = false\n"),
+    ):
+        off = with_enabled(written, is_on=False)
+        assert off.rstrip() == expected.rstrip(), written
+        assert with_enabled(off, is_on=True) == off.replace("false", "true"), written
+
+
+def test_a_mistake_names_its_line_and_its_cure() -> None:
+    """Counted from the table's own first line."""
+    for written, line, said in (
+        (THIRD.replace('"2h"', '"2h'), 3, "not TOML"),
+        (THIRD.replace("every", "evry"), 3, "exactly one of"),
+        (THIRD.replace("default", "pager"), 4, "There are: default"),
+        (THIRD.replace("third", "FIRST"), None, "Choose another name"),
+        (f"{THIRD}[poll]", None, "one .*table"),
+    ):
+        with pytest.raises(ConfigError, match=said) as error:
+            read_rule(written, parse(Path("config.toml"), ""), ["first"])
+        assert error.value.line == line, written

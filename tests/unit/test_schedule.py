@@ -2,8 +2,13 @@
 
 import asyncio
 import logging
+import time
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from app.sync.schedule import Job, Schedule
 from tests.waiting import until
@@ -73,3 +78,36 @@ async def test_stop_ends_runs_that_are_under_way() -> None:
     await schedule.stop()
 
     assert steps == ["began", "ended"]
+
+
+async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that slept finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
+    monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.0)
+    planned: list[datetime] = []
+    add_job = AsyncIOScheduler.add_job
+
+    def noted(self: AsyncIOScheduler, *arguments: Any, **options: Any) -> Any:
+        planned.append(options["run_date"])
+        return add_job(self, *arguments, **options)
+
+    monkeypatch.setattr(AsyncIOScheduler, "add_job", noted)
+    jumps: list[float] = []
+    schedule, slept_s = Schedule(), 0.0
+    clock = SimpleNamespace(time=lambda: time.time() + slept_s, monotonic=time.monotonic)
+    monkeypatch.setattr("app.sync.schedule.time", clock)
+    schedule.start(jumps.append)
+    runs: list[int] = []
+
+    async def work() -> float:
+        runs.append(1)
+        return 3600.0
+
+    schedule.add(Job("job", work, 60.0, after_crash_s=0.0))
+    await until(lambda: runs, "it has run")
+    slept_s = 28_800.0
+    await until(lambda: jumps, "the jump is reported")
+    await schedule.stop()
+
+    assert jumps == [pytest.approx(28_800, abs=60)]
+    assert runs == [1]
+    assert timedelta(0) < planned[-1] - datetime.now(UTC) <= timedelta(hours=1)
