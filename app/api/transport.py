@@ -58,8 +58,6 @@ _CONNECTIONS: Final = 16
 _LAB: Final = "X-Runwarden-Lab"
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
 
-READ_AGAIN_S: Final = 10.0
-"""The least time between two readings of a token that is refused: a command or a keyring may ask a person."""
 _MASKED: Final = "[token]"
 _SHORTEST: Final = 6
 """A shorter token protects nothing, and would occur in ordinary words."""
@@ -180,7 +178,9 @@ class Transport:
     network: Network = field(default_factory=Network)
     read_again: Callable[[], Token] | None = field(default=None, init=False)
     """Reads the token again when the service refuses it, in a thread; None: its source has no other."""
-    _read_again_at_s: float = field(default=-READ_AGAIN_S, init=False)
+    read_again_after_s: float = field(default=10.0, init=False)
+    """The least time between two readings."""
+    _read_again_at_s: float | None = field(default=None, init=False)
     in_lab: bool = field(default=False, init=False)
     """Whether the last answer came from a lab, which scripts faults."""
     _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
@@ -218,7 +218,7 @@ class Transport:
         """Whether there is another token than the one that was refused; its source is read again from time to time."""
         if self.token is used and self.read_again is not None:
             now_s = time.monotonic()
-            if now_s < self._read_again_at_s + READ_AGAIN_S:
+            if self._read_again_at_s is not None and now_s < self._read_again_at_s + self.read_again_after_s:
                 return False
             self._read_again_at_s = now_s
             try:

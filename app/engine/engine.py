@@ -24,7 +24,7 @@ from app.api.network import Network
 from app.engine.events import Announce, EventBus, StorageFailed
 from app.engine.files import ProfileFiles, login
 from app.profiles import STATE_FILE, Profile, Settings, data_folder
-from app.profiles.token import Token, TokenError, may_change
+from app.profiles.token import Token, TokenError, read_again_after_s
 from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
 from app.sync.backfill import Backfill, Retention
@@ -236,8 +236,9 @@ async def _make_client(profile: Profile, budget: Budget) -> Client:
         token = error
     deadline_s, network = profile.poll.deadline_s, Network.of(profile)
     client = Client(profile.base_url, token, deadline_s=deadline_s, budget=budget, network=network)
-    if may_change(profile.token):
+    if (after_s := read_again_after_s(profile.token)) is not None:
         client.transport.read_again = partial(profile.token.read, os.environ)
+        client.transport.read_again_after_s = after_s
     return client
 
 

@@ -232,6 +232,10 @@ TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | StreamToken
 """`read` may block as long as a command or a keyring takes, and raises `TokenError`; `str` says where it is."""
 
 
-def may_change(source: TokenSource) -> bool:
-    """Whether the source can be read again, and may hold another token then."""
-    return not isinstance(source, EnvToken) and getattr(source, "again", source) is not None
+def read_again_after_s(source: TokenSource) -> float | None:
+    """How soon a refused token may be read again; None: the source holds no other."""
+    again = source.again if isinstance(source, StreamToken) else source
+    if again is None or isinstance(again, EnvToken):
+        return None
+    # A command or a keyring may ask a person.
+    return 10.0 if isinstance(again, FileToken) else 600.0
