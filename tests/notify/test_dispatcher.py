@@ -24,6 +24,7 @@ from app.profiles import NotifyRoute, NotifySettings
 from app.profiles.load import parse
 from app.profiles.settings import DEFAULT_ROUTE, Markup
 from storage.claims import Owner
+from storage.errors import DiskFullError
 from storage.records import PollOutcome
 from storage.records.alert import Alert, Delivery, Message
 from storage.records.decision import Decision, Occurrence
@@ -164,6 +165,25 @@ async def test_what_was_told_has_its_recovery(world: World, how: str) -> None:
 
     await world.run("run_1", "completed")
     assert await world.after(dispatcher, looks=3, minutes=1) == [OVER]
+
+
+async def test_what_was_put_off_is_told_if_it_still_is_so(world: World) -> None:
+    """A host that is bad for weeks, though not that a run once failed; what is muted never is, nor an event."""
+    dispatcher = await world.began(TO_ALL + '[notify]\non = ["failed", "completed", "link"]')
+    until = world.now + timedelta(days=20)
+    snoozed = ("failed:acme/web", "run:acme/api", "link:runs")
+    marks = {"failed:acme/api": Mark(is_muted=True), **dict.fromkeys(snoozed, Mark(snoozed_until=until))}
+    await world.state.mark(marks, world.now)
+    await world.run("run_1", "failed")
+    await world.run("run_2", "completed")
+    await world.run("run_3", "failed", repository="acme/web")
+    for _ in range(2):
+        await world.link("unreachable")
+        assert await world.after(dispatcher, minutes=10) == []
+    world.pass_(days=20)
+    (title,) = await world.after(dispatcher, minutes=1)
+
+    assert title.startswith("No link to the service")
 
 
 async def test_it_is_repeated_until_it_is_acknowledged_or_given_up(world: World) -> None:
@@ -429,6 +449,22 @@ async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(world
     await world.after(dispatcher, minutes=9)
     world.pass_(days=90)
     assert await world.deliver(dispatcher) == ["expired"]
+
+
+async def test_a_state_that_fails_during_a_delivery_is_one_failure(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As everywhere else: a command and a console show it with its cure, without a group around it."""
+    dispatcher = await world.began()
+    await world.run("run_1", "failed")
+    await dispatcher.make_messages(at_once=True)
+
+    async def settle(*_: object, **__: object) -> None:
+        raise DiskFullError("No space left.", path=Path("state.sqlite3"))
+
+    monkeypatch.setattr(world.state, "settle_delivery", settle)
+    with pytest.raises(DiskFullError):
+        await world.deliver(dispatcher)
 
 
 # routing: the first rule that matches; mistakes in the file are named with their line

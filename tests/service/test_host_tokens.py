@@ -328,3 +328,16 @@ def test_a_rotation_that_fails_is_named_and_made_later(rotating: Rotating, monke
     assert (rotating.gitlab.tokens, token_of(rotating.host)) == (["glpat-token-1"], "glpat-token-1")
     rotating.rotate()
     assert (token_of(rotating.host), rotating.faults, rotating.gitlab.is_revoked) == ("glpat-token-2", [], False)
+
+
+def test_a_host_has_one_kind_of_token() -> None:
+    """Two of them, an App of GitLab, and a rotation of another than GitLab's token in a variable are refused."""
+    app, command = {"id": 1, "key_file": "k"}, ("vault",)
+    for platform, given, why in (
+        ("github", {"token_env": "T", "token_command": command}, "one of token_env, token_command and app"),
+        ("gitlab", {"app": app}, "app is for the platform github"),
+        ("github", {"token_env": "A", "rotate": True}, "rotate is for the platform gitlab"),
+        ("gitlab", {"token_command": command, "rotate": True}, "rotate is for the platform gitlab"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            HostEntry.model_validate({"platform": platform, **given})

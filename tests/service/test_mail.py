@@ -239,6 +239,20 @@ def test_a_certificate_for_another_name_gets_nothing(
     assert server.taken == elsewhere.taken == clear.taken == []
 
 
+def test_a_password_stays_off_a_connection_in_clear_and_out_of_messages(
+    serving: Callable[..., Any], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing falls back to clear text; of a wrong password the variable is named, and the letter waits."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
+    clear, strict = serving(), serving(certificate=certificate, security="starttls", login=True)
+    bare = failure(relay(clear, security="starttls"))
+    wrong = failure(relay(strict, username="another"))
+
+    assert ("mail.smtp.security" in str(bare), bare.refused, clear.taken) == (True, False, [])
+    assert ("RUNWARDEN_SMTP_PASSWORD" in str(wrong), wrong.refused) == (True, False)
+    assert PASSWORD not in str(wrong)
+
+
 def test_what_a_server_says_cannot_draw_on_a_terminal(serving: Callable[..., Any]) -> None:
     """Its words are in the reason: 5xx about recipient or message is for good, 4xx for now."""
     for key, reply, refused in (

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.service.agents.test_acp import PROGRAM
 from tests.service.conftest import UNBOXED, Api, Make, Own
 from tests.waiting import COLD_START_S, eventually
@@ -92,6 +94,29 @@ def test_a_message_that_the_program_cannot_take_starts_the_next_turn(own: Own) -
     assert (before["outcome"], before["reason"]) == ("cancelled", "cancelled for a message from tests")
     assert (turn["number"], turn["outcome"], turn["from_turn"], turn["files"]) == (2, "completed", 1, 4), turn["log"]
     assert turn["instructions"].count("open(") == 3
+
+
+def test_a_cancelled_run_drops_what_waits(own: Own) -> None:
+    api, _ = own()
+    run_id = api.begin("worker", instructions="open('half.txt', 'w'); time.sleep(600)")
+    at_work(api, run_id, "half.txt")
+    say(api, run_id, "more", "end")
+    api.post(f"/external/runs/{run_id}/cancel", {})
+    (turn,) = api.turns(run_id)
+    late = say(api, run_id, "more")
+
+    assert (turn["outcome"], states(turn)) == ("cancelled", [("more", "end", "dropped")])
+    assert (late.status_code, late.json()["error_code"]) == (409, "run_not_active")
+
+
+@pytest.mark.parametrize(
+    ("text", "when"), [("", "now"), (" \n", "now"), ("x" * 20_001, "now"), (5, "now"), ("a\0b", "now"), ("a", "soon")]
+)
+def test_a_message_that_is_none_is_refused(idle: Api, text: Any, when: str) -> None:
+    run_id = idle.start("go")
+    refused = say(idle, run_id, text, when)
+
+    assert (refused.status_code, idle.turns(run_id)[0]["messages"]) == (400, []), refused.text
 
 
 def test_what_is_said_to_a_waiting_turn(idle: Api) -> None:

@@ -3,12 +3,13 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 
 from service.clock import now_micros
-from service.hosts.onboarding import Onboarding, Outcome, ProjectKey
+from service.hosts.onboarding import Onboarding, OnboardingError, Outcome, ProjectKey
 from service.settings import GitLabSettings, ProbingSettings, Settings
 from service.store import organizations, repositories
 from service.store.database import Database
@@ -16,7 +17,10 @@ from service.store.hosts import Host
 from service.store.repositories import Repository
 from tests.service.conftest import WEBHOOK as HOOK
 from tests.service.conftest import Make
-from tests.service.forge.forges import GitLabForge
+from tests.service.forge.forges import PROJECT, GitLabForge
+
+BY_PATH: Final = ProjectKey(None, "acme/web")
+BY_ID: Final = ProjectKey(42, None)
 
 
 @pytest.fixture
@@ -35,12 +39,15 @@ class Acme:
         with self.database.write() as connection:
             self.id = organizations.create(connection, name="Acme", now=now_micros()).id
 
-    def onboard(self, **hook: Any) -> Outcome:
+    def onboard(self, key: ProjectKey = BY_PATH, **hook: Any) -> Outcome:
         host = Host("gitlab", "gitlab.example", None, "api", self.gitlab.url, None, "GITLAB_TOKEN_HERE")
         webhook = GitLabSettings(**{"webhook_url": HOOK, **hook})
         settings = Settings(gitlab=webhook, probing=ProbingSettings(timeout_s=60))
-        made = Onboarding(self.database, self.id, host, settings, now_micros, "token:tok_1")
-        return made.onboard(ProjectKey(None, "acme/web"))
+        return Onboarding(self.database, self.id, host, settings, now_micros, "token:tok_1").onboard(key)
+
+    def add(self, repository: Repository) -> None:
+        with self.database.write() as connection:
+            repositories.put(connection, self.id, repository, now_micros())
 
     @property
     def repositories(self) -> list[Repository]:
@@ -92,6 +99,48 @@ def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: Gi
     assert sorted(one.is_new for one in outcomes) == [False, True]
     assert all(one.repository.webhook_configured for one in outcomes)
     assert len(acme.repositories) == 1
+
+
+def test_a_configured_repository_keeps_its_name_address_and_secret(
+    acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It learns its project's id and its webhook; whose deliveries are taken by the secret of its own then."""
+    for name in ("OWN", "COMMON"):
+        monkeypatch.setenv(f"{name}_SECRET_HERE", name)
+    known = Repository("site", "gitlab", "Acme/Web", "/srv/web.git", webhook_secret_env="OWN_SECRET_HERE")
+    acme.add(known)
+    outcome = acme.onboard(BY_ID, webhook_secret_env="COMMON_SECRET_HERE")
+
+    assert outcome.is_new is False
+    assert acme.repositories == [replace(known, project_id=42, webhook_configured=True)]
+    assert [hook["token"] for hook in gitlab.hooks] == ["OWN"]
+
+
+def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabForge) -> None:
+    """The id is what stays: one repository, at the new path; a name that another platform has is no obstacle."""
+    other = Repository("acme/web", "github", "acme/web", "/srv/other.git")
+    acme.add(other)
+    first = acme.onboard()
+    moved = {"path_with_namespace": "acme/site", "http_url_to_repo": "http://gitlab.example/acme/site.git"}
+    gitlab.projects = [PROJECT | moved]
+    second = acme.onboard(ProjectKey(None, "acme/site"))
+
+    assert (first.is_new, first.repository.name, second.is_new) == (True, "gitlab:acme/web", False)
+    assert [(one.path, one.project_id) for one in acme.repositories if one != other] == [("acme/site", 42)]
+
+
+def test_an_answer_that_is_no_project_connects_nothing(acme: Acme, gitlab: GitLabForge) -> None:
+    """A project without a path or an address, or with a path that cannot be."""
+    for project, message in (
+        ({"id": 42, "path_with_namespace": None}, "cannot be named"),
+        ({"id": 42, "path_with_namespace": "acme/web"}, "names no address"),
+        (PROJECT | {"path_with_namespace": "../../etc"}, "cannot be named"),
+    ):
+        gitlab.projects = [project]
+        with pytest.raises(OnboardingError, match=message):
+            acme.onboard(BY_ID)
+
+    assert acme.repositories == []
 
 
 def ask(api: Any, **project: Any) -> Any:

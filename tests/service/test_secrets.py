@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.api.app import Readiness
-from service.execution.secrets import MASK, MaskedStream, Secrets
+from service.execution.secrets import MASK, MaskedStream, Secrets, of_environment
 from tests.service.conftest import MODEL_KEY as KEY
 from tests.service.conftest import Api, Make, Own, placed
 from tests.service.git_hosts import GitHttpHost
@@ -104,6 +104,16 @@ def test_a_stream_is_masked_wherever_it_is_cut(pieces: list[bytes], at: int) -> 
 
     assert b"secret" not in b"".join(out)
     assert b"".join(out) == b"".join(pieces).replace(b"secret-value", b"[masked]").replace(b"secret", b"[masked]")
+
+
+def test_short_and_harmless_values_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mask on `main` or on an address would make every log unreadable."""
+    for name, value in {"MODEL": "opus", "BASE_URL": "https://api.example", "API_KEY": "abcdefgh"}.items():
+        monkeypatch.setenv(name, value)
+    found = of_environment(["MODEL", "BASE_URL", "API_KEY", "NOT_SET", None])
+
+    assert found == {"MODEL": "opus", "API_KEY": "abcdefgh"}
+    assert Secrets(found).mask("opus abcdefgh https://api.example") == f"opus {MASK} https://api.example"
 
 
 REFUSAL = "printf '\\033]0;owned\\007refused\\n2026-01-01 ERROR forged line\\n' >&2; exit 1"
