@@ -24,7 +24,7 @@ from service.store import audit
 from service.store.database import Database
 from service.store.runs import FINAL
 from service.store.schema import organizations, runs, turns
-from service.worker_process import locked
+from service.worker_process import lock_beside, locked
 
 _SQLITE: Final = sa.create_engine("sqlite://").dialect.loaded_dbapi
 _DAMAGED: Final = "the database is damaged"
@@ -60,7 +60,7 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
     Raises:
         BackupError: It cannot be written, or the file is something else.
     """
-    if target.exists() and target.stat().st_size and not tarfile.is_tarfile(target):
+    if target.exists() and target.stat().st_size and not _is_back_up(target):
         raise BackupError(f"{target} exists and is no back-up; choose another file")
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -78,7 +78,7 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
                     contextlib.closing(copied.engine.raw_connection()) as writing,
                 ):
                     reading.driver_connection.backup(writing.driver_connection)  # type: ignore[union-attr]  # sqlite3's
-                    (fault,) = writing.cursor().execute("PRAGMA quick_check(1)").fetchone()
+                    (fault,) = writing.cursor().execute("PRAGMA integrity_check(1)").fetchone()
                     if fault != "ok":
                         raise BackupError(f"{_DAMAGED} ({fault}); restore an earlier back-up")
                 os.utime(copy, (now // SECOND_MICROS,) * 2)
@@ -93,15 +93,23 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(target)
-    except (sa.exc.DatabaseError, _SQLITE.DatabaseError) as error:
-        raise BackupError(f"{_DAMAGED} ({error}); restore an earlier back-up") from error
-    except OSError as error:
+    except (sa.exc.DatabaseError, _SQLITE.DatabaseError, OSError) as error:
+        name = getattr(getattr(error, "orig", error), "sqlite_errorname", "")
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+            raise BackupError(f"{_DAMAGED} ({error}); restore an earlier back-up") from error
         raise BackupError(
             f"the back-up {target} cannot be written: {error}; free some space, or choose another file"
         ) from error
     finally:
         draft.unlink(missing_ok=True)
     return number
+
+
+def _is_back_up(file: Path) -> bool:
+    with contextlib.suppress(tarfile.TarError, EOFError, OSError, zlib.error), tarfile.open(file) as tar:
+        first = tar.next()
+        return first is not None and first.name == _DATABASE
+    return False
 
 
 def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> RestoreSummary:
@@ -119,7 +127,11 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> Res
     folder.create(restoring=True)
     refusal = f"a service is running on {folder.root}; stop it before you restore it"
     staged = folder.root / "restored"
-    with locked(folder.lock_file, refusal), locked(folder.worker_lock_file, refusal):
+    with (
+        locked(folder.lock_file, refusal),
+        locked(folder.worker_lock_file, refusal),
+        locked(lock_beside(folder.database_file), refusal),
+    ):
         if (folder.exists() or any(folder.runs.iterdir()) or folder.restoring_file.exists()) and not force:
             raise BackupError(f"{folder.root} is not empty; give --force to replace ALL of it, or another --data-dir")
         trees.remove(staged)

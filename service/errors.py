@@ -26,6 +26,7 @@ The log has the traceback of any other exception. `InterruptedTurnError` and `Su
 attempt, are not failures and have another base.
 """
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _FOUND: Final[dict[type, str]] = {
 }  # fmt: skip
 
 
+_VALIDATOR: Final = re.compile(r"(function|lax|json|union|chain)-")
+"""The name of a validator in a place of pydantic's, which a reader of the document does not know."""
 _NAMES: Final = ("name", "alias", "code", "platform")
 
 
@@ -62,8 +65,8 @@ def first_fault(error: "ValidationError", document: Any = None) -> str:
     first = error.errors(include_url=False)[0]
     parts = []
     for part in first["loc"]:
-        if "[" in str(part):
-            break  # The name of a validator, and what is below it.
+        if _VALIDATOR.match(str(part)):
+            break
         inside: Any = dict(enumerate(document)) if isinstance(document, list) else document
         document = inside.get(part) if isinstance(inside, dict) else None
         named = document if isinstance(part, int) and isinstance(document, dict) else {}
@@ -74,8 +77,10 @@ def first_fault(error: "ValidationError", document: Any = None) -> str:
     if isinstance(given, str) and not given.strip() and first["type"].startswith("string"):
         fault = "it is blank"
     elif first["type"] == "string_pattern_mismatch":
-        is_address = "https?://" in first["ctx"]["pattern"]
-        fault = "it is not an http or https address" if is_address else "it has characters that are not allowed"
+        pattern = first["ctx"]["pattern"]
+        fault = "it is too long, or has wrong characters"
+        if "https?://" in pattern:
+            fault = f"it is not an http or https address{' with {run_id}' if 'run_id' in pattern else ''}"
     elif isinstance(given, str) and most is not None:
         fault = f"it has {len(given):,} characters; at most {most:,} are allowed"
     if expected := _EXPECTED.get(first["type"]):

@@ -26,6 +26,7 @@ from service.text import shown_in_one_line
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 Sandboxing = Literal["require", "none"]
 LogFormat = Literal["text", "json"]
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def _identity(text: str) -> str:
@@ -440,15 +441,16 @@ class DataFolder:
                 "again, with --force"
             )
         agents = (self.runs, self.work, self.sessions, self.caches)
+        folders = (self.root, self.outbox, self.mirrors, *agents, self.workers)
         try:
-            for folder in (self.root, self.outbox, self.mirrors, *agents, self.workers):
+            for folder in folders:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for needed in (self.root, *filter(Path.exists, (self.database_file,))):
+            for needed in (*folders, *filter(Path.exists, (self.database_file,))):
                 if not os.access(needed, os.W_OK):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(needed))
         except OSError as error:
-            fix = "let this user write there, or choose another --data-dir"
-            raise SettingsError(f"{error.filename}: {error.strerror}; {fix}") from error
+            fix = "let this user write there, or choose" if error.errno in _DENIED else "choose"
+            raise SettingsError(f"{error.filename}: {error.strerror}; {fix} another --data-dir") from error
 
     def turn_log(self, run_id: str, turn: int) -> Path:
         """Return the file of a turn's log."""

@@ -1,6 +1,7 @@
 """Text from outside, made safe for terminals, logs and labels; and parts of JSON from outside, of any type."""
 
 import re
+import unicodedata
 from typing import Any, Final
 
 _PICTURES: Final = 0x2400
@@ -36,12 +37,15 @@ def shown_in_one_line(text: str) -> str:
     """Return a name, which lists show as it is in one line.
 
     Raises:
-        ValueError: It is blank, or has a line break or an invisible character.
+        ValueError: It is blank, or has a character that does not show.
     """
     if not text.strip():
         raise ValueError("it is blank")
-    if one_line(text) != text:
-        raise ValueError("it has a line break or an invisible character; remove it")
+    # Blanks of other scripts, and the joiners of some.
+    bad = (mark for mark in text if not (mark in "\u200c\u200d" or unicodedata.category(mark) == "Zs"))
+    if (mark := next((mark for mark in bad if one_line(mark) != mark), None)) is not None:
+        name = unicodedata.name(mark, "a line break, a tab or another control character")
+        raise ValueError(f"it has a character that does not show: {name}; remove it")
     return text
 
 

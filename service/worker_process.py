@@ -127,10 +127,14 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
     file = Path(str(database.url.database)).resolve()
     with contextlib.ExitStack() as locks:
         locks.enter_context(locked(folder.worker_lock_file, f"another worker runs on {folder.root}; {fix}"))
-        if file.parent != folder.root.resolve():
-            # Services on two folders may share one file: each would take the other's worker for a dead one.
-            locks.enter_context(locked(file.with_name(f"{file.name}.lock"), f"another worker runs on {file}; {fix}"))
+        # Services on two folders may share one file: each would take the other's worker for a dead one.
+        locks.enter_context(locked(lock_beside(file), f"another worker runs on {file}; {fix}"))
         yield
+
+
+def lock_beside(database_file: Path) -> Path:
+    """The lock file of a SQLite database's worker, whichever data folder that has."""
+    return database_file.with_name(f"{database_file.name}.lock")
 
 
 def build_worker(

@@ -180,7 +180,9 @@ class Transport:
     """Reads the token again when the service refuses it, in a thread; None: its source has no other."""
     read_again_after_s: float = field(default=10.0, init=False)
     """The least time between two readings."""
-    _read_again_at_s: float | None = field(default=None, init=False)
+    last_reading_s: float | None = field(default=None, init=False)
+    """When the token was read from its source, of `time.monotonic`. None: it came from elsewhere."""
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     in_lab: bool = field(default=False, init=False)
     """Whether the last answer came from a lab, which scripts faults."""
     _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
@@ -216,17 +218,18 @@ class Transport:
 
     async def _has_another_token(self, used: Token | TokenError | None) -> bool:
         """Whether there is another token than the one that was refused; its source is read again from time to time."""
-        if self.token is used and self.read_again is not None:
-            now_s = time.monotonic()
-            if self._read_again_at_s is not None and now_s < self._read_again_at_s + self.read_again_after_s:
-                return False
-            self._read_again_at_s = now_s
-            try:
-                token = await asyncio.to_thread(self.read_again)
-            except TokenError:
-                return False  # The refusal is the better error.
-            if not isinstance(used, Token) or token.reveal() != used.reveal():
-                self.token = token
+        async with self._reading:
+            if self.token is used and self.read_again is not None:
+                now_s = time.monotonic()
+                if self.last_reading_s is not None and now_s < self.last_reading_s + self.read_again_after_s:
+                    return False
+                self.last_reading_s = now_s
+                try:
+                    token = await asyncio.to_thread(self.read_again)
+                except (TokenError, OSError):
+                    return False  # The refusal is the better error.
+                if not isinstance(used, Token) or token.reveal() != used.reveal():
+                    self.token = token
         return self.token is not used
 
     async def _exchange(self, call: Call, before_first_byte: CommitHook | None) -> Reply:

@@ -124,7 +124,8 @@ def say(event: str, **facts: Any) -> None:
         sys.stdout.write(f"{json.dumps(line, ensure_ascii=True)}\n")
         sys.stdout.flush()
     except OSError as error:
-        let_go_of(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            let_go_of(sys.stdout)  # A full disk may have room again.
         with remarking(sys.stderr):
             sys.stderr.write(f"runwarden: the log cannot be written ({error.strerror}); the bot works on\n")
 

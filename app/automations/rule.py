@@ -301,12 +301,13 @@ def _objections(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: date
         yield Verdict("skipped", f"{span(late.total_seconds())} late; catch_up is {allowed}")
     if is_quiet(rule, now):
         yield Verdict("skipped", "in quiet hours")
-    if past.in_conversation >= limit.per_conversation:
-        yield Verdict("limited", f"{past.in_conversation} in this conversation: limit.per_conversation")
-    if past.last_hour >= limit.per_hour:
-        yield Verdict("limited", f"{past.last_hour} in the last hour: limit.per_hour")
-    if past.last_day >= limit.per_day:
-        yield Verdict("limited", f"{past.last_day} in the last 24 hours: limit.per_day")
+    for count, most, where, key in (
+        (past.in_conversation, limit.per_conversation, "in this conversation", "per_conversation"),
+        (past.last_hour, limit.per_hour, "in the last hour", "per_hour"),
+        (past.last_day, limit.per_day, "in the last 24 hours", "per_day"),
+    ):
+        if count >= most and most < MOST:
+            yield Verdict("limited", f"{count} {where}: limit.{key}")
     if past.active_run is not None and rule.overlap == "skip":
         yield Verdict("skipped", f"its run {past.active_run} is still active; overlap is skip")
     if past.active_run is not None and rule.overlap == "queue":

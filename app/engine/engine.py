@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
@@ -24,7 +25,7 @@ from app.api.network import Network
 from app.engine.events import Announce, EventBus, StorageFailed
 from app.engine.files import ProfileFiles, login
 from app.profiles import STATE_FILE, Profile, Settings, data_folder
-from app.profiles.token import Token, TokenError, read_again_after_s
+from app.profiles.token import StreamToken, Token, TokenError, read_again_after_s
 from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
 from app.sync.backfill import Backfill, Retention
@@ -239,6 +240,8 @@ async def _make_client(profile: Profile, budget: Budget) -> Client:
     if (after_s := read_again_after_s(profile.token)) is not None:
         client.transport.read_again = partial(profile.token.read, os.environ)
         client.transport.read_again_after_s = after_s
+        if not isinstance(profile.token, StreamToken):
+            client.transport.last_reading_s = time.monotonic()
     return client
 
 

@@ -245,11 +245,12 @@ def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
 
 
 def faults(notify: NotifySettings, env: Mapping[str, str]) -> dict[str, str]:
-    """Why routes would reach no one, as far as is known without sending, by route."""
+    """What is wrong with routes, as far as is known without sending, by route."""
     found = dict[str, str]()
     for route in (notify.route(DEFAULT_ROUTE), *notify.routes):
         if route.command and which(route.command[0], path=env.get("PATH")) is None:
-            found[route.name] = f"there is no program {safe_text(route.command[0], limit=80)}"
+            program = safe_text(route.command[0], limit=80)
+            found[route.name] = f"there is no program {program}: install it, or correct the command"
         elif route.urls_env or route.urls_file:
             try:
                 addresses(route, env)

@@ -85,7 +85,7 @@ def check(invocation: Invocation) -> int:
             from app.notify.channels import faults
 
             for route, why in faults(settings.notify, os.environ).items():
-                said = f"the route {route!r} reaches no one from here: {why}"
+                said = f"the route {route!r} does not work from here: {why}"
                 warnings.append(ConfigError(said, cure="", file=root.file, key="notify"))
         if settings.keys:
             from app.console.keys.keymap import unknown_actions

@@ -191,7 +191,7 @@ def _offer_line(one: Offer) -> str:
 @click.argument("code")
 @click.option("--kind", type=click.Choice(KINDS), required=True)
 @click.option("--retired/--in-force", default=None, help="Retired: signups with it get the standard trial.")
-@click.option("--price", help="Free text; earlier signups at another price get the standard trial.")
+@click.option("--price", help="Free text, '' for none; earlier signups at another price get the standard trial.")
 @admin_command
 def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, price: str | None) -> None:
     """Add an offer, or change the one with its code, which keeps what is not given."""
@@ -199,7 +199,8 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, pric
     given = {name: value for name, value in given.items() if value is not None}
     with admin.change("offer.add", create=True) as change:
         before = trials.offer_by_code(change.connection, code)
-        made = TypeAdapter(Offer).validate_python((asdict(before) if before else {}) | given)
+        values = (asdict(before) if before else {}) | given
+        made = TypeAdapter(Offer).validate_python(values | {"price": values.get("price") or None})
         change.target = made.code
         trials.put_offer(change.connection, made)
     admin.show(asdict(made), [_offer_line(made)])

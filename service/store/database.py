@@ -22,9 +22,10 @@ from service.store.schema import VERSION, meta
 
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
 """Raised while the database is down or shutting down, or after it closed a connection: a retry may succeed."""
-_CANNOT_WRITE: Final = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY")
+_CANNOT_WRITE: Final = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "53100", "25006")
+"""SQLite's names, and PostgreSQL's codes for a full disk and for a server that only reads."""
 _FAULT_S: Final = 30.0
-"""How long a failed write counts if no other follows: a worker writes every few seconds."""
+"""How long a failed write counts if no other fails: a worker writes every few seconds."""
 _PAUSE_S: Final = 1.0
 _NOT_YET: Final = re.compile(
     r'\A(?!.*FATAL)(.*connection refused|.*socket "[^"]*" failed: no such file)'
@@ -94,14 +95,14 @@ class Database:
             with self.writing.begin() as connection:
                 yield connection
         except sa.exc.OperationalError as error:
-            if getattr(error.orig, "sqlite_errorname", "").startswith(_CANNOT_WRITE):
+            kind = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None) or ""
+            if kind.startswith(_CANNOT_WRITE):
                 self._write_fault, self._write_fault_at_s = str(error.orig), time.monotonic()
             raise
-        self._write_fault = ""
 
     @property
     def write_fault(self) -> str:
-        """Why SQLite could not write a moment ago, such as a full disk; empty: it could, or nothing was written."""
+        """Why this process could not write a moment ago, such as a full disk; a small write may still fit."""
         is_recent = time.monotonic() < self._write_fault_at_s + _FAULT_S
         return self._write_fault if is_recent else ""
 

@@ -89,7 +89,8 @@ def branches_of(
 ) -> list[tuple[str, str, str]]:
     """Return platform, path and branch of every branch that an organization's runs, or one of them, pushed."""
     columns = (run_table.c.platform, run_table.c.path, run_table.c.branch)
-    pushed = sa.exists().where(turns.c.run_id == run_table.c.id, turns.c.commit_sha.is_not(None))
+    may_be_there = sa.or_(turns.c.pushing_sha.is_not(None), turns.c.commit_sha.is_not(None))
+    pushed = sa.exists().where(turns.c.run_id == run_table.c.id, may_be_there)
     query = sa.select(*columns).distinct().where(run_table.c.organization_id == organization_id, pushed)
     query = query.where(run_table.c.id == run_id) if run_id is not None else query.order_by(*columns)
     return [(platform, path, branch) for platform, path, branch in connection.execute(query)]

@@ -64,8 +64,8 @@ def test_the_check_warns_of_routes_that_reach_no_one(lone: CommandLine) -> None:
     program, variable = checked.json()["warnings"]
 
     assert checked.code == 0
-    assert "'oncall' reaches no one from here: there is no program no-such-pager" in program
-    assert "'lead' reaches no one from here: " in variable
+    assert "'oncall' does not work from here: there is no program no-such-pager" in program
+    assert "'lead' does not work from here: " in variable
 
 
 def test_what_a_file_comes_to_is_told_without_tokens(lone: CommandLine) -> None:

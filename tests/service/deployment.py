@@ -72,9 +72,9 @@ class Deployment:
         for node in self.nodes:
             node.stop()
 
-    def leftovers(self) -> list[str]:
-        """Return processes and folders that a turn of any machine of this deployment has left."""
-        found = [str(path) for path in self._folder.glob("*/work/*")]
+    def leftovers(self, machine: str = "*") -> list[str]:
+        """Return folders that turns left on a machine, and processes that they left on any one of this deployment."""
+        found = [str(path) for path in self._folder.glob(f"{machine}/work/*")]
         return found + running(marks=tuple(f"{name}={self._folder}{os.sep}" for name in ("RUNWARDEN_RESULT", "HOME")))
 
 

@@ -84,9 +84,9 @@ def test_a_verified_address_signs_in_where_it_is_known(world: Api) -> None:
 
 def test_a_person_of_several_organizations_chooses(world: Api) -> None:
     """The ticket of the choice is signed: neither it nor the member can be made up."""
-    made, code = invited(world, "joe@acme.example")
+    made, code = invited(world, "kim@acme.example")
     assert Browser(world.service.base_url).post("/invitation", code=code).status_code == 200
-    browser, answer = sign_in(world, "joe@acme.example")
+    browser, answer = sign_in(world, "kim@acme.example")
     offered = dict(re.findall(r'name="member" value="(mem_\w+)">([^<]+)<', answer.text))
     ticket = present(re.search(r'name="ticket" value="([^"]+)"', answer.text))
     slug = made["organization_slug"]

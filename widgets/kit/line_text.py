@@ -20,7 +20,7 @@ from widgets.kit import SCROLL_KEYS, hidden
 
 
 def unscrolled_size() -> Reactive[Size]:
-    """The `virtual_size` of a widget that never scrolls: a new one does not lay out the screen a second time."""
+    """The `virtual_size` of a widget whose place does not depend on it: a new one does not lay out the screen."""
     return Reactive(Size(0, 0), layout=False)
 
 
