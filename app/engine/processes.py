@@ -1,4 +1,4 @@
-"""Stopping a child process with all its descendants; it leads a separate session (`start_new_session`)."""
+"""Child processes that are stopped with all their descendants; each leads a session of its own."""
 
 import asyncio
 import os
@@ -28,6 +28,22 @@ async def within(deadline_s: float, work: Coroutine[Any, Any, T]) -> T:
         raise TimeoutError
     finally:
         task.cancel()
+
+
+async def started(*argv: str, **options: Any) -> asyncio.subprocess.Process:
+    """Start a program in a session of its own. If that is cancelled, it does not stay, nor what it started by then.
+
+    Raises:
+        OSError, ValueError: It cannot be started.
+    """
+    starting = asyncio.ensure_future(asyncio.create_subprocess_exec(*argv, start_new_session=True, **options))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # asyncio itself would kill the program alone.
+        with suppress(OSError, ValueError):
+            await end_group(await starting)
+        raise
 
 
 async def end_group(process: asyncio.subprocess.Process, grace_s: float = 0.0) -> None:

@@ -20,7 +20,7 @@ from typing import Final, Self
 from msgspec import Struct, field
 
 from app.api.network import Network
-from app.engine.processes import end_group, within
+from app.engine.processes import end_group, started, within
 from app.engine.text import SafeText, as_argument, safe_text
 from app.profiles import NotifyRoute, NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE, Markup
@@ -100,14 +100,8 @@ async def run_program(
     # A file instead of a pipe, because a process left behind by the program may keep its error output open.
     with TemporaryFile() as errors:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                env=env,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=errors,
-                start_new_session=True,
-            )
+            nothing = asyncio.subprocess.DEVNULL
+            process = await started(*argv, env=env, stdin=nothing, stdout=nothing, stderr=errors)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else "an argument cannot be passed on"
             return f"{name} cannot be run: {why}. Correct the command in the configuration, or take it out."
@@ -209,12 +203,11 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, network
     order["client_cert"] = network.client_cert and str(network.client_cert)
     # -P: ignore a folder called `app` in the current directory.
     try:
-        process = await asyncio.create_subprocess_exec(
+        process = await started(
             *(sys.executable, "-P", "-m", "app.notify.relay_child"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
             env=env,
         )
     except OSError as error:

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from app.api.network import TRUST, Network
-from app.engine.processes import end_group, signal_group
+from app.engine.processes import end_group, signal_group, started
 from app.engine.text import safe_text
 from storage import RunwardenError
 
@@ -142,14 +142,13 @@ class Git(Struct, frozen=True):
 
     async def _run(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, given: bytes, most: int) -> bytes:
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await started(
                 *argv,
                 stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 cwd=folder,
-                env=env,
-                start_new_session=True,  # Its helpers (git-remote-https, ssh) end with it, and none has our terminal.
+                env=env,  # Its helpers (git-remote-https, ssh) end with it, and none has our terminal.
             )
         except FileNotFoundError as error:
             missing = "git on PATH. Install it, then try again" if error.filename == argv[0] else f"folder {folder}"

@@ -81,12 +81,15 @@ async def test_a_program_is_stopped_with_all_that_it_started(tmp_path: Path) -> 
     assert "was stopped" in present(trouble)
     await until(lambda: has_ended(pid), "what the program started has ended")
 
-    task = asyncio.create_task(run_program(("sh", "-c", script)))
-    pid = int(await asyncio.to_thread(fifo.read_text))
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await until(lambda: has_ended(pid), "what the program started has ended")
+    for is_starting in (False, True):
+        task = asyncio.create_task(run_program(("sh", "-c", script)))
+        for _ in range(2):
+            await asyncio.sleep(0)  # Our loop does not go on while this reads itself: the start is not over.
+        pid = int(fifo.read_text() if is_starting else await asyncio.to_thread(fifo.read_text))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: has_ended(pid), "what the program started has ended")  # noqa: B023 # called before the next
 
     task = asyncio.create_task(run_program(("sh", "-c", f'sleep 600 & echo $! > "{fifo}"'), deadline_s=600))
     pid = int(await asyncio.to_thread(fifo.read_text))

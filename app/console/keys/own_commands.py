@@ -19,6 +19,7 @@ from app.console.base import BaseScreen
 from app.console.session import Session
 from app.console.sheets import ConfirmSheet
 from app.console.terminal import Terminal
+from app.engine.processes import started
 from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
 from storage import RunwardenError
@@ -97,9 +98,7 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
         CommandUnusableError: It did not start.
     """
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        process = await started(*argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except (OSError, ValueError) as error:
         raise _did_not_start(argv, error) from error
     try:
