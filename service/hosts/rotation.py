@@ -134,7 +134,7 @@ class TokenRotation:
             self._note(row, _refused(host, shown))
         elif (days := _due(shown.body, _day(now))) is None:
             self._note(row, None)
-        elif self._claim(row, now):
+        elif self._change(row, asked_at=now):
             # If this fails, the answer is unknown, and `asked_at` stays.
             ends = (_day(now) + timedelta(days=days)).isoformat()
             answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
@@ -147,19 +147,17 @@ class TokenRotation:
             elif answer.status in range(400, 500):
                 self._save(_digest(given), {"asked_at": None, "fault": _refused(host, answer)})
 
-    def _claim(self, row: RotatedToken, now: int) -> bool:
-        """Note that this worker asks for a rotation; False: another one has asked since the row was read."""
+    def _change(self, row: RotatedToken, **values: object) -> bool:
+        """Change the row; False: another worker has asked for a rotation since it was read, which the values ignore."""
         same = (
             host_tokens.c[name].is_not_distinct_from(getattr(row, name)) for name in ("digest", "sealed", "asked_at")
         )
         with self._database.write() as connection:
-            return connection.execute(sa.update(host_tokens).where(*same).values(asked_at=now)).rowcount > 0
+            return connection.execute(sa.update(host_tokens).where(*same).values(**values)).rowcount > 0
 
     def _note(self, row: RotatedToken, fault: str | None) -> None:
-        if (row.fault, row.asked_at) != (fault, None):
-            self._save(row.digest, {"fault": fault, "asked_at": None})
-            if fault is not None:
-                _logger.warning("%s", fault)
+        if (row.fault, row.asked_at) != (fault, None) and self._change(row, fault=fault, asked_at=None) and fault:
+            _logger.warning("%s", fault)
 
     def _save(self, digest: str, values: dict[str, object]) -> None:
         # A new token is known nowhere else.

@@ -1,6 +1,7 @@
 """Tokens of code hosts that end: printed by a command, minted for a GitHub App, or rotated at GitLab."""
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,6 +18,7 @@ from joserfc.jwk import RSAKey
 
 from service.clock import DAY_MICROS, EPOCH, MICROSECOND, SECOND_MICROS
 from service.hosts import rotation
+from service.hosts.http import HostResponse, ask
 from service.hosts.rotation import TokenRotation, faults
 from service.hosts.tokens import TokenError, token_of
 from service.setup import HostEntry, connect_host, find_organization
@@ -257,6 +259,52 @@ def test_a_token_is_rotated_before_its_end_and_once(rotating: Rotating) -> None:
     assert "glpat" not in str(row)
     rotating.rotate(days=55)
     assert (rotating.gitlab.rotations, token_of(rotating.host), rotating.faults) == (2, "glpat-token-3", [])
+
+
+def test_a_worker_that_is_refused_meanwhile_lets_no_other_rotate(
+    rotating: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first looks, a second rotates, and a third, whose token is the old one by now, notes its refusal.
+
+    A second rotation with the old token would make GitLab revoke the new one.
+    """
+    rotating.now += 5 * DAY_MICROS
+    looked, asked, rotated, ended = (threading.Event() for _ in range(4))
+    others = [threading.Thread(target=TokenRotation(rotating.database, lambda: rotating.now).run) for _ in range(2)]
+    refused, rotates = others
+    looks = iter(("first", "refused"))
+
+    def while_the_first_is_answered() -> None:
+        refused.start()
+        assert looked.wait(30)
+        rotates.start()
+        assert rotated.wait(30)
+        asked.set()
+        refused.join(30)
+
+    def while_the_rotation_is_answered() -> None:
+        rotated.set()
+        assert ended.wait(30)
+
+    def held_back(*given: Any, **named: Any) -> HostResponse:
+        who = "rotates" if named["method"] == "POST" else next(looks, "")
+        if who == "refused":
+            looked.set()
+            assert asked.wait(30)
+        answer = ask(*given, **named)
+        if who == "first":
+            while_the_first_is_answered()
+        elif who == "rotates":
+            while_the_rotation_is_answered()
+        return answer
+
+    monkeypatch.setattr(rotation, "ask", held_back)
+    TokenRotation(rotating.database, lambda: rotating.now).run()
+    ended.set()
+    rotates.join(30)
+
+    assert (rotating.gitlab.rotations, rotating.gitlab.is_revoked) == (1, False)
+    assert token_of(rotating.host) == "glpat-token-2"
 
 
 def test_a_rotation_whose_answer_is_lost_is_never_repeated(rotating: Rotating, monkeypatch: pytest.MonkeyPatch) -> None:

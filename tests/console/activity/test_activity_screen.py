@@ -147,7 +147,7 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
 
         assert "◌ not sent" in lines(scene)[0]
         assert "⊘ not created" in lines(scene)[1]
-        found = " ".join(scene.text.split())
+        found = " ".join(scene.text.replace("│", " ").split())
         assert f"resolved {stamp(scene.clock.now)} by {login()}@" in found
         assert f"unknown {stamp(scene.clock.now)}" not in found
         assert not scene.app.screen.check_action("resolve", ())
