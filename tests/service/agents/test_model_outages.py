@@ -76,7 +76,7 @@ def outage(api: Api, repository: Path, server: ModelServer, number: int, kills: 
         assert {one["status"] for one in listed} <= {"queued", "working"}
         assert sum(one["status"] == "working" for one in listed) <= 1
         assert all(SINCE.fullmatch(str(one["reason"])) for one in told), told
-        assert [one["turns"] for one in away] == [number]
+        assert [one["turns"] for one in away if one["turns"]] == [number], "another test's outage has none"
         api.service.kill()
         api.service.restart()
         api = Api(api.service, api.organization)
