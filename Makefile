@@ -20,8 +20,8 @@ help: ## Show this list
 demo: .venv/.demo ## Show everything working on this machine, with scripted agents (KEEP=1 keeps it; AGENT=claude adds yours)
 	@$(BIN)/runwarden demo $(if $(KEEP),--keep --folder "$(DEMO)") $(if $(AGENT),--agent "$(AGENT)")
 
-test: .venv/.dev ## Run all tests (about eight minutes on two cores)
-	@echo "All tests take about eight minutes on two quiet cores; CONTRIBUTING.md says how to run a part of them."
+test: .venv/.dev ## Run all tests (about five minutes on two cores)
+	@echo "All tests take about five minutes on two quiet cores; CONTRIBUTING.md says how to run a part of them."
 	@$(BIN)/python -m pytest $(TESTS)
 
 again: .venv/.dev ## Run the tests that failed last, one at a time
