@@ -1,5 +1,7 @@
 """Retention: what only operators look at goes when it is old, and old branches of the service's own; all else stays."""
 
+import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,10 @@ class House:
         return run_id
 
     def kept(self, run_id: str) -> list[str]:
-        return sorted(file.name for file in (self.folder.runs / run_id).glob("*"))
+        folder = self.folder.runs / run_id
+        with contextlib.suppress(FileNotFoundError):  # It may go at this moment.
+            return sorted(os.listdir(folder))
+        return []
 
     @property
     def entries(self) -> int:
