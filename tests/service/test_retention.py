@@ -1,7 +1,6 @@
 """Retention: what only operators look at goes when it is old, and old branches of the service's own; all else stays."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,7 +44,7 @@ class House:
     def kept(self, run_id: str) -> list[str]:
         folder = self.folder.runs / run_id
         with contextlib.suppress(FileNotFoundError):  # It may go at this moment.
-            return sorted(os.listdir(folder))
+            return sorted(file.name for file in folder.iterdir())
         return []
 
     @property
