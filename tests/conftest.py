@@ -82,8 +82,6 @@ PACKAGES: Final = {
     "PostgreSQL": "postgresql",
     "PgBouncer": "pgbouncer",
     "caddy": "caddy",
-    "zsh": "zsh",
-    "fish": "fish",
     "Prometheus": "prometheus",
     "systemd-analyze": "systemd",
     "oidc-provider": "npm",

@@ -148,7 +148,7 @@ class TokenRotation:
                 self._save(_digest(given), {"asked_at": None, "fault": _refused(host, answer)})
 
     def _change(self, row: RotatedToken, **values: object) -> bool:
-        """Change the row; False: another worker has asked for a rotation since it was read, which the values ignore."""
+        """Change the row, unless another worker has asked for a rotation since; return whether it was changed."""
         same = (
             host_tokens.c[name].is_not_distinct_from(getattr(row, name)) for name in ("digest", "sealed", "asked_at")
         )

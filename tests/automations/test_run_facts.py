@@ -205,6 +205,24 @@ async def test_a_run_that_ends_sets_off_the_rules_that_it_meets(tmp_path: Path) 
     assert all(each.held_since is None for each in unknown.values()), "one run was not told of"
 
 
+async def test_a_page_about_a_completed_run_is_as_urgent_as_its_findings(tmp_path: Path) -> None:
+    """A blocker is an error, and anything else that a rule asks for a warning: scripts choose by the level."""
+    with Lab(clock=lambda: datetime.now(UTC)) as lab:
+        rules = on("blockers", 'finding = "blocker"') + on("notes", 'finding = "note", repository = "acme/*"')
+        rules = rules.replace('{ command = ["true"] }', '{ notify = "oncall", title = "{rule.name}" }')
+        settings = configured(lab, tmp_path, f'{rules}[notify.routes.oncall]\ncommand = ["true"]\n')
+        lab.put("run_1", "working")
+        bot = await Bot.open(settings, settings.profile(), Said())
+        await bot.once()
+        lab.turns["run_1"] = results("blocker")
+        lab.move("run_1", "completed")
+        await bot.once()
+        made = await bot.state.recent_deliveries()
+        await bot.close()
+
+    assert {each.message.title: each.message.level for each in made} == {"blockers": "error", "notes": "warning"}
+
+
 async def test_a_run_that_asks_or_was_cancelled_sets_off_no_rule_on_failures(tmp_path: Path) -> None:
     """Its answer is a person's, and its end was; until the service has told which these are, the rules wait."""
     runs = ("run_asks", "run_ended", "run_fails")

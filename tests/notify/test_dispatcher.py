@@ -224,6 +224,18 @@ async def enter_rule(world: World, dispatcher: Dispatcher, *platforms: str) -> N
             await world.state.enter_alerts([alert(DoNotify("oncall"), decision, facts, "acme")], world.now)
 
 
+async def test_a_reminder_waits_until_the_message_before_it_has_arrived(world: World) -> None:
+    """Otherwise an older one, which is tried again, would come after a newer one."""
+    dispatcher = await world.began(REPEATED)
+    await world.run("run_1", "failed")
+    assert await world.after(dispatcher, looks=2, seconds=30) == [FAILED]
+    world.pass_(hours=2)
+    await dispatcher.make_messages()
+    assert await world.titles() == []
+
+    assert await world.after(dispatcher, minutes=1) == [f"Still so: {FAILED}"]
+
+
 async def test_a_host_that_is_well_again_is_no_longer_repeated(world: World) -> None:
     """While it is not said yet that it has recovered."""
     dispatcher = await world.began(REPEATED.replace("1h", "1m"))
