@@ -20,8 +20,15 @@ from app.actions.copies import UnfaithfulError, as_command, as_curl
 from app.actions.drafts import Draft, DraftOutcome, FormDraft, Values
 from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem, problems
 from app.actions.screen_fields import Field, from_editor
-from app.actions.screen_outcomes import about_draft, blocked_outcome, confirmed_outcome, unknown_outcome, why_not_done
-from app.actions.screen_resolve import HEIGHTS, ResolveForm
+from app.actions.screen_resolve import (
+    HEIGHTS,
+    ResolveForm,
+    about_draft,
+    blocked_outcome,
+    confirmed_outcome,
+    unknown_outcome,
+    why_not_done,
+)
 from app.api.requests import WriteRequest, as_json
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun

@@ -22,7 +22,7 @@ from app.automations.runner import Runner
 from app.engine.engine import Engine
 from app.engine.times import local_moment
 from app.health.facts import Incident, incidents, longest_gap
-from app.notify.incidents import WHOLE
+from app.notify.watch import WHOLE
 from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
 from storage.records.decision import OPEN_OUTCOMES, Decision, RuleState

@@ -44,9 +44,9 @@ from widgets.frame import Notice
 from widgets.inbox import InboxRow
 from widgets.kit import after_refresh, hidden, unkeyed
 from widgets.kit.cells import Column
-from widgets.kit.clickable import Chip
 from widgets.kit.cursor_view import HEADER
 from widgets.kit.line_table import LineTable, TableLine
+from widgets.kit.line_text import Chip
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
 from widgets.runs.pane import AROUND, WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
