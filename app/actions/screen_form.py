@@ -121,7 +121,13 @@ class ActionForm(ModalScreen[Action | None]):
         self.instructions = next((row for row in self._rows if type(row) is ParagraphField), None)
         """The field of the instructions; None: the form has none."""
         self.set_class(self.instructions is not None, "-long", update=False)
-        self.form_draft = FormDraft(engine, draft, self.values, self._warn)
+        self.form_draft = FormDraft(
+            engine,
+            draft,
+            self.values,
+            # Through the app: the form may be closing, and its draft could not be stored.
+            lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),
+        )
         self._fresh_wins = fresh_wins
         self._is_ready = is_ready
         self._other: Values | None = None
@@ -529,10 +535,6 @@ class ActionForm(ModalScreen[Action | None]):
     def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
         if self.is_mounted and self.is_running:
             self.dialog.note(text, tone)
-
-    def _warn(self, text: str) -> None:
-        # Through the app: the form may be closing, and its draft could not be stored.
-        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S)
 
     # Its request
 

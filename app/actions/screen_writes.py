@@ -150,15 +150,12 @@ class ContinueRunForm(ActionForm):
         states = [] if detail is None else [detail.run.status]
         states += [turn.state for turn in told.turns[-1:]] if isinstance(told, RunTurns) else []
         if not self._has_ended and (ended := [state for state in states if state in finals]):
-            self._end(ended[0])
-
-    def _end(self, status: str) -> None:
-        """Become a continuation, as the run ended while the message was written."""
-        self._has_ended, self._may_wait, self._hears, self._default = True, False, False, ""
-        self._fact.mark(run_badge(status, is_final=True))
-        self.fields["instructions"].say(safe_text(_REMEMBERS))
-        self._choose("")
-        self._note(safe_text("The run has ended: this continues it."), "warn")
+            # Become a continuation, as the run ended while the message was written.
+            self._has_ended, self._may_wait, self._hears, self._default = True, False, False, ""
+            self._fact.mark(run_badge(ended[0], is_final=True))
+            self.fields["instructions"].say(safe_text(_REMEMBERS))
+            self._choose("")
+            self._note(safe_text("The run has ended: this continues it."), "warn")
 
     async def _back_to_fields(self, why: str) -> None:
         await super()._back_to_fields(why)

@@ -83,10 +83,9 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None, agent: str =
         if show is None:
             if not world.is_resumed:
                 _say("Executing a few runs on them…")
+                from app.engine.engine import Engine
 
                 async def work() -> None:
-                    from app.engine.engine import Engine
-
                     async with await Engine.open(settings, profile, actor="demo") as engine:
                         await execute(engine, agent)
 

@@ -125,7 +125,21 @@ class Watch:
         now = self.clock()
         if self._file not in {None, self.cache.opened}:
             await self.begin()
-        events, missed = await self._moved()
+        if self._watermark is None or self._began_at is None or self._since is None:
+            raise RuntimeError("A watch begins before it looks.")
+        ahead = await self.cache.run_clock_ahead()
+        news = await self.cache.following.changes(self._watermark, since=self._since)
+        if news.watermark != self._watermark:
+            await self.cache.following.save_watermark(news.watermark, at=self.clock())
+            self._watermark = news.watermark
+        events, missed = list[Alert](), list[StatusChange]()
+        for move in await wanted(news.changes, self.notify.on, self.ledger):
+            # Always report when a followed run finishes; sum up other changes from before this watch began.
+            if move.happened(ahead) >= self._began_at - SKEW or move.is_pinned:
+                events.append(move_alert(move, self.profile))
+            else:
+                missed.append(move)
+        missed_alerts = [missed_alert(missed, self.clock())] if missed else []
         states = await self._states(now)
         fresh = [
             one
@@ -135,7 +149,7 @@ class Watch:
         # Forget states that are over.
         known = {key for one in states for key in (one.key, *one.after)}
         self._reported = (self._reported & known) | {one.key for one in fresh}
-        screen = grouped([*events, *fresh, *([missed] if missed else [])])
+        screen = grouped([*events, *fresh, *missed_alerts])
         if self.notify.is_quiet(DEFAULT_ROUTE, now):
             self._held |= {one.key for one in fresh if one.is_lasting}
             return News(screen)
@@ -150,23 +164,6 @@ class Watch:
     def _is_apart(self) -> bool:
         # With rules, the bot uses their routes, and consoles use the channels of [notify] in addition.
         return bool(self.notify.rules)
-
-    async def _moved(self) -> tuple[list[Alert], Alert | None]:
-        if self._watermark is None or self._began_at is None or self._since is None:
-            raise RuntimeError("A watch begins before it looks.")
-        ahead = await self.cache.run_clock_ahead()
-        news = await self.cache.following.changes(self._watermark, since=self._since)
-        if news.watermark != self._watermark:
-            await self.cache.following.save_watermark(news.watermark, at=self.clock())
-            self._watermark = news.watermark
-        alerts, missed = list[Alert](), list[StatusChange]()
-        for move in await wanted(news.changes, self.notify.on, self.ledger):
-            # Always report when a followed run finishes; sum up other changes from before this watch began.
-            if move.happened(ahead) >= self._began_at - SKEW or move.is_pinned:
-                alerts.append(move_alert(move, self.profile))
-            else:
-                missed.append(move)
-        return alerts, missed_alert(missed, self.clock()) if missed else None
 
     async def _states(self, now: datetime) -> list[Alert]:
         incidents = await self.incidents.read(now)

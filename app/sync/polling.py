@@ -263,8 +263,8 @@ class Polling:
         return own if wait is None else replace(wait, until=max(wait.until, due_at))
 
     async def _announce_wait(self, subject: Subject) -> None:
-        if subject == "runs" and (wait := await self.next_poll()) is not None:
-            self.announce(PollDelayed(wait))
+        if subject == "runs" and await self.next_poll() is not None:
+            self.announce(PollDelayed())
 
     def _catch_up(self, _jump_s: float) -> None:
         """Poll soon after a suspend or a change of the clock, even if failures had made the interval long."""

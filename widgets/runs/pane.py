@@ -169,12 +169,9 @@ class SplitView(Container):
         self.set_class(not has_pane, "-no-detail")
         self.fit()
 
+    @on(RunTable.Refilled)
     def watch_pane_size(self) -> None:
         """Divide the screen again."""
-        self.fit()
-
-    @on(RunTable.Refilled)
-    def _refilled(self) -> None:
         self.fit()
 
     def fit(self, screen: Size | None = None) -> None:
