@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from service import ids
-from service.agents import check
+from service.agents import programs
 from service.agents.options import AgentOptions, RepositorySetup, VariableName
 from service.clock import Duration, parse_duration, rfc3339
 from service.errors import ServiceError
@@ -373,10 +373,10 @@ def check_triggers(connection: sa.Connection, organization: Organization, reposi
     for rule in repository.triggers:
         agent = agents.by_name(connection, organization.id, rule.agent)
         has_servers = repository.setup is not None and repository.setup.mcp_servers
-        if agent is not None and has_servers and not check.takes_servers(agent.options):
+        if agent is not None and has_servers and not programs.takes_servers(agent.options):
             raise SetupError(
                 f"repository {repository.name}: it has mcp_servers, and a trigger names the agent {rule.agent!r}, "
-                f"but {check.TAKES_NONE}"
+                f"but {programs.TAKES_NONE}"
             )
         if agent is None:
             raise SetupError(
@@ -421,9 +421,9 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
 
 def _agent(entry: AgentEntry, owner: Organization | None, data: Path | None) -> agents.Agent:
     options = AgentOptions.model_validate(entry.model_dump(include=set(AgentOptions.model_fields)))
-    faults = list(check.contradictions(entry.argv, options, entry.environment, network=entry.network))
+    faults = list(programs.contradictions(entry.argv, options, entry.environment, network=entry.network))
     if data is not None:
-        faults += check.missing(entry.argv, options, entry.environment, data)
+        faults += programs.missing(entry.argv, options, entry.environment, data)
     if faults:
         raise SetupError(f"agent {entry.name}: {'; '.join(faults)}")
     whose = None if owner is None else owner.id

@@ -8,8 +8,7 @@ from typing import Final, Literal
 
 from service.agents.options import ModelAccess, RepositorySetup
 from service.agents.outcome import OutcomeReader
-from service.agents.presets import PLAIN, ModelWords, Preset, preset_for
-from service.agents.servers import ServerWords
+from service.agents.presets import PLAIN, ModelWords, Preset, ServerWords, preset_for
 from service.errors import ServiceError
 from service.store.agents import Agent
 

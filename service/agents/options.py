@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from service.agents.allowlist import Entry
 from service.agents.inputs import AgentInput, InputName
 from service.agents.prices import Price, price_of
 from service.clock import SECOND_MICROS, Duration, parse_duration
-from service.egress.allowlist import Entry
 from service.findings.document import Severity
 from service.network import Host
 

@@ -15,7 +15,7 @@ from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.clock import rfc3339
-from service.hosts.onboarding import Onboarding, OnboardingError, ProjectKey
+from service.forge.onboarding import Onboarding, OnboardingError, ProjectKey
 from service.mail.message import checked_address
 from service.mail.sender import MailSender
 from service.reference import PLATFORMS, checked_path

@@ -18,7 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from service.agents import check
+from service.agents import programs
 from service.agents.inputs import AgentInput
 from service.agents.options import PresetName
 from service.agents.steps import StepKind, window
@@ -573,7 +573,7 @@ def say(
             text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
             raise HttpError(409, "too_many_messages", text)
         agent = agents.of_run(connection, run, turn.agent)
-        is_able = message.when != "now" or (agent is not None and check.hears(agent))
+        is_able = message.when != "now" or (agent is not None and programs.hears(agent))
         timing = message.when if is_able else "end"
         made = messages.add(connection, run_id, turn.number, message.text, timing, alias, now)
         runs.touch(connection, run_id, now)

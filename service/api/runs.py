@@ -26,8 +26,8 @@ from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.clock import parse_rfc3339, rfc3339
-from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import default_of
+from service.git import GitCommandError, GitRunner
 from service.hosts.tokens import HostLogin
 from service.reference import NAMED, NO_NUL, PLATFORMS, Reference, branch_fault, checked_path, location, reference
 from service.store import agents, hosts, repositories, runs, turns
@@ -310,7 +310,7 @@ def _default_branch(database: Database, organization_id: str, platform: str, url
         return known
     with tempfile.TemporaryDirectory(prefix="runwarden-branch-") as home:
         try:
-            git = GitRunner(Path(home), timeout_s, login=HostLogin(host, url))
+            git = GitRunner(Path(home), timeout_s, login=HostLogin(database, host, url))
             default = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
         except GitCommandError:
             # The worker asks again before the run starts.

@@ -14,16 +14,16 @@ from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.errors import ServiceError
 from service.execution.command import AgentFailedError, PausedAgentError
 from service.execution.disk import SharedDisk, shortage, usage_of
-from service.execution.git import GitCommandError, GitRunner, identity_of
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
 from service.execution.sandbox import Sandbox
-from service.execution.secrets import Secrets, of_environment, of_proxies, of_url
 from service.execution.work import Attempt, TurnWork
 from service.execution.workspace import Workspace, Workspaces
+from service.git import GitCommandError, GitRunner, identity_of
 from service.hosts.api_commits import ApiCommits
 from service.hosts.tokens import HostLogin, author_of, rotated
 from service.observability.traces import Tracer
 from service.reference import location, without_login
+from service.secrets import Secrets, of_environment, of_proxies, of_url
 from service.settings import DataFolder, ExecutionSettings, ForgeSettings
 from service.store import agents, hosts, messages, outages, runs, turns
 from service.store.database import Database
@@ -105,14 +105,15 @@ class TurnExecution:
             PausedTurnError: The turn waits for its model's provider or its code host.
             SupersededError: Another attempt has the turn now.
         """
-        with self.recorder.database.write() as connection:
+        database = self.recorder.database
+        with database.write() as connection:
             turn = turns.claim(connection, run_id, number, workspaces.executor, self.recorder.clock())
             run = runs.by_id(connection, run_id)
             if turn is None or run is None:
                 raise SupersededError(f"{run_id} turn {number} has ended already")
             # Unless an agent has done it already, and only the push is left.
             if turn.agent is None and turn.pushing_sha is None and not run.is_restricted:
-                sources = outages.Sources(connection)
+                sources = outages.ProviderOutages(connection)
                 instead = sources.stand_in(run.organization_id, run.agent, self.recorder.clock())
                 if instead is not None and sources.is_probed(connection, run):
                     turn = turns.fall_back(connection, turn, *instead)
@@ -142,7 +143,7 @@ class TurnExecution:
         diffs = {"diff": self._folder.turn_diff(*key), "run.diff": self._folder.run_diff(*key)}
         with log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
-            secrets = Secrets(of_environment(names) | rotated(connected) | of_proxies() | of_url(run.url))
+            secrets = Secrets(of_environment(names) | rotated(database, connected) | of_proxies() | of_url(run.url))
             identity = identity_of(*(author_of(host) or (self._settings.author_name, self._settings.author_email)))
             due = time.monotonic() + _PROGRESS_S
 
@@ -152,13 +153,15 @@ class TurnExecution:
                     due = time.monotonic() + _PROGRESS_S
                     self._log(attempt, f"git: {text}")
 
-            login = HostLogin(host, run.url)
+            login = HostLogin(database, host, run.url)
             signing_key = None if self._settings.signing is None else self._settings.signing.ssh_key
             git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity, progress, login, signing_key)
             at_work = TurnAtWork(key, turn.attempt, log_file)
             share = self._disk.join(workspace.root)
             api = (
-                ApiCommits(host, run.path, git) if host is not None and host.app is not None and host.app.sign else None
+                ApiCommits(database, host, run.path, git)
+                if host is not None and host.app is not None and host.app.sign
+                else None
             )
             attempt = Attempt(
                 run=run,
@@ -262,7 +265,7 @@ class TurnExecution:
         run, turn, pause = attempt.run, attempt.turn, error.pause
         with self.recorder.database.read() as connection:
             own = agents.of_run(connection, run)
-            sources = outages.Sources(connection)
+            sources = outages.ProviderOutages(connection)
         options = agents.NO_OPTIONS if own is None else own.options
         if (pause.limit_s or inf) <= options.waits_s:
             return None

@@ -10,14 +10,14 @@ from typing import IO, Any, Final, Literal
 
 import sqlalchemy as sa
 
-from service import ids
-from service.agents import check as check_agent
+from service import ids, trees
+from service.agents import programs
 from service.agents.options import RepositorySetup
 from service.agents.outcome import REFUSED
 from service.clock import Clock, rfc3339
 from service.errors import ServiceError
 from service.execution import agent as agent_process
-from service.execution import artifacts, trees
+from service.execution import artifacts
 from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, cache_of, session_of
 from service.execution.commits import (
     KEPT,
@@ -32,20 +32,20 @@ from service.execution.commits import (
     refusal,
 )
 from service.execution.disk import DiskShare
-from service.execution.git import GitCommandError, GitRunner
 from service.execution.large_files import LargeFiles
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
 from service.execution.preparation import Preparation
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
 from service.execution.sandbox import Sandbox
-from service.execution.secrets import MASK, Secrets
 from service.execution.submodules import Submodules
 from service.execution.workspace import Workspace
 from service.findings.collect import ARTIFACTS, FOLDER, collect
 from service.findings.document import packed
 from service.findings.question import asked
+from service.git import GitCommandError, GitRunner
 from service.hosts.api_commits import ApiCommits
 from service.observability.traces import Tracer
+from service.secrets import MASK, Secrets
 from service.settings import DataFolder, ExecutionSettings
 from service.store import hosts, messages, postings, repositories, turn_files, turns
 from service.store.agents import Agent
@@ -415,8 +415,8 @@ class TurnWork:
             trees.remove(self._folder.sessions / run.id)
         cached = self._folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
         preparation = Preparation(self._setup, attempt.workspace, cached, is_restricted=bool(run.head_ref))
-        if preparation.setup.mcp_servers and not check_agent.takes_servers(agent.options):
-            self._log(f"the repository's MCP servers are left out: {check_agent.TAKES_NONE}")
+        if preparation.setup.mcp_servers and not programs.takes_servers(agent.options):
+            self._log(f"the repository's MCP servers are left out: {programs.TAKES_NONE}")
         meter = TurnMeter(self._recorder.database, attempt.turn, agent, self._recorder.clock)
         command = AgentCommand(
             agent,

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from service.execution import large_files, processes, submodules, trees
+from service import trees
+from service.execution import large_files, processes, submodules
 from service.execution.commits import (
     LINK,
     AgentHistory,
@@ -26,9 +27,9 @@ from service.execution.commits import (
     head_of,
     history_of,
 )
-from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
 from service.findings import collect
+from service.git import GitCommandError, GitRunner
 from service.settings import DataFolder
 from service.text import one_line, plural, storable, table
 
