@@ -458,8 +458,23 @@ class _Organizations:
         Raises:
             SetupError: It contradicts the existing state, or lacks something.
         """
-        found = self._named.get(_slug(entry))
-        organization = self._create(entry) if found is None else found
+        found = organization = self._named.get(_slug(entry))
+        if organization is None:
+            budget = entry.budget or DayBudget()
+            organization = Organization(
+                id=ids.organization_id(self._now),
+                name=entry.name,
+                slug=_slug(entry),
+                parent_id=None,
+                active=entry.active,
+                entitlements=entry.entitlements,
+                offer_code=None,
+                created_at=self._now,
+                day_usd=budget.day_usd,
+                day_tokens=budget.day_tokens,
+            )
+            self._created.append(organization)
+            self._named[organization.slug] = organization
         wanted = entry.budget or DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)
         if (wanted.day_usd, wanted.day_tokens) != (organization.day_usd, organization.day_tokens):
             self._budgets[organization.id] = wanted
@@ -504,24 +519,6 @@ class _Organizations:
         for organization in {one.id: one for one in self._named.values()}.values():
             for repository in self._repositories[organization.id].values():
                 yield organization, repository
-
-    def _create(self, entry: OrganizationEntry) -> Organization:
-        budget = entry.budget or DayBudget()
-        made = Organization(
-            id=ids.organization_id(self._now),
-            name=entry.name,
-            slug=_slug(entry),
-            parent_id=None,
-            active=entry.active,
-            entitlements=entry.entitlements,
-            offer_code=None,
-            created_at=self._now,
-            day_usd=budget.day_usd,
-            day_tokens=budget.day_tokens,
-        )
-        self._created.append(made)
-        self._named[made.slug] = made
-        return made
 
     def _configure(self, owner: str, entry: RepositoryEntry) -> repositories.Repository:
         held = self._repositories[owner]

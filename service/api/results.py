@@ -334,13 +334,6 @@ def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str
     return turn
 
 
-def _asked_integer(request: Request, name: str) -> int:
-    texts = request.query_params.getlist(name)
-    if len(texts) > 1 or not all(_INTEGER.fullmatch(text) for text in texts):
-        raise bad_request("invalid_query", f"{name} must be one integer of at most 18 digits")
-    return int(texts[0]) if texts else 0
-
-
 @router.get(
     "/external/runs/{run_id}/turns/{n}/log",
     response_class=Response,
@@ -364,7 +357,13 @@ async def read_log(
     run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: RunReader
 ) -> Response:
     """Return a piece of a turn's log; a waiting request uses no database connection or thread."""
-    offset, wait_s, before = (_asked_integer(request, name) for name in ("offset", "wait", "before"))
+    numbers = []
+    for name in ("offset", "wait", "before"):
+        texts = request.query_params.getlist(name)
+        if len(texts) > 1 or not all(_INTEGER.fullmatch(text) for text in texts):
+            raise bad_request("invalid_query", f"{name} must be one integer of at most 18 digits")
+        numbers.append(int(texts[0]) if texts else 0)
+    offset, wait_s, before = numbers
     if not 0 <= wait_s <= _LONGEST_WAIT_S:
         raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
     if before < 0 or (form := request.query_params.get("form", _FORMS[0])) not in _FORMS:

@@ -179,10 +179,21 @@ class Meter:
         self._received += len(piece)
         if self._is_framed:
             self._held += piece
-            self._read_frames()
+            # AWS's event stream has frames: lengths, headers, and JSON with an event in base64.
+            while len(self._held) >= _FRAME_HEAD:
+                length = int.from_bytes(self._held[:4])
+                if length < _FRAME_HEAD + _CHECKSUM:
+                    self._held.clear()
+                    self._has_ended = True
+                if len(self._held) < length or not self._held:
+                    break
+                start = _FRAME_HEAD + int.from_bytes(self._held[4:8])
+                with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+                    self._read(base64.b64decode(json.loads(self._held[start : length - _CHECKSUM])["bytes"]))
+                del self._held[:length]
         else:
-            if self._is_document is None and (start := piece.lstrip(b"\xef\xbb\xbf \t\r\n")):
-                self._is_document = start[:1] in b"{["
+            if self._is_document is None and (begun := piece.lstrip(b"\xef\xbb\xbf \t\r\n")):
+                self._is_document = begun[:1] in b"{["
             if self._is_document:
                 self._held += piece
             for name, data in self._events.feed(piece):
@@ -210,21 +221,6 @@ class Meter:
         self._read(data)
         if name == b"error":
             self.error = data
-
-    def _read_frames(self) -> None:
-        """Read the whole frames of AWS's event stream: lengths, headers, and JSON with an event in base64."""
-        while len(self._held) >= _FRAME_HEAD:
-            length = int.from_bytes(self._held[:4])
-            if length < _FRAME_HEAD + _CHECKSUM:
-                self._held.clear()
-                self._has_ended = True
-            if len(self._held) < length or not self._held:
-                return
-            start = _FRAME_HEAD + int.from_bytes(self._held[4:8])
-            with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
-                event = base64.b64decode(json.loads(self._held[start : length - _CHECKSUM])["bytes"])
-                self._read(event)
-            del self._held[:length]
 
     def _read(self, text: bytes) -> None:
         try:

@@ -237,49 +237,38 @@ class TurnExecution:
         return _failed_turn(attempt.turn, text, kind)
 
     def _paused(self, attempt: Attempt, work: TurnWork, error: PausedAgentError) -> TurnOutcome:
-        """Give the turn's slot back until its model can be asked again; return its failure if that takes too long.
+        """Give the turn's slot back until its model can be asked again, or to the next fallback; return its failure.
+
+        It fails if there is no fallback left, or if waiting takes too long.
 
         Raises:
             PausedTurnError: The slot was given back.
             SupersededError: Another attempt took over the turn, or it was cancelled.
         """
-        now, turn, failure = self.recorder.clock(), attempt.turn, error.pause.failure
-        if (failed := self._fall_back(attempt, work, error)) is not None:
-            return failed
+        now, run, turn, failure = self.recorder.clock(), attempt.run, attempt.turn, error.pause.failure
+        with self.recorder.database.read() as connection:
+            own = agents.of_run(connection, run)
+            providers = outages.ProviderOutages(connection)
+        options = agents.NO_OPTIONS if own is None else own.options
+        if (error.pause.limit_s or inf) > options.waits_s:
+            why = storable(attempt.secrets.mask(failure.what))
+            unavailable = (turn.unavailable or {}) | {attempt.agent.name: why}
+            name = providers.fallback(run.organization_id, run.agent, unavailable)
+            if name is None:
+                fix = failure.fix if "continue the run" in failure.fix else f"{failure.fix}; continue the run"
+                text = f"{turns.NO_AGENT}: {turns.unavailable_words(unavailable)}; {fix}"
+                return _failed_turn(turn, text, failure.reason)
+            change = {"agent": name, "unavailable": unavailable}
+            paused = TurnPause(now, None, is_counted=error.has_begun, change=change)
+            return self._pause(attempt, work, paused, f"{name} takes over from {attempt.agent.name}: {why}")
         until = now + int((error.pause.limit_s or _NEXT_S) * SECOND_MICROS)
         if until > (turn.started_at or now) + DAY_MICROS:
             text = f"{failure.text}; a turn waits for its model for a day, and not longer"
             return _failed_turn(turn, text, failure.reason)
         what = storable(attempt.secrets.mask(failure.text))
-        why = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
-        paused = TurnPause(until, why, is_counted=error.has_begun)
-        return self._pause(attempt, work, paused, f"waits for its model, without a slot: {why or what}")
-
-    def _fall_back(self, attempt: Attempt, work: TurnWork, error: PausedAgentError) -> TurnOutcome | None:
-        """Let the next fallback take over; return the failure if none can; None: the turn has none, or is to wait.
-
-        Raises:
-            PausedTurnError: The next attempt is that of a fallback.
-            SupersededError: Another attempt took over the turn, or it was cancelled.
-        """
-        run, turn, pause = attempt.run, attempt.turn, error.pause
-        with self.recorder.database.read() as connection:
-            own = agents.of_run(connection, run)
-            sources = outages.ProviderOutages(connection)
-        options = agents.NO_OPTIONS if own is None else own.options
-        if (pause.limit_s or inf) <= options.waits_s:
-            return None
-        why = storable(attempt.secrets.mask(pause.failure.what))
-        unavailable = (turn.unavailable or {}) | {attempt.agent.name: why}
-        name = sources.fallback(run.organization_id, run.agent, unavailable)
-        if name is None:
-            fix = pause.failure.fix
-            fix = fix if "continue the run" in fix else f"{fix}; continue the run"
-            text = f"{turns.NO_AGENT}: {turns.unavailable_words(unavailable)}; {fix}"
-            return _failed_turn(turn, text, pause.failure.reason)
-        change = {"agent": name, "unavailable": unavailable}
-        paused = TurnPause(self.recorder.clock(), None, is_counted=error.has_begun, change=change)
-        return self._pause(attempt, work, paused, f"{name} takes over from {attempt.agent.name}: {why}")
+        resumes = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
+        paused = TurnPause(until, resumes, is_counted=error.has_begun)
+        return self._pause(attempt, work, paused, f"waits for its model, without a slot: {resumes or what}")
 
     def _waiting(self, attempt: Attempt, work: TurnWork, error: GitCommandError) -> TurnOutcome:
         """Give the turn's slot back until its code host can be asked again; return its failure if that takes too long.

@@ -14,7 +14,7 @@ from service.errors import ServiceError
 from service.forge.client import ForgeError, ForgeHttp
 from service.git import GitCommandError, GitRunner
 from service.hosts.tokens import HostLogin, TokenError, token_of
-from service.reference import Location, checked_path, location
+from service.reference import checked_path, location
 from service.settings import GitLabSettings, Settings
 from service.store import audit, repositories
 from service.store.database import Database
@@ -90,38 +90,26 @@ def _project(host: Host, body: Mapping[str, Any]) -> Project:
     except ValueError as error:
         raise OnboardingError(f"the project {found!r} cannot be named here: {error}") from error
     _check_group(host, path)
-    url = host.clone_url_of(path) or _checked_address(host, path, body.get("http_url_to_repo"))
+    if (url := host.clone_url_of(path)) is None:
+        given = body.get("http_url_to_repo")
+        url = given if isinstance(given, str) else ""
+        api = urlsplit(host.api_url or "")
+        parts, where = urlsplit(url), location(url)
+        # An address without TLS is accepted only if the operator connected the API without TLS.
+        is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
+        root = api.path.partition("/api/")[0].strip("/")
+        # It may lead elsewhere: to another host, another project, or a folder of this machine.
+        expected = (host.host, f"{root}/{path}".strip("/").lower())
+        if not is_trusted or where is None or (where.host, where.path.lower()) != expected:
+            other = f"{url!r} is not the project {path} on {host.host}"
+            what = other if url else f"GitLab names no address to clone {path} from"
+            raise OnboardingError(f"{what}; correct GitLab's external URL, or connect the host with --clone-url")
     return Project(path, url, number if isinstance(number, int) else None)
 
 
 def _check_group(host: Host, path: str) -> None:
     if not host.owns(path):
         raise OnboardingError(f"the project {path} is outside the connected group {host.group}")
-
-
-def _checked_address(host: Host, path: str, given: object) -> str:
-    """Return the clone address that GitLab named, if it is that of this project on this host.
-
-    Raises:
-        OnboardingError: It leads elsewhere: to another host, another project, or a folder of this machine.
-    """
-    url = given if isinstance(given, str) else ""
-    api = urlsplit(host.api_url or "")
-    parts, where = urlsplit(url), location(url)
-    # An address without TLS is accepted only if the operator connected the API without TLS.
-    is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
-    root = api.path.partition("/api/")[0].strip("/")
-    expected = Location(host.host, f"{root}/{path}".strip("/"))
-    if not is_trusted or where is None or (where.host, where.path.lower()) != (expected.host, expected.path.lower()):
-        raise OnboardingError(
-            (
-                f"{url!r} is not the project {path} on {host.host}"
-                if url
-                else f"GitLab names no address to clone {path} from"
-            )
-            + "; correct GitLab's external URL, or connect the host with --clone-url"
-        )
-    return url
 
 
 @dataclass(frozen=True, slots=True)
