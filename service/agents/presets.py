@@ -1,6 +1,6 @@
 """The programs that the service knows how to call, each as one entry of data.
 
-docs/run/agent-contract.md shows how to write one.
+docs/dev/service-internals.md shows how to write one.
 
 In argv, environment and settings, `{url}` is the model proxy, `{token}` a key that is worth nothing elsewhere,
 `{model}` the model's name, `{home}` the home folder, `{guidance}` the file of that name below, and `{session}` the
