@@ -233,7 +233,8 @@ def _over(lasting: Sequence[ReportedProblem], at: Situation, notify: NotifySetti
         key = problem.route, problem.batch
         interval_over = at.now >= at.last_made.get(key, problem.last_at) + notify.group_interval
         is_due = key not in open_batches or interval_over or problem.kind in OUTAGES
-        if is_due and not notify.is_quiet(problem.route, at.now):
+        # The end must not arrive before the beginning, which may still be on its way.
+        if is_due and key not in at.undelivered and not notify.is_quiet(problem.route, at.now):
             over.append(problem)
     return over
 

@@ -64,7 +64,8 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     for organization in made["organizations"]:
         lines.append(f"{organization['slug']}  {'created' if organization['created'] else 'kept'}")
         lines += [f"  it differs from the file, and stays so; to change it: {one}" for one in organization["differs"]]
-        lines += [f"  token {one['alias']}: {one['value'] or 'kept'}" for one in organization["tokens"]]
+        for one in organization["tokens"]:
+            lines.append(f"  token {one['alias']}: {one['value'] or 'kept'}  until {one['expires_at'][:10]}")
         urls = {
             f"{one['platform']}:{one['path']}": f"  {one['url']}{_UNCONNECTED if one['connected'] is False else ''}"
             for one in organization["repositories"]

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.actions.follow_ups import FollowUps
+from app.actions.refusals import InvalidRequestError, ReadOnlyError
 from app.api.requests import CancelRun, ContinueRun
 from app.engine.engine import Engine
 from app.sync.runs import LIST_LAG
@@ -122,6 +123,20 @@ async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path)
     assert [json.loads(body)["instructions"] for body in peer.posts] == ["Go on."]
     assert (settled.outcome, settled.action_id, settled.result_id) == ("done", action.action_id, action.result_id)
     assert (action.state, action.actor) == ("confirmed", waiting.occurrence.facts["actor"])
+
+
+async def test_what_could_not_be_sent_does_not_wait(engine: Engine) -> None:
+    """Neither that of a read-only profile, nor one without words."""
+    reading = replace(engine.actions, read_only=True)
+    for actions, request, refusal in (
+        (reading, GO_ON, ReadOnlyError),
+        (engine.actions, replace(GO_ON, instructions=" "), InvalidRequestError),
+    ):
+        follow_ups = FollowUps(actions, engine.cache, engine.usable_state, engine.events.publish)
+        with pytest.raises(refusal):
+            await follow_ups.wait(request)
+
+    assert await engine.follow_ups.unsent() == ()
 
 
 async def test_a_cancelled_one_is_not_sent(engine: Engine, peer: Lab) -> None:

@@ -99,11 +99,15 @@ class World:
         """Their titles."""
         return [message.title for message in await self.made()]
 
+    async def arrive(self) -> None:
+        """What was made arrives."""
+        for each in await self.state.due_deliveries(self.now):
+            await self.state.settle_delivery(each, "delivered", self.now)
+
     async def after(self, dispatcher: Dispatcher, looks: int = 1, **by: float) -> list[str]:
         """Lets time pass before each look, and what was made earlier arrive; the titles of what was made then."""
         for _ in range(looks):
-            for each in await self.state.due_deliveries(self.now):
-                await self.state.settle_delivery(each, "delivered", self.now)
+            await self.arrive()
             self.pass_(**by)
             await dispatcher.make_messages()
         return await self.titles()

@@ -48,6 +48,7 @@ async def test_a_storm_of_failures_is_one_message_with_its_recovery(world: World
     assert f"{names[0]} 10" in message.body
     assert "and 45 other places" in message.body
 
+    await world.arrive()
     for name in names:
         await world.run(name, "completed", repository=name)
     await dispatcher.make_messages()
@@ -236,6 +237,19 @@ async def test_a_reminder_waits_until_the_message_before_it_has_arrived(world: W
     assert await world.after(dispatcher, minutes=1) == [f"Still so: {FAILED}"]
 
 
+async def test_a_recovery_waits_until_the_message_before_it_has_arrived(world: World) -> None:
+    """A page that is tried again would otherwise come after the end of what it reports."""
+    dispatcher = await world.began()
+    await world.run("run_1", "failed")
+    assert await world.after(dispatcher, looks=2, seconds=30) == [FAILED]
+    await world.run("run_2", "completed")
+    world.pass_(minutes=1)
+    await dispatcher.make_messages()
+    assert await world.titles() == []
+
+    assert await world.after(dispatcher, minutes=1) == [OVER]
+
+
 async def test_a_host_that_is_well_again_is_no_longer_repeated(world: World) -> None:
     """While it is not said yet that it has recovered."""
     dispatcher = await world.began(REPEATED.replace("1h", "1m"))
@@ -268,6 +282,7 @@ async def test_a_host_is_reported_at_once_though_another_one_was_just_reported(w
     await dispatcher.make_messages()
     assert await world.titles() == ["outage: github down"]
 
+    await world.arrive()
     await samples(world, 14, github="ok", gitlab="down")
     await dispatcher.make_messages()
     assert await world.titles() == ["outage: Code host github has recovered"]
@@ -306,6 +321,7 @@ async def test_health_that_nobody_can_read_is_an_alert_with_an_end(
         await world.link()
         await dispatcher.make_messages()
         world.pass_(minutes=1)
+    await world.arrive()
     await samples(world, 1, github="ok")
     await dispatcher.make_messages()
 

@@ -107,6 +107,18 @@ async def test_an_old_run_that_came_alive_again_is_seen(desk: Desk) -> None:
     assert any(isinstance(event, RunsChanged) and event.changes.transitions for event in events)
 
 
+async def test_after_an_empty_list_every_run_is_news(desk: Desk) -> None:
+    """Also one that the list was late to show; what the first list held is history."""
+    async with desk.engine() as engine:
+        await engine.runs.refresh()
+        desk.peer.put("late", "failed", created=desk.peer.now - MINUTE)
+        await engine.runs.refresh()
+        shown = await engine.cache.following.events("", 9, holds_failures=False)
+
+    assert shown is not None
+    assert [(event.run_id, event.new) for event in shown.events] == [("late", "failed")]
+
+
 async def test_a_run_that_somebody_cancelled_is_at_no_time_a_failed_one(desk: Desk) -> None:
     """Who looks at each change sees it as cancelled; if that cannot be asked, as failed until it can."""
     told: Step = Respond(200, {"questions": [], "cancelled": ["run_b", "run_a"]})
