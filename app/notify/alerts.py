@@ -114,11 +114,11 @@ def state_alerts(
                 note = "create another and give it to this profile"
             elif link.error_kind == InternalError.kind:
                 title = error_kind(InternalError.kind).title
-            since = link.failing_since
-            key = f"link:{'token' if is_refused else 'down'}:{since.isoformat()}"
-            body = f"since {clock_time(since, now)}; {note} · {link.error_message or ''}".rstrip(" ·")
+            begun = link.failing_since
+            key = f"link:{'token' if is_refused else 'down'}:{begun.isoformat()}"
+            body = f"since {clock_time(begun, now)}; {note} · {link.error_message or ''}".rstrip(" ·")
             about = {"status": "token refused" if is_refused else "down"}
-            alert = own_alert(key, LINK, "error", f"{title}: {profile}", body, since, about, is_lasting=True)
+            alert = own_alert(key, LINK, "error", f"{title}: {profile}", body, begun, about, is_lasting=True)
             return [*states, alert]
     routes = host_routes or ((DEFAULT_ROUTE,) if "health" in notify.on else ())
     if routes and (since := unobserved_since(links, now)) is not None:
