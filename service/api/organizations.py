@@ -15,10 +15,9 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.clock import rfc3339
 from service.forge.onboarding import Onboarding, OnboardingError, ProjectKey
-from service.mail.message import checked_address
-from service.mail.sender import MailSender
+from service.mail import MailSender, checked_address
 from service.reference import PLATFORMS, checked_path
-from service.store import audit, hosts, invitations, organizations, repositories, trials
+from service.store import audit, hosts, invitations, organizations, repositories
 from service.store.invitations import Invitation
 
 router = APIRouter()
@@ -68,7 +67,7 @@ def create_organization(
         raise bad_request("invalid_email", f"email: {error}") from error
     if creation.offer_code is not None:
         with context.database.read() as connection:
-            offer = trials.offer_by_code(connection, creation.offer_code)
+            offer = organizations.offer_by_code(connection, creation.offer_code)
         if offer is None or offer.kind != "partner":
             text = "offer_code is not a known partner offer; omit it for the standard trial"
             raise bad_request("invalid_offer_code", text)
@@ -83,7 +82,7 @@ def create_organization(
             entitlements=("ServiceAPI",),
             offer_code=creation.offer_code,
         )
-        trials.sign_up(connection, made.id, creation.offer_code)
+        organizations.sign_up(connection, made.id, creation.offer_code)
         invitation_id = invitations.invite(connection, made.id, email, now)
         for action, target in (("organization.create", made.id), ("invitation.send", invitation_id)):
             audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=made.id)

@@ -38,7 +38,7 @@ from service.store.schema import CANCELLED
 from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.text import storable
-from service.triggers.events import SCHEDULE
+from service.triggers.rules import SCHEDULE
 
 T = TypeVar("T")
 _PIECE: Final = 256 << 10

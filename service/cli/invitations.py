@@ -7,8 +7,7 @@ import click
 
 from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, owner_of
 from service.clock import now_micros, rfc3339
-from service.mail.message import checked_address
-from service.mail.sender import MailSender, mailer_of
+from service.mail import MailSender, checked_address, mailer_of
 from service.settings import Role
 from service.setup import SetupError, find_organization
 from service.store import invitations, sessions

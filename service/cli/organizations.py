@@ -10,10 +10,9 @@ from service.cli.output import AdminContext, admin_command, fields, line, missin
 from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
-from service.store import invitations, organizations, tokens, trials, turns
-from service.store.organizations import ENTITLEMENTS, Organization
+from service.store import invitations, organizations, tokens, turns
+from service.store.organizations import ENTITLEMENTS, OFFER_KINDS, Offer, Organization
 from service.store.tokens import SCOPES
-from service.store.trials import KINDS, Offer
 from service.text import plural
 
 
@@ -63,7 +62,7 @@ def list_organizations(admin: AdminContext) -> None:
     """List organizations."""
     with admin.read() as connection:
         found = organizations.all_of(connection)
-        known = trials.of_all(connection, [one.id for one in found])
+        known = organizations.trials_of(connection, [one.id for one in found])
     shown = "state signup_code granted_code started_at"
     started = {trial.organization_id: fields(trial, shown) for trial in known}
     documents = [_document(one) | {"trial": started.get(one.id)} for one in found]
@@ -189,7 +188,7 @@ def _offer_line(one: Offer) -> str:
 
 @offer.command("add")
 @click.argument("code")
-@click.option("--kind", type=click.Choice(KINDS), required=True)
+@click.option("--kind", type=click.Choice(OFFER_KINDS), required=True)
 @click.option("--retired/--in-force", default=None, help="Retired: signups with it get the standard trial.")
 @click.option("--price", help="Free text, '' for none; earlier signups at another price get the standard trial.")
 @admin_command
@@ -198,11 +197,11 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, pric
     given = {"code": code, "kind": kind, "retired": retired, "price": price}
     given = {name: value for name, value in given.items() if value is not None}
     with admin.change("offer.add", create=True) as change:
-        before = trials.offer_by_code(change.connection, code)
+        before = organizations.offer_by_code(change.connection, code)
         values = (asdict(before) if before else {}) | given
         made = TypeAdapter(Offer).validate_python(values | {"price": values.get("price") or None})
         change.target = made.code
-        trials.put_offer(change.connection, made)
+        organizations.put_offer(change.connection, made)
     admin.show(asdict(made), [_offer_line(made)])
 
 
@@ -212,9 +211,9 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, pric
 def retire(admin: AdminContext, code: str) -> None:
     """Retire an offer: still accepted at signup, but with the standard trial."""
     with admin.change("offer.retire") as change:
-        found = required(trials.offer_by_code(change.connection, code), "offer", code, "service offer list")
+        found = required(organizations.offer_by_code(change.connection, code), "offer", code, "service offer list")
         retired = replace(found, retired=True)
-        trials.put_offer(change.connection, retired)
+        organizations.put_offer(change.connection, retired)
         change.target = found.code
     admin.show(asdict(retired), [_offer_line(retired)])
 
@@ -224,7 +223,7 @@ def retire(admin: AdminContext, code: str) -> None:
 def list_offers(admin: AdminContext) -> None:
     """List offers."""
     with admin.read() as connection:
-        found = trials.all_offers(connection)
+        found = organizations.all_offers(connection)
     admin.show({"offers": [asdict(one) for one in found]}, [_offer_line(one) for one in found])
 
 

@@ -19,8 +19,18 @@ from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
 from service.store.schema import CANCELLED
 from service.text import fence_of, one_line, plural
-from service.triggers.events import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, ISSUE_TEXT, SCHEDULE, HookEvent
-from service.triggers.rules import TriggerRule, fire_times
+from service.triggers.rules import (
+    CLOSED,
+    COMMENT,
+    CONFIDENTIAL,
+    FAILED,
+    ISSUE,
+    ISSUE_TEXT,
+    SCHEDULE,
+    HookEvent,
+    TriggerRule,
+    fire_times,
+)
 
 
 class UnknownRepositoryError(ServiceError):
