@@ -13,7 +13,7 @@ from service.api.auth import AnyCaller, Configurer, Creator
 from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
-from service.clock import rfc3339
+from service.clock import rfc3339_or_none
 from service.forge.onboarding import Onboarding, OnboardingError, ProjectKey
 from service.mail import MailSender, checked_address
 from service.reference import PLATFORMS, checked_path
@@ -144,7 +144,7 @@ def resend_invitation(invitation_id: str, context: RequestContext, caller: Creat
 def _invitation_body(context: Context, one: Invitation) -> dict[str, object]:
     at = {name: getattr(one, name) for name in ("sent_at", "expires_at", "accepted_at")}
     shown = {name: getattr(one, name) for name in ("organization_id", "email", "failure")}
-    shown |= {name: None if moment is None else rfc3339(moment) for name, moment in at.items()}
+    shown |= {name: rfc3339_or_none(moment) for name, moment in at.items()}
     mail = "outbox" if context.settings.mail.smtp is None else "smtp"
     return shown | {"invitation_id": one.id, "state": one.state(context.clock()), "mail": mail}
 

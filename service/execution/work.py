@@ -14,7 +14,7 @@ from service import ids, trees
 from service.agents import programs
 from service.agents.options import RepositorySetup
 from service.agents.outcome import REFUSED
-from service.clock import Clock, rfc3339
+from service.clock import Clock, rfc3339, rfc3339_or_none
 from service.errors import ServiceError
 from service.execution import agent as agent_process
 from service.execution import artifacts
@@ -141,7 +141,7 @@ def task_of(
                 "status": past.status,
                 "commit": past.commit_sha,
                 "summary": past.summary,
-                "finished_at": None if past.finished_at is None else rfc3339(past.finished_at),
+                "finished_at": rfc3339_or_none(past.finished_at),
                 **(past.question or {}),
             }
             for past in attempt.conversation
