@@ -79,7 +79,7 @@ class TurnCommit:
     is_plain: bool
     """Whether it is one commit with the base as its only parent."""
     compared: str | None
-    """The commit that its change is compared with: the base, or git's merge of it with `merged`. None: no file."""
+    """The commit to compare its change with: the base, or git's merge of it with `merged`; None: the empty tree."""
     files: ChangedFiles
     fault: str | None = None
     """Why it must not be pushed: files that git could not store, or that belong into Git LFS; None: it may be."""
