@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from service import ids
-from service.agents import check
+from service.agents import programs
 from service.agents.options import AgentOptions, RepositorySetup, VariableName
 from service.clock import Duration, parse_duration, rfc3339
 from service.errors import ServiceError
@@ -373,10 +373,10 @@ def check_triggers(connection: sa.Connection, organization: Organization, reposi
     for rule in repository.triggers:
         agent = agents.by_name(connection, organization.id, rule.agent)
         has_servers = repository.setup is not None and repository.setup.mcp_servers
-        if agent is not None and has_servers and not check.takes_servers(agent.options):
+        if agent is not None and has_servers and not programs.takes_servers(agent.options):
             raise SetupError(
                 f"repository {repository.name}: it has mcp_servers, and a trigger names the agent {rule.agent!r}, "
-                f"but {check.TAKES_NONE}"
+                f"but {programs.TAKES_NONE}"
             )
         if agent is None:
             raise SetupError(
@@ -421,9 +421,9 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
 
 def _agent(entry: AgentEntry, owner: Organization | None, data: Path | None) -> agents.Agent:
     options = AgentOptions.model_validate(entry.model_dump(include=set(AgentOptions.model_fields)))
-    faults = list(check.contradictions(entry.argv, options, entry.environment, network=entry.network))
+    faults = list(programs.contradictions(entry.argv, options, entry.environment, network=entry.network))
     if data is not None:
-        faults += check.missing(entry.argv, options, entry.environment, data)
+        faults += programs.missing(entry.argv, options, entry.environment, data)
     if faults:
         raise SetupError(f"agent {entry.name}: {'; '.join(faults)}")
     whose = None if owner is None else owner.id
@@ -458,8 +458,23 @@ class _Organizations:
         Raises:
             SetupError: It contradicts the existing state, or lacks something.
         """
-        found = self._named.get(_slug(entry))
-        organization = self._create(entry) if found is None else found
+        found = organization = self._named.get(_slug(entry))
+        if organization is None:
+            budget = entry.budget or DayBudget()
+            organization = Organization(
+                id=ids.organization_id(self._now),
+                name=entry.name,
+                slug=_slug(entry),
+                parent_id=None,
+                active=entry.active,
+                entitlements=entry.entitlements,
+                offer_code=None,
+                created_at=self._now,
+                day_usd=budget.day_usd,
+                day_tokens=budget.day_tokens,
+            )
+            self._created.append(organization)
+            self._named[organization.slug] = organization
         wanted = entry.budget or DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)
         if (wanted.day_usd, wanted.day_tokens) != (organization.day_usd, organization.day_tokens):
             self._budgets[organization.id] = wanted
@@ -504,24 +519,6 @@ class _Organizations:
         for organization in {one.id: one for one in self._named.values()}.values():
             for repository in self._repositories[organization.id].values():
                 yield organization, repository
-
-    def _create(self, entry: OrganizationEntry) -> Organization:
-        budget = entry.budget or DayBudget()
-        made = Organization(
-            id=ids.organization_id(self._now),
-            name=entry.name,
-            slug=_slug(entry),
-            parent_id=None,
-            active=entry.active,
-            entitlements=entry.entitlements,
-            offer_code=None,
-            created_at=self._now,
-            day_usd=budget.day_usd,
-            day_tokens=budget.day_tokens,
-        )
-        self._created.append(made)
-        self._named[made.slug] = made
-        return made
 
     def _configure(self, owner: str, entry: RepositoryEntry) -> repositories.Repository:
         held = self._repositories[owner]

@@ -29,7 +29,7 @@ from acp.task import MessageSender, TaskSupervisor
 from pydantic import ValidationError
 
 SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
-"""The variable with the MCP servers of the repository, as `servers.acp` writes it."""
+"""The variable with the MCP servers of the repository, as `presets.py` writes it."""
 MODEL: Final = "RUNWARDEN_MODEL"
 """The variable with the name of the model; empty: the program chooses."""
 _GREETING_S: Final = 240

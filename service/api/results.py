@@ -18,7 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from service.agents import check
+from service.agents import programs
 from service.agents.inputs import AgentInput
 from service.agents.options import PresetName
 from service.agents.steps import StepKind, window
@@ -334,13 +334,6 @@ def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str
     return turn
 
 
-def _asked_integer(request: Request, name: str) -> int:
-    texts = request.query_params.getlist(name)
-    if len(texts) > 1 or not all(_INTEGER.fullmatch(text) for text in texts):
-        raise bad_request("invalid_query", f"{name} must be one integer of at most 18 digits")
-    return int(texts[0]) if texts else 0
-
-
 @router.get(
     "/external/runs/{run_id}/turns/{n}/log",
     response_class=Response,
@@ -364,7 +357,13 @@ async def read_log(
     run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: RunReader
 ) -> Response:
     """Return a piece of a turn's log; a waiting request uses no database connection or thread."""
-    offset, wait_s, before = (_asked_integer(request, name) for name in ("offset", "wait", "before"))
+    numbers = []
+    for name in ("offset", "wait", "before"):
+        texts = request.query_params.getlist(name)
+        if len(texts) > 1 or not all(_INTEGER.fullmatch(text) for text in texts):
+            raise bad_request("invalid_query", f"{name} must be one integer of at most 18 digits")
+        numbers.append(int(texts[0]) if texts else 0)
+    offset, wait_s, before = numbers
     if not 0 <= wait_s <= _LONGEST_WAIT_S:
         raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
     if before < 0 or (form := request.query_params.get("form", _FORMS[0])) not in _FORMS:
@@ -573,7 +572,7 @@ def say(
             text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
             raise HttpError(409, "too_many_messages", text)
         agent = agents.of_run(connection, run, turn.agent)
-        is_able = message.when != "now" or (agent is not None and check.hears(agent))
+        is_able = message.when != "now" or (agent is not None and programs.hears(agent))
         timing = message.when if is_able else "end"
         made = messages.add(connection, run_id, turn.number, message.text, timing, alias, now)
         runs.touch(connection, run_id, now)

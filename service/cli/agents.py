@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from service.agents.check import missing as missing_parts
+from service.agents.programs import missing as missing_parts
 from service.cli.output import (
     INLINE,
     AdminContext,

@@ -20,7 +20,6 @@ from service.cli.output import (
     owner_of,
 )
 from service.clock import now_micros, rfc3339
-from service.hosts import rotation
 from service.hosts.health import HealthProbes
 from service.reference import ALIASES, PLATFORMS, without_login
 from service.setup import (
@@ -96,7 +95,7 @@ def check(admin: AdminContext, slug: str) -> None:
 
     The tokens are read from this command's environment, which may differ from that of the service.
     """
-    with admin.database() as database, rotation.used(database):
+    with admin.database() as database:
         with database.read() as connection:
             organization = find_organization(connection, slug)
             connected = hosts.of(connection, organization.id)
@@ -105,7 +104,7 @@ def check(admin: AdminContext, slug: str) -> None:
             raise SetupError(f"{organization.slug} has no code host; connect one with: runwarden service host connect")
         # The table says what a service would log.
         logging.getLogger("service").addHandler(logging.NullHandler())
-        with closing(HealthProbes(admin.folder.settings().probing)) as probes:
+        with closing(HealthProbes(database, admin.folder.settings().probing)) as probes:
             found = probes.ask(connected, known)
     documents = [
         {"platform": one.platform, "host": one.host, "status": verdict.status, "reason": verdict.reason}

@@ -7,8 +7,8 @@ import click
 from service.cli.output import AdminContext, admin_command, fields
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.execution.commits import check_signing
-from service.execution.git import GitCommandError
 from service.execution.sandbox import find
+from service.git import GitCommandError
 from service.hosts import rotation
 from service.store import endings, events, outages, postings, runs, turns, workers
 from service.store.schema import mails, unsent
@@ -30,7 +30,7 @@ def status(admin: AdminContext) -> None:
         ending = endings.soon(connection, now_micros())
         unrotated = rotation.faults(connection)
         refused = postings.refused(connection, _MOST_REFUSED)
-        away = outages.Sources(connection).waiting(connection)
+        away = outages.ProviderOutages(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         taken = len(turns.dispatched(connection))
         pauses = workers.pauses(connection)

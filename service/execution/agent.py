@@ -21,7 +21,7 @@ from service.execution.cgroup import limits_of
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
 from service.execution.disk import shortage
 from service.execution.processes import IdleWatch, UsageWatch
-from service.execution.secrets import MaskedStream, Secrets
+from service.secrets import MaskedStream, Secrets
 from service.settings import AgentLimits
 from service.store.messages import Message
 

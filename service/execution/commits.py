@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from service import trees
 from service.agents.options import ChangeLimits
-from service.execution import trees
-from service.execution.git import GitCommandError, GitRunner
+from service.git import GitCommandError, GitRunner
 from service.text import plural
 
 LINK: Final = "160000"

@@ -7,8 +7,6 @@ asks only after it has noted that it will, and nobody repeats a request of which
 import hashlib
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from http import HTTPStatus
@@ -19,7 +17,7 @@ import sqlalchemy as sa
 from service import how_to_add
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts.http import HostResponse, HostUnreachableError, ask
-from service.printed import NoKeyError
+from service.key_command import NoKeyError
 from service.store.database import Database, insert_new
 from service.store.hosts import Host
 from service.store.schema import first, found, host_tokens, hosts
@@ -31,8 +29,6 @@ _IN_FLIGHT_MICROS: Final = 600 * SECOND_MICROS
 _EARLY_DAYS: Final = 7
 _LONGEST_DAYS: Final = 365
 _logger = logging.getLogger(__name__)
-_open: list[Database] = []
-"""The databases that are in use; tokens are looked up in the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +47,13 @@ class RotatedToken:
     """Whether there is no valid token any more."""
 
 
-@contextmanager
-def used(database: Database) -> Iterator[None]:
-    """Look tokens up in a database while the context lasts."""
-    _open.append(database)
-    try:
-        yield
-    finally:
-        _open.remove(database)
-
-
-def successor_of(token: str) -> str:
+def successor_of(database: Database, token: str) -> str:
     """Return the token that is valid in place of one from the environment.
 
     Raises:
         NoKeyError: It was rotated, and the new one is not known.
     """
-    if not _open:
-        return token
-    with _open[-1].read() as connection:
+    with database.read() as connection:
         return _token(token, first(connection, RotatedToken, host_tokens, host_tokens.c.digest == _digest(token)))
 
 

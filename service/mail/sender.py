@@ -116,7 +116,16 @@ class SmtpRelay:
         session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
         with cut_off(self._settings.timeout_s, lambda: session.sock):
             try:
-                code, reply = self._connected(session)
+                host = Host.parse(self._settings.host)
+                proxy = proxy_of("https", host, self._port) if self._settings.proxy else None
+                if proxy is None:
+                    code, reply = session.connect(self._settings.host, self._port)
+                else:
+                    until = time.monotonic() + self._settings.timeout_s
+                    link = proxy.tunnel(authority_of(host.text, self._port), until)
+                    session.sock = tls.wrap_socket(link, server_hostname=host.text) if is_tls else link
+                    session.file = None
+                    code, reply = session.getreply()
                 if code != _READY:
                     raise smtplib.SMTPConnectError(code, reply)
                 if self._settings.security == "starttls":
@@ -129,18 +138,6 @@ class SmtpRelay:
                     session.quit()
             finally:
                 session.close()
-
-    def _connected(self, session: smtplib.SMTP) -> tuple[int, bytes]:
-        """Connect a session, through the proxy if the mail server is reached through it, and return its greeting."""
-        host = Host.parse(self._settings.host)
-        proxy = proxy_of("https", host, self._port) if self._settings.proxy else None
-        if proxy is None:
-            return session.connect(self._settings.host, self._port)
-        link = proxy.tunnel(authority_of(host.text, self._port), time.monotonic() + self._settings.timeout_s)
-        is_tls = self._settings.security == "tls"
-        session.sock = ssl.create_default_context().wrap_socket(link, server_hostname=host.text) if is_tls else link
-        session.file = None
-        return session.getreply()
 
     def _explained(self, error: Exception) -> MailError:
         if isinstance(error, smtplib.SMTPRecipientsRefused):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final, cast
 
 from fastapi import APIRouter, Request, Response
@@ -175,15 +174,15 @@ async def show_hosts(context: RequestContext, caller: SettingsReader, visitor: A
         if error.error_code != "no_code_host":
             raise
         health = {}
-    return await run_in_threadpool(_hosts, context, caller, visitor, health)
 
+    def show() -> Response:
+        with context.database.read() as connection:
+            found = repositories.of(connection, caller.organization.id)
+            schedules = repositories.scheduled(connection, caller.organization.id)
+            last = deliveries.latest_scheduled(connection, caller.organization.id)
+        return page("hosts", visitor, health=health, repositories=found, schedules=schedules, last=last)
 
-def _hosts(context: Context, caller: Caller, visitor: Visitor | None, health: Any) -> Response:
-    with context.database.read() as connection:
-        found = repositories.of(connection, caller.organization.id)
-        schedules = repositories.scheduled(connection, caller.organization.id)
-        last = deliveries.latest_scheduled(connection, caller.organization.id)
-    return page("hosts", visitor, health=health, repositories=found, schedules=schedules, last=last)
+    return await run_in_threadpool(show)
 
 
 @router.get("/agents")
@@ -226,20 +225,20 @@ def _events(
 @router.post("/events/endpoints")
 async def add_endpoint(context: RequestContext, form: Writer, caller: Configurer, visitor: Anybody) -> Response:
     """Add an endpoint and show its secret, which cannot be shown again."""
+
+    def add() -> Response:
+        url, types = form.get("url"), [kind for kind in events.TYPES if form.get(f"type-{kind}")]
+        try:
+            addresses_of(url, context.settings.events.allow_private)
+            with context.database.write() as connection:
+                made = events.add_endpoint(connection, caller.organization.id, url, types, (), context.clock())
+                _record(connection, context, caller, "endpoint.add", made.id)
+        except events.EndpointError as error:
+            return _events(context, caller, visitor, str(error), url=url, types=types)
+        return page("new_secret", visitor, endpoint=made, secret=made.secret)
+
     # Its name is looked up, which may take long.
-    return await context.outgoing.run(partial(_add_endpoint, context, form, caller, visitor), caller.organization.id)
-
-
-def _add_endpoint(context: Context, form: Form, caller: Caller, visitor: Visitor | None) -> Response:
-    url, types = form.get("url"), [kind for kind in events.TYPES if form.get(f"type-{kind}")]
-    try:
-        addresses_of(url, context.settings.events.allow_private)
-        with context.database.write() as connection:
-            made = events.add_endpoint(connection, caller.organization.id, url, types, (), context.clock())
-            _record(connection, context, caller, "endpoint.add", made.id)
-    except events.EndpointError as error:
-        return _events(context, caller, visitor, str(error), url=url, types=types)
-    return page("new_secret", visitor, endpoint=made, secret=made.secret)
+    return await context.outgoing.run(add, caller.organization.id)
 
 
 @router.post("/events/endpoints/{endpoint_id}/rotate")

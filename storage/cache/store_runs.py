@@ -141,18 +141,17 @@ class PreparedRuns(Struct, eq=False):
             text = f"{run.run_id}\n{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{run.raw_json}"
             octets = text.encode("utf-8", "replace")
             digest = crc32(octets) << 31 ^ adler32(octets) ^ updated_us
-            stored = run if text.isascii() else _without_surrogates(run)
+            stored = run
+            if not text.isascii():
+                repository = Repository(sqlite_text(run.repository.platform), sqlite_text(run.repository.data_json))
+                run_id, status, branch, raw = map(sqlite_text, (run.run_id, run.status, run.branch_name, run.raw_json))
+                named = {"run_id": run_id, "status": status, "branch_name": branch}
+                stored = replace(run, **named, repository=repository, raw_json=raw)
             if run.status == "failed" and run.run_id in cancelled:
                 stored = replace(stored, status=CANCELLED)
             if stored.run_id not in arrived or updated_us >= arrived[stored.run_id].updated_us:
                 arrived[stored.run_id] = ArrivedRun(stored, updated_us, digest)
         return cls(to_us(asked_at), arrived, cancelled, is_of_write, news_from)
-
-
-def _without_surrogates(run: Run) -> Run:
-    repository = Repository(sqlite_text(run.repository.platform), sqlite_text(run.repository.data_json))
-    run_id, status, branch, raw = map(sqlite_text, (run.run_id, run.status, run.branch_name, run.raw_json))
-    return replace(run, run_id=run_id, status=status, branch_name=branch, repository=repository, raw_json=raw)
 
 
 class AnswerQueue:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositoryMirror
+from service.git import GitCommandError, GitRunner
 from tests.service.conftest import OBEYS, Api, Make, placed
 from tests.service.git_hosts import GitHttpHost, push
 from tests.service_process import git, make_repository
