@@ -168,7 +168,7 @@ class _DatabaseCollector(Collector):
             waiting = Counts[str]()
             for outage, number in ProviderOutages(connection).waiting(connection):
                 waiting[label(outage.shown)] += number
-        # A line for each label: those whose turns wait longest, and one for all others. The latter always exists, so that
+        # A line for each label: those whose turns wait longest, and one for all others. That one always exists, so that
         # a sum over the organizations always has a value.
         first = [replace(one, organization=label(one.organization)) for one in shares[:_ORGANIZATIONS]]
         rest = [replace(one, organization=OTHERS) for one in shares[_ORGANIZATIONS:]]
