@@ -393,7 +393,18 @@ async def start_agent(
                 near = get_close_matches(name, known, 1)
                 advice = f"did you mean {near[0]!r}?" if near else "ask the operator of the service to add it"
                 raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
-            target = _target_by_text(connection, caller.organization.id, start.repository)
+            # By its configured name, full URL, `owner/repo` or `group/project`.
+            owner, text = caller.organization.id, start.repository.strip()
+            exact = repositories.by_name(connection, owner, text) or repositories.by_url(connection, owner, text)
+            platforms, path = [*PLATFORMS], text
+            if (where := location(text)) is not None:
+                connected = hosts.of(connection, owner)
+                platforms, path = [host.platform for host in connected if host.host == where.host], where.path
+            candidates = []
+            for platform in platforms:
+                with contextlib.suppress(ValueError):
+                    candidates.append(Reference(platform, checked_path(platform, path)))
+            target = _first_target(connection, owner, candidates, text) if exact is None else _target(exact)
         try:
             values = inputs.checked(agent.name, agent.options.inputs, start.inputs or {})
         except InputError as error:
@@ -412,29 +423,6 @@ async def start_agent(
         "status": run.status,
         "created_at": rfc3339(run.created_at),
     }
-
-
-def _target_by_text(connection: sa.Connection, organization_id: str, text: str) -> _Target:
-    """Find a repository from its configured name, full URL, `owner/repo` or `group/project`.
-
-    Raises:
-        HttpError: 400, there is no such repository.
-    """
-    text = text.strip()
-    exact = repositories.by_name(connection, organization_id, text) or repositories.by_url(
-        connection, organization_id, text
-    )
-    if exact is not None:
-        return _target(exact)
-    platforms, path = [*PLATFORMS], text
-    if (where := location(text)) is not None:
-        connected = hosts.of(connection, organization_id)
-        platforms, path = [host.platform for host in connected if host.host == where.host], where.path
-    candidates = []
-    for platform in platforms:
-        with contextlib.suppress(ValueError):
-            candidates.append(Reference(platform, checked_path(platform, path)))
-    return _first_target(connection, organization_id, candidates, text)
 
 
 def _first_target(connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str) -> _Target:
