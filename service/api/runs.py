@@ -397,7 +397,7 @@ async def start_agent(
             owner, text = caller.organization.id, start.repository.strip()
             exact = repositories.by_name(connection, owner, text) or repositories.by_url(connection, owner, text)
             platforms, path = [*PLATFORMS], text
-            if (where := location(text)) is not None:
+            if exact is None and (where := location(text)) is not None:
                 connected = hosts.of(connection, owner)
                 platforms, path = [host.platform for host in connected if host.host == where.host], where.path
             candidates = []
