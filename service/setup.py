@@ -18,10 +18,10 @@ from service.agents.options import AgentOptions, RepositorySetup, VariableName
 from service.clock import Duration, parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import ALIASES, PLATFORMS, checked_path, location, without_login
-from service.store import agents, hosts, organizations, repositories, sessions, tokens, trials
+from service.store import agents, hosts, organizations, repositories, sessions, tokens
 from service.store.database import lock_all
 from service.store.invitations import Invitation
-from service.store.organizations import Organization
+from service.store.organizations import Offer, Organization
 from service.store.schema import GitHubApp
 from service.store.sessions import Member
 from service.text import shown_in_one_line
@@ -136,7 +136,7 @@ class Setup(_Entry):
     """The whole document."""
 
     organizations: tuple[OrganizationEntry, ...] = ()
-    offers: tuple[trials.Offer, ...] = ()
+    offers: tuple[Offer, ...] = ()
     agents: tuple[AgentEntry, ...] = ()
 
 
@@ -186,15 +186,15 @@ def apply_setup(
     applied = [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in made]
     check_fallbacks(connection)
     for offer in setup.offers:
-        held = trials.offer_by_code(connection, offer.code)
+        held = organizations.offer_by_code(connection, offer.code)
         wanted = replace(offer, retired=offer.retired or (held is not None and held.retired))
-        trials.put_offer(connection, wanted)
+        organizations.put_offer(connection, wanted)
         applied.append(_outcome("offer", offer.code, None, held, wanted))
     for organization, repository in state.all_repositories():
         check_triggers(connection, organization, repository)
     return {
         "organizations": results,
-        "offers": [offer.code for offer in trials.all_offers(connection)],
+        "offers": [offer.code for offer in organizations.all_offers(connection)],
         "agents": sorted({agents.DEFAULT_NAME} | {agent.name for agent in agents.all_of(connection)}),
         "applied": [*applied, *state.applied],
     }
@@ -272,7 +272,7 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
     """
     host = _host(entry)
     hosts.connect(connection, organization.id, host, now)
-    trials.activate(connection, organization.id, now)
+    organizations.start_trial(connection, organization.id, now)
     return host
 
 
@@ -511,8 +511,8 @@ class _Organizations:
         hosts.put_all(self._connection, [(owner, one) for (owner, _), one in self._connected.items()], self._now)
         configured = [(owner, one) for (owner, _), one in self._configured.items()]
         repositories.put_all(self._connection, configured, self._now)
-        for trial in trials.of_all(self._connection, [*{owner for owner, _ in self._connected}]):
-            trials.activate(self._connection, trial.organization_id, self._now)
+        for trial in organizations.trials_of(self._connection, [*{owner for owner, _ in self._connected}]):
+            organizations.start_trial(self._connection, trial.organization_id, self._now)
 
     def all_repositories(self) -> Iterator[tuple[Organization, repositories.Repository]]:
         """Yield each repository of these organizations, including those that the document leaves out."""

@@ -24,8 +24,8 @@ from service.reference import ALIASES, PLATFORMS
 from service.store import repositories, turns
 from service.store.deliveries import STARTED, WAITING
 from service.triggers import github, gitlab
-from service.triggers.events import HookEvent, PayloadError
 from service.triggers.receiver import DeliveryDecision, Receiver, UnknownRepositoryError, WebhookDelivery
+from service.triggers.rules import HookEvent, PayloadError
 
 router = APIRouter()
 _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")

@@ -14,7 +14,7 @@ from service import ids, trees
 from service.agents import programs
 from service.agents.options import RepositorySetup
 from service.agents.outcome import REFUSED
-from service.clock import Clock, rfc3339
+from service.clock import Clock, rfc3339, rfc3339_or_none
 from service.errors import ServiceError
 from service.execution import agent as agent_process
 from service.execution import artifacts
@@ -141,7 +141,7 @@ def task_of(
                 "status": past.status,
                 "commit": past.commit_sha,
                 "summary": past.summary,
-                "finished_at": None if past.finished_at is None else rfc3339(past.finished_at),
+                "finished_at": rfc3339_or_none(past.finished_at),
                 **(past.question or {}),
             }
             for past in attempt.conversation
@@ -295,7 +295,16 @@ class TurnWork:
             attempt.workspace.unpack(attempt.git, snapshot, packed)
             commit = commit_of(attempt.git, attempt.workspace.ours, attempt.turn.pushing_sha, attempt.trailer)
             return self._deliver(commit, self._written(attempt.workspace.ours, commit.sha), attempt.turn.summary)
-        self._check_delivered()
+        # A delivery's turn is refused if its branch is at another commit by now, unless the service itself pushed it.
+        about = attempt.turn.inputs.get("pull_request") if attempt.turn.caller == turns.WEBHOOK else None
+        wanted = about.get("commit") if isinstance(about, dict) else None
+        head = snapshot.branches.get(run.branch)
+        if wanted not in {None, head}:
+            with self._recorder.database.read() as connection:
+                is_own = head is not None and turns.is_own_commit(connection, head)
+            if not is_own:
+                there = "gone" if head is None else f"at {head}"
+                raise GitCommandError(f"the branch {run.branch} is {there}; the run was started for {wanted}")
         attempt.workspace.create()
         with self._tracer.step("check out"):
             self._base = attempt.workspace.check_out(attempt.git, snapshot, run.branch)
@@ -307,7 +316,6 @@ class TurnWork:
         task = task_of(attempt, snapshot, self._starting_point(), self._begin_with_messages())
         attempt.workspace.give(task)
         self._log(f"sandbox: {self._sandbox}")
-        head = snapshot.branches.get(run.branch)
         if head is not None and attempt.agent.options.on_completion.status:
             at_work = (run, attempt.turn.number, head, self._recorder.clock())
             self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
@@ -350,20 +358,6 @@ class TurnWork:
 
     def _patches(self) -> Patches:
         return Patches(self._attempt.git, self._attempt.secrets.mask, self._snapshot.default)
-
-    def _check_delivered(self) -> None:
-        """Refuse a delivery's turn whose branch is at another commit by now, unless the service itself pushed it."""
-        turn, branch = self._attempt.turn, self._attempt.run.branch
-        about = turn.inputs.get("pull_request") if turn.caller == turns.WEBHOOK else None
-        wanted = about.get("commit") if isinstance(about, dict) else None
-        head = self._snapshot.branches.get(branch)
-        if wanted in {None, head}:
-            return
-        with self._recorder.database.read() as connection:
-            if head is not None and turns.is_own_commit(connection, head):
-                return
-        there = "gone" if head is None else f"at {head}"
-        raise GitCommandError(f"the branch {branch} is {there}; the run was started for {wanted}")
 
     def _starting_point(self) -> StartingPoint | None:
         """Apply the kept patch that the turn begins with, if any; None: the checkout is the branch and no more."""
