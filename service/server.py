@@ -23,7 +23,7 @@ from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
 from service.lab.lab import install_lab
-from service.mail.sender import mailer_of
+from service.mail import mailer_of
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics
 from service.observability.requests import RequestObserver

@@ -23,7 +23,7 @@ from service.execution.worker import TurnWorker
 from service.forge.poster import Poster
 from service.git import GitCommandError
 from service.hosts.rotation import TokenRotation
-from service.mail.sender import MailSender, mailer_of
+from service.mail import MailSender, mailer_of
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, ExecutionSettings, Settings

@@ -207,8 +207,8 @@ def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
     is_kept = _is_kept(root)
     lines = [
         f"Starting the demo that was kept in {root}…" if is_kept else "Creating four repositories and a service…",
-        "Its agents are scripted stand-ins: no model, no account. The service, the sandbox, the repositories and the",
-        f"commits are real ({root / 'repositories'}).",
+        "Its agents are scripted stand-ins: no model, no account. The service, the repositories and the commits are",
+        f"real ({root / 'repositories'}).",
     ]
     if is_live and not is_kept:
         end = "kept" if keep else "deleted when you leave; --keep keeps it (make demo KEEP=1)"

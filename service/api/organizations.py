@@ -13,12 +13,11 @@ from service.api.auth import AnyCaller, Configurer, Creator
 from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
-from service.clock import rfc3339
+from service.clock import rfc3339_or_none
 from service.forge.onboarding import Onboarding, OnboardingError, ProjectKey
-from service.mail.message import checked_address
-from service.mail.sender import MailSender
+from service.mail import MailSender, checked_address
 from service.reference import PLATFORMS, checked_path
-from service.store import audit, hosts, invitations, organizations, repositories, trials
+from service.store import audit, hosts, invitations, organizations, repositories
 from service.store.invitations import Invitation
 
 router = APIRouter()
@@ -68,7 +67,7 @@ def create_organization(
         raise bad_request("invalid_email", f"email: {error}") from error
     if creation.offer_code is not None:
         with context.database.read() as connection:
-            offer = trials.offer_by_code(connection, creation.offer_code)
+            offer = organizations.offer_by_code(connection, creation.offer_code)
         if offer is None or offer.kind != "partner":
             text = "offer_code is not a known partner offer; omit it for the standard trial"
             raise bad_request("invalid_offer_code", text)
@@ -83,7 +82,7 @@ def create_organization(
             entitlements=("ServiceAPI",),
             offer_code=creation.offer_code,
         )
-        trials.sign_up(connection, made.id, creation.offer_code)
+        organizations.sign_up(connection, made.id, creation.offer_code)
         invitation_id = invitations.invite(connection, made.id, email, now)
         for action, target in (("organization.create", made.id), ("invitation.send", invitation_id)):
             audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=made.id)
@@ -145,7 +144,7 @@ def resend_invitation(invitation_id: str, context: RequestContext, caller: Creat
 def _invitation_body(context: Context, one: Invitation) -> dict[str, object]:
     at = {name: getattr(one, name) for name in ("sent_at", "expires_at", "accepted_at")}
     shown = {name: getattr(one, name) for name in ("organization_id", "email", "failure")}
-    shown |= {name: None if moment is None else rfc3339(moment) for name, moment in at.items()}
+    shown |= {name: rfc3339_or_none(moment) for name, moment in at.items()}
     mail = "outbox" if context.settings.mail.smtp is None else "smtp"
     return shown | {"invitation_id": one.id, "state": one.state(context.clock()), "mail": mail}
 

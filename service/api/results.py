@@ -28,7 +28,7 @@ from service.api.bodies import ReadBody, RunMessage, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import no_run
-from service.clock import rfc3339
+from service.clock import rfc3339, rfc3339_or_none
 from service.findings.document import IdentifiedFinding
 from service.findings.question import offer
 from service.store import agents, audit, dispatch, messages, postings, runs, turn_files, turns, usage
@@ -38,7 +38,7 @@ from service.store.schema import CANCELLED
 from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.text import storable
-from service.triggers.events import SCHEDULE
+from service.triggers.rules import SCHEDULE
 
 T = TypeVar("T")
 _PIECE: Final = 256 << 10
@@ -268,7 +268,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         # A plain run uses the default agent without inputs; those of a rule's run do not come from a caller.
         by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
-        started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
+        started, ended = map(rfc3339_or_none, (turn.started_at, turn.finished_at))
         asked = turn.question or {"question": None, "choices": []}
         body = {
             "number": turn.number,

@@ -15,7 +15,6 @@ from service.cli.output import (
     AdminContext,
     admin_command,
     elsewhere_option,
-    fields,
     missing,
     owner_of,
     required,
@@ -41,7 +40,8 @@ def agent() -> None:
 
 
 def _document(one: Agent, owner: str | None) -> dict[str, object]:
-    shown = fields(one, "name argv timeout_s network environment", organization_id=owner)
+    shown: dict[str, object] = {"name": one.name, "argv": one.argv, "timeout_s": one.timeout_s}
+    shown |= {"network": one.network, "environment": one.environment, "organization_id": owner}
     return shown | one.options.model_dump(mode="json", exclude_defaults=True)
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from service.cli.output import AdminContext, admin_command, fields
+from service.cli.output import AdminContext, admin_command
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.execution.commits import check_signing
 from service.execution.sandbox import find
@@ -45,14 +45,18 @@ def status(admin: AdminContext) -> None:
             check_signing(settings.signing.ssh_key)
     except GitCommandError as error:
         signing = str(error)
-    names = "executor host pid concurrency at_work sandbox started_at seen_at"
     document = {
         "data_dir": str(admin.folder.root),
         "database": address,
         "sandbox": sandbox,
         "signing": signing,
         "limits": limits,
-        "workers": [fields(one, names) for one in living],
+        "workers": [
+            {"executor": one.executor, "host": one.host, "pid": one.pid, "concurrency": one.concurrency}
+            | {"at_work": one.at_work, "sandbox": one.sandbox}
+            | {"started_at": rfc3339(one.started_at), "seen_at": rfc3339(one.seen_at)}
+            for one in living
+        ],
         "slots": {"all": slots, "taken": taken, "at_work": at_work},
         "maintenance": pauses.maintenance,
         "safe_to_stop": is_safe,

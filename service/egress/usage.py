@@ -231,19 +231,15 @@ class Meter:
             if isinstance(one, dict):
                 self._counted = self._counted.most(_usage_in(one))
                 self.ending = _ending_in(one) or self.ending
-                self._has_ended = self._has_ended or _is_last(one)
+                # The provider may add events after the last one.
+                choices = map(table, items(one.get("choices") or one.get("candidates")))
+                self._has_ended |= (
+                    str(one.get("type")) in _LAST_TYPES
+                    or bool(table(one.get("promptFeedback")).get("blockReason"))
+                    or any(isinstance(each.get("finish_reason") or each.get("finishReason"), str) for each in choices)
+                )
                 if isinstance(one.get("error"), dict) or one.get("type") == "response.failed":
                     self.error = text
-
-
-def _is_last(document: dict[str, Any]) -> bool:
-    """Whether this event completes a stream; the provider may add others."""
-    choices = map(table, items(document.get("choices") or document.get("candidates")))
-    return (
-        str(document.get("type")) in _LAST_TYPES
-        or bool(table(document.get("promptFeedback")).get("blockReason"))
-        or any(isinstance(one.get("finish_reason") or one.get("finishReason"), str) for one in choices)
-    )
 
 
 def _usage_in(document: dict[str, object]) -> Usage:

@@ -16,7 +16,7 @@ from service.store import hosts, repositories
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.triggers.events import HookEvent
+from service.triggers.rules import HookEvent
 
 _KEPT_S: Final = 3600.0
 _FAILED_KEPT_S: Final = 300.0

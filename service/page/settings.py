@@ -16,7 +16,7 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import DAY_MICROS, EPOCH
 from service.errors import first_fault
-from service.mail.message import checked_address
+from service.mail import checked_address
 from service.page.site import leads_to, page
 from service.page.visitor import (
     Administrator,
@@ -31,7 +31,7 @@ from service.page.visitor import (
 )
 from service.settings import Role
 from service.setup import SetupError, TokenEntry, make_token
-from service.store import audit, deliveries, events, repositories, sessions, tokens, trials, usage
+from service.store import audit, deliveries, events, organizations, repositories, sessions, tokens, usage
 from service.store.sessions import ROLES
 from service.store.tokens import SCOPES
 from service.store.usage import UsageFilters
@@ -292,7 +292,7 @@ def show_usage(context: RequestContext, caller: SettingsReader, visitor: Anybody
         (total,) = usage.totals(connection, filters, None)
         by_day = {one.subject["day"]: one for one in usage.totals(connection, filters, "day")}
         by_agent, by_repository = (usage.totals(connection, filters, by) for by in ("agent", "repository"))
-        trial = trials.of(connection, caller.organization.id)
+        trial = organizations.trial_of(connection, caller.organization.id)
     dated = [(EPOCH.date() + timedelta(days=day), by_day.get(day)) for day in days]
     most = max((one.figures.micro_usd for _, one in dated if one), default=0)
     return page(

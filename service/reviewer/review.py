@@ -210,11 +210,12 @@ class Review:
         yield from _listed([f"{code(path)} {lines}" for path, lines in rows])
         yield "## What was not checked\n"
         yield "- Whether the code does what it should: nothing was run, and no model read it or the instructions."
-        yield "- Languages other than Python, but for secrets, conflicts, JSON and TOML; dependencies; earlier commits."
+        yield "- Languages other than Python, except for secrets, conflicts, JSON and TOML."
+        yield "- Dependencies, and earlier commits."
         if self._older:
             yield f"- Findings from before the branch: {self._older}, not listed; ask for `everything` to see them."
         if self._unread:
-            yield f"- Files left unread, by their size or encoding or a tool that failed: {len(self._unread)}."
+            yield f"- Files that were not read, for their size, their encoding or a failed tool: {len(self._unread)}."
         yield from (*(f"- {plain(one)}." for one in self._remarks), "")
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import sqlalchemy as sa
 
-from service.clock import rfc3339
+from service.clock import rfc3339_or_none
 from service.findings.document import SEVERITIES
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
-from service.store.schema import first, found, postings, turns, unsent
+from service.store.schema import first, found, postings, turns
 from service.store.schema import runs as runs_table
 from service.store.turn_files import Key
 
@@ -56,7 +56,7 @@ class Posting:
     def document(self) -> dict[str, object]:
         """Return the posting as the API and the command line show it."""
         shown = {"kind": self.kind, "state": self.state, "turn": self.number, "url": self.url, "reason": self.failure}
-        posted_at = None if self.posted_at is None else rfc3339(self.posted_at)
+        posted_at = rfc3339_or_none(self.posted_at)
         return shown | {"commit": self.subject or self.wanted.get("commit"), "posted_at": posted_at}
 
 
@@ -222,11 +222,6 @@ def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
     """Return a run's postings in every state."""
     order = [postings.c.kind, postings.c.wanted_at]
     return found(connection, Posting, postings, postings.c.run_id == run_id, order=order)
-
-
-def unposted(connection: sa.Connection) -> dict[str, int]:
-    """Return how many postings wait, and how many were refused."""
-    return unsent(connection, postings)
 
 
 def refused(connection: sa.Connection, limit: int) -> list[Posting]:

@@ -85,7 +85,7 @@ def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
 
 
 def told(connection: sqlite3.Connection) -> tuple[ReportedProblem, ...]:
-    """Told problems that are not over."""
+    """Reported problems that are not over."""
     problems = []
     for *subject, about, first_us, last_us, newest_us, count in connection.execute(
         f"SELECT {_TOLD} FROM told ORDER BY first_us, grp"
