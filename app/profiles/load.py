@@ -204,7 +204,7 @@ def mistakes(file: Path, text: str) -> tuple[Settings, list[ConfigError]]:
     Raises:
         ConfigError: It is not TOML.
     """
-    values = toml_values(file, text)
+    values: Any = toml_values(file, text)
     errors: dict[KeyPath, ConfigError] = {}
     missing: list[object] = []
     while True:
