@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, NoReturn
+    from typing import Any
 
     from app.start.first_frame import FirstFrame
 
@@ -30,8 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = _console_at_once() if has_screen and not argv else None
     if code is not None:
         return code
-    import gc
-
     gc.disable()  # A start makes objects and no garbage; a command's work begins with `Invocation.run`.
     from app.cli.main import run_command_line
 
@@ -45,7 +44,8 @@ def _console_at_once() -> int | None:
 
     from app.start import first_frame
 
-    before = {number: signal.signal(number, _exit) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {each: signal.signal(each, lambda number, _: sys.exit(128 + number)) for each in numbers}
     frame, code = first_frame.FirstFrame(os.environ), None
     modes = first_frame.quieten()
     try:
@@ -59,12 +59,8 @@ def _console_at_once() -> int | None:
 
 
 def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
-    import gc
-
     # A start makes objects and no garbage; `run_console` enables the collector again.
     gc.disable()
-    from functools import partial
-
     from app.profiles import ConfigError, config_path, load
     from app.start.first_frame import configuration
 
@@ -80,12 +76,9 @@ def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
     from app.console import run_console
 
     # Data that the configuration moves elsewhere stays there; frames are kept beside the environment's data folder.
-    keep = None if settings.data_dir and "RUNWARDEN_DATA_DIR" not in os.environ else partial(frame.keep, found)
+    is_moved = settings.data_dir is not None and "RUNWARDEN_DATA_DIR" not in os.environ
+    keep = None if is_moved else lambda size, title, rows: frame.keep(found, size, title, rows)
     return run_console(settings, profile, modes_before=modes, keep_frame=keep)
-
-
-def _exit(number: int, _: object) -> NoReturn:
-    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ from textual.pilot import Pilot
 
 from app.api.requests import StartAgent
 from app.console.app import RunwardenApp
-from app.demo import team_at_work
-from app.demo.history import seed_month
+from app.demo import seed_month, team_at_work
 from app.demo.service_process import administer
 from app.demo.world import World, build
 from app.engine.engine import Engine

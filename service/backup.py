@@ -16,9 +16,9 @@ from typing import IO, Final
 
 import sqlalchemy as sa
 
+from service import trees
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.errors import ServiceError
-from service.execution import trees
 from service.settings import DataFolder
 from service.store import audit
 from service.store.database import Database

@@ -38,6 +38,11 @@ def rfc3339(micros: int) -> str:
     return (EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def rfc3339_or_none(micros: int | None) -> str | None:
+    """Format an instant as `rfc3339` does; None: there is none."""
+    return None if micros is None else rfc3339(micros)
+
+
 def parse_rfc3339(text: str, *, round_up: bool) -> int:
     """Parse an RFC 3339 instant with an offset into microseconds.
 

@@ -21,10 +21,9 @@ from service.api.protocol import protocol, warn_once
 from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
-from service.hosts import rotation
 from service.hosts.health import HealthProbes
 from service.lab.lab import install_lab
-from service.mail.sender import mailer_of
+from service.mail import mailer_of
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics
 from service.observability.requests import RequestObserver
@@ -85,7 +84,6 @@ class RunningService:
                 locks.enter_context(one_worker(database, self._folder))
             database.wait_until_there(threading.Event())
             prepare(database, self._folder, masks, tracer)
-            locks.enter_context(rotation.used(database))
             worker = None
             if self._options.executes:
                 worker = build_worker(database, self._folder, settings, self._options.concurrency, tracer)
@@ -97,7 +95,7 @@ class RunningService:
                 metrics=ServiceMetrics(database, now_micros, settings.execution.worker_ttl_s),
                 rate=RateLimiter(database, settings.limits.requests_per_minute, now_micros),
                 mailer=mailer_of(self._folder, settings.mail, os.environ),
-                probes=HealthProbes(settings.probing),
+                probes=HealthProbes(database, settings.probing),
                 page_key=database.secret("page_token_key"),
                 counts=RunCounter(),
                 # On PostgreSQL the worker of this process hears the doorbell, too.

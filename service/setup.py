@@ -13,15 +13,15 @@ import sqlalchemy as sa
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from service import ids
-from service.agents import check
+from service.agents import programs
 from service.agents.options import AgentOptions, RepositorySetup, VariableName
 from service.clock import Duration, parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import ALIASES, PLATFORMS, checked_path, location, without_login
-from service.store import agents, hosts, organizations, repositories, sessions, tokens, trials
+from service.store import agents, hosts, organizations, repositories, sessions, tokens
 from service.store.database import lock_all
 from service.store.invitations import Invitation
-from service.store.organizations import Organization
+from service.store.organizations import Offer, Organization
 from service.store.schema import GitHubApp
 from service.store.sessions import Member
 from service.text import shown_in_one_line
@@ -136,7 +136,7 @@ class Setup(_Entry):
     """The whole document."""
 
     organizations: tuple[OrganizationEntry, ...] = ()
-    offers: tuple[trials.Offer, ...] = ()
+    offers: tuple[Offer, ...] = ()
     agents: tuple[AgentEntry, ...] = ()
 
 
@@ -186,15 +186,15 @@ def apply_setup(
     applied = [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in made]
     check_fallbacks(connection)
     for offer in setup.offers:
-        held = trials.offer_by_code(connection, offer.code)
+        held = organizations.offer_by_code(connection, offer.code)
         wanted = replace(offer, retired=offer.retired or (held is not None and held.retired))
-        trials.put_offer(connection, wanted)
+        organizations.put_offer(connection, wanted)
         applied.append(_outcome("offer", offer.code, None, held, wanted))
     for organization, repository in state.all_repositories():
         check_triggers(connection, organization, repository)
     return {
         "organizations": results,
-        "offers": [offer.code for offer in trials.all_offers(connection)],
+        "offers": [offer.code for offer in organizations.all_offers(connection)],
         "agents": sorted({agents.DEFAULT_NAME} | {agent.name for agent in agents.all_of(connection)}),
         "applied": [*applied, *state.applied],
     }
@@ -272,7 +272,7 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
     """
     host = _host(entry)
     hosts.connect(connection, organization.id, host, now)
-    trials.activate(connection, organization.id, now)
+    organizations.start_trial(connection, organization.id, now)
     return host
 
 
@@ -373,10 +373,10 @@ def check_triggers(connection: sa.Connection, organization: Organization, reposi
     for rule in repository.triggers:
         agent = agents.by_name(connection, organization.id, rule.agent)
         has_servers = repository.setup is not None and repository.setup.mcp_servers
-        if agent is not None and has_servers and not check.takes_servers(agent.options):
+        if agent is not None and has_servers and not programs.takes_servers(agent.options):
             raise SetupError(
                 f"repository {repository.name}: it has mcp_servers, and a trigger names the agent {rule.agent!r}, "
-                f"but {check.TAKES_NONE}"
+                f"but {programs.TAKES_NONE}"
             )
         if agent is None:
             raise SetupError(
@@ -421,9 +421,9 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
 
 def _agent(entry: AgentEntry, owner: Organization | None, data: Path | None) -> agents.Agent:
     options = AgentOptions.model_validate(entry.model_dump(include=set(AgentOptions.model_fields)))
-    faults = list(check.contradictions(entry.argv, options, entry.environment, network=entry.network))
+    faults = list(programs.contradictions(entry.argv, options, entry.environment, network=entry.network))
     if data is not None:
-        faults += check.missing(entry.argv, options, entry.environment, data)
+        faults += programs.missing(entry.argv, options, entry.environment, data)
     if faults:
         raise SetupError(f"agent {entry.name}: {'; '.join(faults)}")
     whose = None if owner is None else owner.id
@@ -458,8 +458,23 @@ class _Organizations:
         Raises:
             SetupError: It contradicts the existing state, or lacks something.
         """
-        found = self._named.get(_slug(entry))
-        organization = self._create(entry) if found is None else found
+        found = organization = self._named.get(_slug(entry))
+        if organization is None:
+            budget = entry.budget or DayBudget()
+            organization = Organization(
+                id=ids.organization_id(self._now),
+                name=entry.name,
+                slug=_slug(entry),
+                parent_id=None,
+                active=entry.active,
+                entitlements=entry.entitlements,
+                offer_code=None,
+                created_at=self._now,
+                day_usd=budget.day_usd,
+                day_tokens=budget.day_tokens,
+            )
+            self._created.append(organization)
+            self._named[organization.slug] = organization
         wanted = entry.budget or DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)
         if (wanted.day_usd, wanted.day_tokens) != (organization.day_usd, organization.day_tokens):
             self._budgets[organization.id] = wanted
@@ -496,32 +511,14 @@ class _Organizations:
         hosts.put_all(self._connection, [(owner, one) for (owner, _), one in self._connected.items()], self._now)
         configured = [(owner, one) for (owner, _), one in self._configured.items()]
         repositories.put_all(self._connection, configured, self._now)
-        for trial in trials.of_all(self._connection, [*{owner for owner, _ in self._connected}]):
-            trials.activate(self._connection, trial.organization_id, self._now)
+        for trial in organizations.trials_of(self._connection, [*{owner for owner, _ in self._connected}]):
+            organizations.start_trial(self._connection, trial.organization_id, self._now)
 
     def all_repositories(self) -> Iterator[tuple[Organization, repositories.Repository]]:
         """Yield each repository of these organizations, including those that the document leaves out."""
         for organization in {one.id: one for one in self._named.values()}.values():
             for repository in self._repositories[organization.id].values():
                 yield organization, repository
-
-    def _create(self, entry: OrganizationEntry) -> Organization:
-        budget = entry.budget or DayBudget()
-        made = Organization(
-            id=ids.organization_id(self._now),
-            name=entry.name,
-            slug=_slug(entry),
-            parent_id=None,
-            active=entry.active,
-            entitlements=entry.entitlements,
-            offer_code=None,
-            created_at=self._now,
-            day_usd=budget.day_usd,
-            day_tokens=budget.day_tokens,
-        )
-        self._created.append(made)
-        self._named[made.slug] = made
-        return made
 
     def _configure(self, owner: str, entry: RepositoryEntry) -> repositories.Repository:
         held = self._repositories[owner]

@@ -16,15 +16,14 @@ from pathlib import Path
 from service.clock import now_micros
 from service.errors import ServiceError
 from service.execution.commits import check_signing
-from service.execution.git import GitCommandError
 from service.execution.retention import Retention
 from service.execution.sandbox import find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
 from service.forge.poster import Poster
-from service.hosts import rotation
+from service.git import GitCommandError
 from service.hosts.rotation import TokenRotation
-from service.mail.sender import MailSender, mailer_of
+from service.mail import MailSender, mailer_of
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, ExecutionSettings, Settings
@@ -70,7 +69,6 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
         contextlib.closing(Database(database_url or folder.database_url)) as database,
         one_worker(database, folder),
-        rotation.used(database),
     ):
         database.wait_until_there(stopping)
         if stopping.is_set():

@@ -20,9 +20,8 @@ from widgets.forms.dialog import reason
 from widgets.forms.inputs import ListSearch
 from widgets.kit.badges import Badge, action_badge
 from widgets.kit.cells import Column
-from widgets.kit.clickable import Chip, ChipBar
 from widgets.kit.line_table import TableLine, TonedText
-from widgets.kit.line_text import SteadyText
+from widgets.kit.line_text import Chip, ChipBar, SteadyText
 
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 _WAITING: Final = Badge("◌", "waiting", "wait")

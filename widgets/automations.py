@@ -23,10 +23,9 @@ from widgets.forms.dialog import coloured
 from widgets.forms.inputs import ParagraphInput
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import Column, fit
-from widgets.kit.clickable import ClickableLine, clickable
 from widgets.kit.cursor_view import HEADER
-from widgets.kit.line_table import LineTable, TableLine, TonedText
-from widgets.kit.table_and_facts import FactPane
+from widgets.kit.line_table import FactPane, LineTable, TableLine, TonedText
+from widgets.kit.line_text import ClickableLine, clickable
 
 STRIP: Final = 10
 """How many results a rule's strip shows."""

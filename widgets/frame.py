@@ -20,7 +20,7 @@ from storage.records import LinkState, PlatformHealth
 from storage.records.error_kinds import error_kind
 from widgets.kit.badges import STYLES, Badge, ProfileMark, Tone, health_badge
 from widgets.kit.cells import fit, shorten
-from widgets.kit.clickable import ClickableLine, clickable
+from widgets.kit.line_text import ClickableLine, clickable
 
 if TYPE_CHECKING:
     from storage.records.activity import Wait

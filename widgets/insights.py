@@ -191,50 +191,50 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         plot.clear_figure()
         plot.frame(frame=False)
         width, height = self.size
-        if self.view is not None and width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
-            self._draw(self.view, width, height - _FOOT)
+        if (view := self.view) is not None and width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
+            # A stacked bar for each hour or day, with labels on the left and below.
+            rows = height - _FOOT
+            top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))
+            values = [top * index / 2 for index in range(3)]
+            labels = [f"{value:,.0f}" if value == int(value) else f"{value:,.1f}" for value in values]
+            self._axis_cells = max(map(len, labels)) + 1
+            at = [value / top * (rows - 1) for value in values]
+            self.plt.yticks(at, [f"{label:>{self._axis_cells - 1}} " for label in labels])
+            room = width - self._axis_cells
+            positions, wide = columns(len(view.outcomes), room)
+            self.plt.xlim(0, room - 1)
+            self.plt.ylim(0, rows - 1)
+            cells: dict[Badge, list[tuple[int, int]]] = {
+                badge: [] for badge in (*(badge for badge, _ in STACK), UNKNOWN)
+            }
+            for each, position in zip(view.outcomes, positions, strict=True):
+                foot = 0
+                parts = [getattr(each, name) for _, name in STACK]
+                for (badge, _), tall in zip(STACK, stacked(parts, top, rows), strict=True):
+                    cells[badge] += [(position + x, foot + y) for x in range(wide) for y in range(tall)]
+                    foot += tall
+                if not each.total and view.is_partial(each):
+                    cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
+                if each.failed and wide >= _LABELLED_FROM and foot < rows:
+                    text, ground = f"{each.failed} {FAILED.glyph}", self.background_colors[1].rgb
+                    middle, colour = position + wide // 2, self._colour("bad")
+                    self.plt.text(text, middle, foot, color=colour, background=ground, alignment="center")
+            if (here := self.cursor) is not None:
+                taken = {point for points in cells.values() for point in points}
+                middle = positions[here] + wide // 2
+                cells[CURSOR] = [(middle, y) for y in range(rows) if (middle, y) not in taken]
+            for badge, points in cells.items():
+                if points:
+                    xs, ys = zip(*points, strict=True)
+                    self.plt.scatter(xs, ys, marker=badge.glyph, color=self._colour(badge.tone))
+            is_short = room // len(view.outcomes) < 8
+            dates = [tick(each.start, view.step, is_short=is_short) for each in view.outcomes]
+            self._label_below([(position + wide // 2, date) for position, date in zip(positions, dates, strict=True)])
         return super().render()
 
     def _colour(self, tone: Tone) -> Colour:
         colour = self.get_component_styles(f"chart--{tone}").color
         return colour.r, colour.g, colour.b
-
-    def _draw(self, view: InsightsView, width: int, rows: int) -> None:
-        """Draw a stacked bar for each hour or day, with labels on the left and below."""
-        top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))
-        values = [top * index / 2 for index in range(3)]
-        labels = [f"{value:,.0f}" if value == int(value) else f"{value:,.1f}" for value in values]
-        self._axis_cells = max(map(len, labels)) + 1
-        at = [value / top * (rows - 1) for value in values]
-        self.plt.yticks(at, [f"{label:>{self._axis_cells - 1}} " for label in labels])
-        room = width - self._axis_cells
-        positions, wide = columns(len(view.outcomes), room)
-        self.plt.xlim(0, room - 1)
-        self.plt.ylim(0, rows - 1)
-        cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*(badge for badge, _ in STACK), UNKNOWN)}
-        for each, position in zip(view.outcomes, positions, strict=True):
-            foot = 0
-            parts = [getattr(each, name) for _, name in STACK]
-            for (badge, _), tall in zip(STACK, stacked(parts, top, rows), strict=True):
-                cells[badge] += [(position + x, foot + y) for x in range(wide) for y in range(tall)]
-                foot += tall
-            if not each.total and view.is_partial(each):
-                cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
-            if each.failed and wide >= _LABELLED_FROM and foot < rows:
-                text, ground = f"{each.failed} {FAILED.glyph}", self.background_colors[1].rgb
-                middle, colour = position + wide // 2, self._colour("bad")
-                self.plt.text(text, middle, foot, color=colour, background=ground, alignment="center")
-        if (here := self.cursor) is not None:
-            taken = {point for points in cells.values() for point in points}
-            middle = positions[here] + wide // 2
-            cells[CURSOR] = [(middle, y) for y in range(rows) if (middle, y) not in taken]
-        for badge, points in cells.items():
-            if points:
-                xs, ys = zip(*points, strict=True)
-                self.plt.scatter(xs, ys, marker=badge.glyph, color=self._colour(badge.tone))
-        is_short = room // len(view.outcomes) < 8
-        dates = [tick(each.start, view.step, is_short=is_short) for each in view.outcomes]
-        self._label_below([(position + wide // 2, date) for position, date in zip(positions, dates, strict=True)])
 
     def _label_below(self, marks: Sequence[tuple[int, str]]) -> None:
         """Write labels at these places, as many as fit without touching."""

@@ -9,12 +9,21 @@ from typing import Any, Final, get_args
 
 import click
 
-from app.actions.command_writes import DRY_RUN_OPTION, advice, print_request, print_write, settled
+from app.actions.command_writes import (
+    DRY_RUN_OPTION,
+    action_document,
+    advice,
+    print_request,
+    print_write,
+    settled,
+    state_text,
+    subject,
+    write_document,
+)
 from app.actions.reconciliation import LISTED
 from app.api.requests import request_of
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.documents import action_document, state_text, subject, write_document
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, OUT_OPTION, CommandGroup, FactCommand, async_command, options_of, reading
 from app.cli.output import Column, exporting, facts

@@ -1,7 +1,6 @@
 """`runs cancel` and `runs retry`: many runs after one question, one after the other."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +27,7 @@ from app.actions.follow_ups import waiting_words
 from app.api.errors import ApiError
 from app.api.requests import CancelRun
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Failure, failed
+from app.cli.exits import CommandFailedError, failed
 from app.cli.options import COUNT, RUN_IDS, FactCommand, as_key, async_command, completed, options_of
 from app.cli.output import Column
 from app.engine.text import plural
@@ -186,8 +185,19 @@ async def retry_runs(
         batches = f", {cap} at a time" if len(to_send) > cap else ""
         if not options.dry_run and confirm_batch(invocation, results, "Retry", batches, yes=yes):
             results = await send_batch(invocation, engine, results, document, "sent", cap)
-        if options.waits and not options.dry_run:
-            results, failure = await _waited(invocation, engine, results, options.timeout)
+        made = {each.name: each.result.result_id for each in results if each.result.is_done and each.result.result_id}
+        is_stopped = invocation.stopped_by or any(
+            each.result.outcome == "not_tried" or each.result.stops_batch for each in results
+        )
+        if options.waits and not options.dry_run and made and not is_stopped:
+            # Report the sent retries, even if waiting ends early.
+            invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
+            what = "it" if len(made) == 1 else "them"
+            invocation.output.note(f"{plural(len(made), 'run')} sent; waiting for the end of {what}.")
+            waiter = RunWaiter(engine, invocation.output.note, may_appear=True, is_stale=bool(invocation.warnings))
+            ended = await waiter.until_final(list(dict.fromkeys(made.values())), options.timeout)
+            runs = {run_id: ended[result_id].run for run_id, result_id in made.items()}
+            results, failure = [replace(each, run=runs.get(each.name)) for each in results], wait_failure(ended)
     return print_batch(invocation, results, RETRY_COLUMNS, document, base_url, failure=failure, dry_run=options.dry_run)
 
 
@@ -216,28 +226,6 @@ async def plan_retry(engine: "Engine", text: str, prefix: str | None = None) -> 
     key = f"{prefix}-{run.run_id}" if prefix else retry_key(run)
     result = await rehearsed(engine, asked.request, key)
     return Retry(run.run_id, result, asked.request, key, asked=asked)
-
-
-async def _waited(
-    invocation: Invocation, engine: "Engine", results: Sequence[Retry], patience: timedelta
-) -> tuple[list[Retry], Failure | None]:
-    """Wait for the resulting runs to end, unless something stopped the batch."""
-    made = {each.name: each.result.result_id for each in results if each.result.is_done and each.result.result_id}
-    is_stopped = invocation.stopped_by or any(
-        each.result.outcome == "not_tried" or each.result.stops_batch for each in results
-    )
-    if is_stopped or not made:
-        return list(results), None
-    base_url = engine.client.base_url
-    # Report the sent retries, even if waiting ends early.
-    invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
-    invocation.output.note(
-        f"{plural(len(made), 'run')} sent; waiting for the end of {'it' if len(made) == 1 else 'them'}."
-    )
-    waiter = RunWaiter(engine, invocation.output.note, may_appear=True, is_stale=bool(invocation.warnings))
-    ended = await waiter.until_final(list(dict.fromkeys(made.values())), patience)
-    runs = {run_id: ended[result_id].run for run_id, result_id in made.items()}
-    return [replace(each, run=runs.get(each.name)) for each in results], wait_failure(ended)
 
 
 RETRY_COLUMNS: Final[tuple[Column[Retry], ...]] = (

@@ -170,7 +170,7 @@ def start(
     "--from-branch",
     "start_from",
     flag_value="branch",
-    help="Begin with only the branch. Default: with the patch after a spent budget, a time limit or an outage.",
+    help="Begin with only the branch. Default: with the unpushed changes too, unless that turn was cancelled.",
 )
 @click.option("--when-ended", is_flag=True, help="If it is active, send this once it has ended: a console or bot does.")
 @WORK

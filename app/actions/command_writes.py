@@ -1,5 +1,9 @@
-"""A write as a command: its options, its dry run, and how it is sent once and reported with its outcome."""
+"""A write as a command: its options, its dry run, and how it is sent once and reported with its outcome.
 
+Its document has the service's own fields as received.
+"""
+
+import json
 import sys
 from asyncio import CancelledError
 from collections import Counter
@@ -8,6 +12,7 @@ from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
 
 import click
 from msgspec import Struct
@@ -19,10 +24,9 @@ from app.actions.reconciliation import submitted
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.documents import error_document, unsent_document, write_document
 from app.cli.exits import EXIT_BY_KIND, CommandFailedError, Exit, Failure, failed
 from app.cli.options import FactCommand, as_key, options_of
-from app.cli.output import Column, Document
+from app.cli.output import Column, Document, facts
 from app.cli.progress import RowProgress
 from app.cli.running import asking, go_on
 from app.engine.text import plural
@@ -30,7 +34,7 @@ from app.engine.times import rfc3339
 from app.runs.command_wait import RunWaiter, wait_failure
 from app.runs.document import as_received, spec_fields, when_heard
 from storage.errors import StorageError
-from storage.records import WRITE_KINDS, Action, ActionKind, Run
+from storage.records import CANCELLED, WRITE_KINDS, Action, ActionKind, Run
 
 if TYPE_CHECKING:
     from app.api.requests import WriteRequest
@@ -407,3 +411,56 @@ async def send_batch(
         pass  # The ledger has the done part, and the rest can be resumed.
     not_tried = BatchResult("not_tried")
     return [replace(each, result=not_tried) if each.result.outcome == "to_send" else each for each in rows]
+
+
+def unsent_document(kind: ActionKind) -> dict[str, object]:
+    """The document of a write that was refused before there was an action: the same fields, all null."""
+    unsent: dict[str, object] = {"action_id": None, "kind": kind, "state": "not_sent", "base_url": None}
+    return unsent | {WRITE_KINDS[kind].made: None, "warnings": []}
+
+
+def write_document(action: Action) -> dict[str, object]:
+    """The document of a write: its action and its result (null until known)."""
+    made = as_received(action.response_json) or None
+    if made is None and action.resolution == "created" and action.result_id is not None:
+        made = {WRITE_KINDS[action.kind].fields[0]: action.result_id}  # A user named it: only its id is known.
+    if made is not None and (action.kind, action.state) == ("run.cancel", "confirmed"):
+        made["outcome"] = CANCELLED
+    document = facts(action, "action_id kind state base_url") | {WRITE_KINDS[action.kind].made: made}
+    return document if action.error is None else document | {"error": error_document(action)}
+
+
+def error_document(action: Action) -> dict[str, object] | None:
+    """The action's error as JSON; None: it is confirmed, or still open."""
+    return None if action.error is None else facts(action.error, "kind message http_status error_code")
+
+
+def action_document(action: Action) -> dict[str, object]:
+    """A whole entry of the ledger."""
+    names = "action_id kind state key actor base_url path created_at sending_at settled_at result_id resolution"
+    return {
+        **facts(action, f"{names} superseded_by"),
+        **facts(action.author, "user host surface"),
+        "resolved_at": rfc3339(action.resolved_at),
+        "resolved_by": action.resolved_by.name or None,
+        "subject": action.subject or None,
+        "body": json.loads(action.body_json),
+        "response": as_received(action.response_json) or None,
+        "error": error_document(action),
+    }
+
+
+def subject(action: Action) -> str:
+    """The subject of the write, in a few words."""
+    if action.subject:
+        return action.subject
+    if action.kind in {"agent.start", "run.cancel", "run.say", "invitation.resend"}:
+        return unquote(action.path.split("/")[-2])
+    body = as_received(action.body_json)
+    return str(body.get("project_path") or body.get("project_id") or body.get("instructions") or action.path)
+
+
+def state_text(action: Action) -> str:
+    """An action's state in words, and whether a user resolved it."""
+    by_hand = {"sent_again": " (sent again)", None: ""}.get(action.resolution, " (by hand)")
+    return action.state.replace("_", " ") + by_hand

@@ -113,36 +113,34 @@ class FollowUps:
             return REST_S
         now = self.actions.clock()
         for decision in waiting:
-            if self._next.get(decision.decision_id, now) <= now:
-                await self._look(state, decision, now)
-        return LOOK_S
-
-    async def _look(self, state: State, decision: Decision, now: datetime) -> None:
-        number = decision.decision_id
-        if decision.outcome == "acting":
-            # A process that ended left it: the ledger knows whether it was sent.
-            if await state.adopt(number, now):
-                await self._send(state, decision, now)
-            return
-        run = await self.cache.detail(decision.occurrence.facts["run.id"])
-        if run is None and now - decision.decided_at <= UNSEEN:
-            return
-        if run is None or run.presence == "lost":
-            if await state.take(number, "queued", "expired", "the service no longer lists the run"):
-                self.announce(StateChangedElsewhere())
-        elif run.is_final and run.presence == "current":
-            # The service says that it was cancelled, or it was cancelled from this machine since then.
-            cancels = ActionFilter(["run.cancel"], ["confirmed", "unknown"], since=decision.decided_at)
-            path = CancelRun(run.run.run_id).path
-            is_cancelled = run.run.status == CANCELLED or path in {
-                action.path for action in await self.actions.ledger.actions(cancels)
-            }
-            if is_cancelled and _KEPT not in decision.occurrence.facts:
-                # Sending it would restart a run that someone has just stopped.
-                if await state.take(number, "queued", "expired", "the run was cancelled"):
+            number = decision.decision_id
+            if self._next.get(number, now) > now:
+                continue
+            if decision.outcome == "acting":
+                # A process that ended left it: the ledger knows whether it was sent.
+                if await state.adopt(number, now):
+                    await self._send(state, decision, now)
+                continue
+            run = await self.cache.detail(decision.occurrence.facts["run.id"])
+            if run is None and now - decision.decided_at <= UNSEEN:
+                continue
+            if run is None or run.presence == "lost":
+                if await state.take(number, "queued", "expired", "the service no longer lists the run"):
                     self.announce(StateChangedElsewhere())
-            elif await state.take(number, "queued", "acting", ""):
-                await self._send(state, decision, now)
+            elif run.is_final and run.presence == "current":
+                # The service says that it was cancelled, or it was cancelled from this machine since then.
+                cancels = ActionFilter(["run.cancel"], ["confirmed", "unknown"], since=decision.decided_at)
+                path = CancelRun(run.run.run_id).path
+                is_cancelled = run.run.status == CANCELLED or path in {
+                    action.path for action in await self.actions.ledger.actions(cancels)
+                }
+                if is_cancelled and _KEPT not in decision.occurrence.facts:
+                    # Sending it would restart a run that someone has just stopped.
+                    if await state.take(number, "queued", "expired", "the run was cancelled"):
+                        self.announce(StateChangedElsewhere())
+                elif await state.take(number, "queued", "acting", ""):
+                    await self._send(state, decision, now)
+        return LOOK_S
 
     async def _send(self, state: State, decision: Decision, now: datetime) -> None:
         facts = decision.occurrence.facts

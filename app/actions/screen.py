@@ -25,7 +25,7 @@ from app.api.requests import about
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
-from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
 from app.engine.text import safe_text
@@ -41,9 +41,8 @@ from widgets.frame import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES, Badge, action_badge
 from widgets.kit.cells import Column
-from widgets.kit.clickable import Chip
-from widgets.kit.line_table import LineTable
-from widgets.kit.table_and_facts import FactPane, TableAndFacts
+from widgets.kit.line_table import FactPane, LineTable, TableAndFacts
+from widgets.kit.line_text import Chip
 
 if TYPE_CHECKING:
     from textual.timer import Timer

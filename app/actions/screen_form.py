@@ -20,8 +20,15 @@ from app.actions.copies import UnfaithfulError, as_command, as_curl
 from app.actions.drafts import Draft, DraftOutcome, FormDraft, Values
 from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem, problems
 from app.actions.screen_fields import Field, from_editor
-from app.actions.screen_outcomes import about_draft, blocked_outcome, confirmed_outcome, unknown_outcome, why_not_done
-from app.actions.screen_resolve import HEIGHTS, ResolveForm
+from app.actions.screen_resolve import (
+    HEIGHTS,
+    ResolveForm,
+    about_draft,
+    blocked_outcome,
+    confirmed_outcome,
+    unknown_outcome,
+    why_not_done,
+)
 from app.api.requests import WriteRequest, as_json
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
@@ -114,7 +121,13 @@ class ActionForm(ModalScreen[Action | None]):
         self.instructions = next((row for row in self._rows if type(row) is ParagraphField), None)
         """The field of the instructions; None: the form has none."""
         self.set_class(self.instructions is not None, "-long", update=False)
-        self.form_draft = FormDraft(engine, draft, self.values, self._warn)
+        self.form_draft = FormDraft(
+            engine,
+            draft,
+            self.values,
+            # Through the app: the form may be closing, and its draft could not be stored.
+            lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),
+        )
         self._fresh_wins = fresh_wins
         self._is_ready = is_ready
         self._other: Values | None = None
@@ -522,10 +535,6 @@ class ActionForm(ModalScreen[Action | None]):
     def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
         if self.is_mounted and self.is_running:
             self.dialog.note(text, tone)
-
-    def _warn(self, text: str) -> None:
-        # Through the app: the form may be closing, and its draft could not be stored.
-        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S)
 
     # Its request
 

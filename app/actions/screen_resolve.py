@@ -1,6 +1,10 @@
-"""The form that resolves an unknown outcome: it took effect, it did not, or it is sent again."""
+"""The outcome of one write in words, and the form that resolves an unknown one.
+
+The write took effect, it did not, or it is sent again.
+"""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import ClassVar, Final, Literal
 
 from textual import on, work
@@ -10,6 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
+from app.actions.drafts import DraftOutcome
 from app.actions.reconciliation import LISTED, Candidate, Proposal
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError, NotOfferedError
@@ -19,17 +24,19 @@ from app.console.session import mark_of
 from app.console.sheets import OVER_CSS
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
-from app.engine.text import plural, safe_text
-from app.engine.times import ago
+from app.engine.text import SafeText, plural, safe_text
+from app.engine.times import ago, stamp
+from app.runs.document import when_heard
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
-from storage.records import WRITE_KINDS, Action
+from storage.records import INVITATION_LIFETIME, WRITE_KINDS, Action, ActionFailure
+from storage.records.error_kinds import error_kind
 from widgets.actions import what
-from widgets.forms.dialog import FormButton, FormDialog, bindings_of, reason
+from widgets.forms.dialog import FormButton, FormDialog, OutcomeText, bindings_of, reason
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField
 from widgets.kit import hidden
-from widgets.kit.badges import STYLES
+from widgets.kit.badges import STYLES, Tone, action_badge
 from widgets.kit.cells import shorten
 from widgets.kit.choice_lists import Options
 
@@ -42,6 +49,10 @@ _NUMBERED: Final = 9
 HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
 _ID_CELLS: Final = 16
 """Cells of a candidate's id; the field has it in full once the candidate is chosen."""
+_MAY_NOT_CREATE: Final = (
+    "The token needs the scope organizations:create or admin, the organization the entitlement CreateOrganizations, "
+    "and it must be active."
+)
 
 
 class ResolveForm(ModalScreen[Action | None]):
@@ -320,3 +331,69 @@ def candidate_line(candidate: Candidate) -> Content:
     words, tone = ("same words", STYLES["good"]) if candidate.is_same else ("other words", STYLES["warn"])
     first = safe_text(candidate.asked.strip().partition("\n")[0], limit=200)
     return Content("\n").join((line, Content.assemble("    ", (words, tone), f": “{first}”")))
+
+
+def about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[SafeText, Tone]:
+    """Describe where the text comes from, and its outcome if it was sent."""
+    if outcome == "open":
+        return safe_text(f"Sent {when}; the outcome is unknown: check before you send it again."), "warn"
+    if outcome == "done":
+        result = f": {sent.result_id}" if sent is not None and sent.result_id else ""
+        return safe_text(f"Your request from {when} took effect{result}"), "good"
+    return safe_text(f"Your draft from {when}."), "quiet"
+
+
+def confirmed_outcome(action: Action) -> OutcomeText:
+    """Describe an action that took effect."""
+    text = WRITE_KINDS[action.kind]
+    facts = [(text.made, action.result_id or "-"), ("action", action.action_id)]
+    if action.kind == "organization.create" and action.settled_at is not None:
+        until = stamp(action.settled_at + INVITATION_LIFETIME)
+        facts.insert(1, ("invited", f"{action.subject}, until {until}"))
+    return OutcomeText("done", text.done, tuple(facts), (when_heard(action) or text.after,))
+
+
+def unknown_outcome(action: Action, command_line: str) -> OutcomeText:
+    """Describe an action that may have taken effect."""
+    facts = [("action", action.action_id)]
+    if action.error is not None:
+        facts.insert(0, ("reason", reason(action.error)))
+    meaning = (
+        "It was sent, but no usable answer came back: it may have taken effect, or not. "
+        "It is never sent again automatically."
+    )
+    resolve = f"Press v to resolve it, or run: {command_line} actions resolve {action.action_id}"
+    return OutcomeText(
+        "unknown", "The outcome is unknown", tuple(facts), (meaning, WRITE_KINDS[action.kind].check, resolve)
+    )
+
+
+def blocked_outcome(existing: Action, now: datetime, command_line: str) -> OutcomeText:
+    """Describe the earlier action that blocks this one."""
+    facts = [
+        ("for", existing.subject),
+        ("earlier", f"{action_badge(existing.state).word}, {ago(existing.created_at, now)}"),
+        ("by", existing.actor),
+        ("action", existing.action_id),
+    ]
+    if existing.error is not None:
+        facts.insert(2, ("reason", reason(existing.error)))
+    if existing.state == "unknown":
+        meaning = (
+            WRITE_KINDS[existing.kind].check,
+            f"Press v to resolve it, or run: {command_line} actions resolve {existing.action_id}",
+        )
+    else:
+        meaning = ("It is being sent.", "Wait until it is done, then try again.")
+    return OutcomeText("blocked", "Not sent: an earlier attempt is still open", tuple(facts), meaning)
+
+
+def why_not_done(action: Action) -> str:
+    """Describe why a rejected or unsent action had no effect, and what to change."""
+    error = action.error or ActionFailure("unknown", "The reason is unknown.")
+    if action.state == "not_sent":
+        return f"Not sent: {error.message} Nothing left this machine; you can send it again."
+    cure = error_kind(error.kind).write_fix
+    if error.kind == "forbidden" and action.kind == "organization.create":
+        cure = _MAY_NOT_CREATE
+    return f"Rejected: {reason(error)} Nothing was done. {cure}"

@@ -1,21 +1,28 @@
-"""The forms of all writes: their fields, their texts, and a sent request shown in its form again."""
+"""The forms of all writes: their fields, their texts, a sent request shown again in its form, and the cancel sheet."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
 from textual import work
+from textual.content import Content
 from textual.widget import Widget
 
 from app.actions.asked import continuation
+from app.actions.batch import BatchResult, BatchSender
 from app.actions.copies import UnfaithfulError
 from app.actions.drafts import Values, named
+from app.actions.follow_ups import waiting_words
+from app.actions.reconciliation import LOOK_S, submitted
 from app.actions.refusals import ActionRefusedError, FieldProblem
 from app.actions.screen_fields import LINE, NUMBER, OPTIONAL, TEXT, Field
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.actions.screen_start import NewRunForm
 from app.api.errors import ApiError
 from app.api.requests import (
+    CancelRun,
     ContinueRun,
     CreateOrganization,
     OnboardProject,
@@ -26,12 +33,14 @@ from app.api.requests import (
     WriteRequest,
     asked_of,
 )
+from app.console.sheets import ConfirmSheet
 from app.engine.engine import Engine
-from app.engine.text import safe_text
+from app.engine.text import plural, safe_text
 from app.engine.times import ago
 from app.runs.screen_loader import instructions_of, turn_of
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, Action, Run
+from storage.records.decision import Decision
 from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, bindings_of
 from widgets.forms.facts import FormFact, FormNotice
@@ -57,6 +66,8 @@ _EFFECTS: Final = {
 
 
 _REMEMBERS: Final = "The agent remembers the conversation so far."
+_NAMED: Final = 5
+"""Runs that the sheet names."""
 
 
 class ContinueRunForm(ActionForm):
@@ -139,15 +150,12 @@ class ContinueRunForm(ActionForm):
         states = [] if detail is None else [detail.run.status]
         states += [turn.state for turn in told.turns[-1:]] if isinstance(told, RunTurns) else []
         if not self._has_ended and (ended := [state for state in states if state in finals]):
-            self._end(ended[0])
-
-    def _end(self, status: str) -> None:
-        """Become a continuation, as the run ended while the message was written."""
-        self._has_ended, self._may_wait, self._hears, self._default = True, False, False, ""
-        self._fact.mark(run_badge(status, is_final=True))
-        self.fields["instructions"].say(safe_text(_REMEMBERS))
-        self._choose("")
-        self._note(safe_text("The run has ended: this continues it."), "warn")
+            # Become a continuation, as the run ended while the message was written.
+            self._has_ended, self._may_wait, self._hears, self._default = True, False, False, ""
+            self._fact.mark(run_badge(ended[0], is_final=True))
+            self.fields["instructions"].say(safe_text(_REMEMBERS))
+            self._choose("")
+            self._note(safe_text("The run has ended: this continues it."), "warn")
 
     async def _back_to_fields(self, why: str) -> None:
         await super()._back_to_fields(why)
@@ -412,3 +420,67 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
     form.begin_with(values, named("resend", action.action_id))
     return form
+
+
+def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: Sequence[Decision] = ()) -> ConfirmSheet:
+    """Return a sheet that cancels runs, one after the other. `ended`: how many chosen runs had already ended.
+
+    The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
+    """
+    what = "the run" if len(runs) == 1 else plural(len(runs), "run")
+    facts = [
+        Content(safe_text(f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}."))
+        for run in runs[:_NAMED]
+    ]
+    if len(runs) > _NAMED:
+        facts.append(Content(safe_text(f"And {len(runs) - _NAMED} more.")))
+    if ended:
+        facts.append(Content(f"{ended:,} more marked run{' has' if ended == 1 else 's have'} ended already."))
+    agents = "Its agent stops" if len(runs) == 1 else "Their agents stop"
+    facts.append(Content(f"{agents} and nothing of this turn is pushed."))
+
+    facts += [
+        Content(f"A continuation waits for its end: “{waiting_words(each)}”. It is dropped, too.")
+        for each in waiting[:_NAMED]
+    ]
+
+    async def keep(path: Path) -> str:
+        for each in waiting:
+            await engine.follow_ups.keep(each)
+        return await cancel(path)
+
+    async def cancel(_: Path) -> str:
+        sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
+        results, problem = list[BatchResult](), ""
+        try:
+            for run in runs:
+                if sender.may_send:
+                    results.append(await sender.send(CancelRun(run.run_id)))
+        except StorageError as error:
+            problem = str(error)
+        done = sum(each.is_done for each in results)
+        unknown = bool(results) and results[-1].outcome == "unknown"
+        refused = [
+            (each.reason or "It had no effect.") if len(runs) == 1 else f"{run.run_id}: {each.reason or 'no effect'}"
+            for run, each in zip(runs, results, strict=False)
+            if not each.is_done and each.outcome != "unknown"
+        ]
+        if problem:
+            refused.append(problem)
+        if left := len(runs) - len(results):
+            refused.append(f"{plural(left, 'run')} {'was' if left == 1 else 'were'} not tried.")
+        if refused and not done and not unknown:
+            raise ActionRefusedError(" ".join(refused))
+        sentences = []
+        if done:
+            some = plural(done, "run") if done == len(runs) else f"{done} of {len(runs)} runs"
+            sentences.append("The run was cancelled." if len(runs) == 1 else f"{some} were cancelled.")
+        if unknown:
+            which = "the run" if len(runs) == 1 else runs[len(results) - 1].run_id
+            sentences.append(f"Whether {which} was cancelled is unknown: check, and cancel again if still active.")
+        return " ".join((*sentences, *refused))
+
+    leaving = "Keep it" if len(runs) == 1 else "Keep them"
+    title = f"Cancel {what}"
+    instead = (f"{title}, send what waits", keep) if waiting else None
+    return ConfirmSheet(title, facts, None, cancel, verb=title, leaving=leaving, is_final=True, instead=instead)

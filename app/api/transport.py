@@ -286,7 +286,28 @@ class Transport:
         return httpx.Request(call.method, url, headers=headers, content=content, extensions={"trace": passage})
 
     async def _converse(self, call: Call, request: httpx.Request, mask: Mask) -> Reply:
-        lane = await self._lane(writes=call.method != "GET")
+        writes = call.method != "GET"
+        if writes not in self._lanes:
+            try:
+                proxy = self.network.proxy_of(self.base_url)
+                needs_tls = self.base_url.startswith("https:") or (proxy is not None and proxy.url.scheme == "https")
+                # On http a context is not used; loading httpx's certificates would take a tenth of a second.
+                unused = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                context = await asyncio.to_thread(self.network.context) if needs_tls else unused
+            except ValueError as error:
+                raise NotSendableError(f"The service cannot be asked: {error}.") from error
+            if proxy is not None and proxy.url.scheme == "https":
+                proxy = httpx.Proxy(proxy.url, auth=proxy.auth, ssl_context=context)
+            # A write never uses a kept connection: one that the server has just closed would leave its outcome unknown
+            # for nothing.
+            limits = httpx.Limits(
+                max_connections=_CONNECTIONS,
+                max_keepalive_connections=0 if writes else _CONNECTIONS,
+                keepalive_expiry=_KEEP_S,
+            )
+            lane = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits, http2=False, proxy=proxy)
+            self._lanes.setdefault(writes, lane)
+        lane = self._lanes[writes]
         sent_s = time.time()
         async with aclosing(await lane.handle_async_request(request)) as response:
             status = response.status_code
@@ -311,29 +332,6 @@ class Transport:
                     why += " Correct the base address."
                 raise UnusableAnswerError(why, status=status)
             return Reply(status, await _body(response, call.most_bytes, mask), response.headers)
-
-    async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
-        if writes not in self._lanes:
-            try:
-                proxy = self.network.proxy_of(self.base_url)
-                needs_tls = self.base_url.startswith("https:") or (proxy is not None and proxy.url.scheme == "https")
-                # On http a context is not used; loading httpx's certificates would take a tenth of a second.
-                unused = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-                context = await asyncio.to_thread(self.network.context) if needs_tls else unused
-            except ValueError as error:
-                raise NotSendableError(f"The service cannot be asked: {error}.") from error
-            if proxy is not None and proxy.url.scheme == "https":
-                proxy = httpx.Proxy(proxy.url, auth=proxy.auth, ssl_context=context)
-            # A write never uses a kept connection: one that the server has just closed would leave its outcome unknown
-            # for nothing.
-            limits = httpx.Limits(
-                max_connections=_CONNECTIONS,
-                max_keepalive_connections=0 if writes else _CONNECTIONS,
-                keepalive_expiry=_KEEP_S,
-            )
-            lane = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits, http2=False, proxy=proxy)
-            self._lanes.setdefault(writes, lane)
-        return self._lanes[writes]
 
 
 @contextmanager

@@ -135,24 +135,24 @@ def _run(received: object) -> Run | None:
         type(run_id) is int and run_id in _ODD_IDS
     ):
         return None
+    received = found.get("repository")
+    if not isinstance(received, dict):
+        repository = Repository.of("", received)
+    else:
+        platform, data = _shown(received.get("platform")), received.get("data")
+        if isinstance(data, dict) and set(map(type, data.values())) <= _STR:
+            repository = _known_repository(platform, tuple(data.items()))
+        else:
+            repository = Repository.of(platform, {} if data is None else data)
     return Run(
         run_id=str(run_id),
         status=_shown(found.get("status")),
         branch_name=_shown(found.get("branch_name")),
-        repository=_repository(found.get("repository")),
+        repository=repository,
         created_at=timestamp(found.get("created_at")),
         updated_at=timestamp(found.get("updated_at")),
         raw_json=_as_json(found),
     )
-
-
-def _repository(received: object) -> Repository:
-    if not isinstance(received, dict):
-        return Repository.of("", received)
-    platform, data = _shown(received.get("platform")), received.get("data")
-    if isinstance(data, dict) and set(map(type, data.values())) <= _STR:
-        return _known_repository(platform, tuple(data.items()))
-    return Repository.of(platform, {} if data is None else data)
 
 
 # A history names few repositories many times.
@@ -357,7 +357,13 @@ def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogCh
     Raises:
         UnusableAnswerError: It lacks its offsets, or reading on from there would never end.
     """
-    offset, following, size = (_number(reply, name) for name in ("Offset", "Next", "Size"))
+    numbers = list[int]()
+    for name in ("Offset", "Next", "Size"):
+        text = reply.headers.get(f"Runwarden-Log-{name}", "")
+        if not (text.isascii() and text.isdecimal() and int(text[:20]) < _LONGEST):
+            raise UnusableAnswerError(f"The service's answer lacks its position in the log ({name}).")
+        numbers.append(int(text))
+    offset, following, size = numbers
     is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
     steps, data = None, reply.body
     if reply.headers.get("Runwarden-Log-Form") == "steps":
@@ -370,13 +376,6 @@ def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogCh
     if steps is not None and before and following != before:
         raise UnusableAnswerError("The service's answer does not end where it was asked to.")
     return LogChunk(offset, following, size, is_ended, data, steps)
-
-
-def _number(reply: Reply, name: str) -> int:
-    text = reply.headers.get(f"Runwarden-Log-{name}", "")
-    if not (text.isascii() and text.isdecimal() and int(text[:20]) < _LONGEST):
-        raise UnusableAnswerError(f"The service's answer lacks its position in the log ({name}).")
-    return int(text)
 
 
 def change(reply: Reply, turn: int | None) -> Change:

@@ -115,8 +115,25 @@ class ResponseRunner(Struct, frozen=True):
                 env = {name: value for name, value in os.environ.items() if name not in self.hidden}
                 trouble = await run_program(filled_argv, env=env)
                 return ActingResult("done") if trouble is None else ActingResult("failed", trouble)
-            case _:
-                return await self._send(rule, decision)
+        try:
+            request = await self.request(rule, decision)
+            if decision.request_json is not None and shown(request) != decision.request_json:
+                return ActingResult("expired", "the request differs from the approved one")
+            own = replace(self.actions, actor=f"bot:{rule.name}:{self.actions.actor.rpartition(':')[2]}")
+            stored = decision.occurrence.facts
+            key = stored.get("key") or f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}"
+            if isinstance(rule.do, DoRetry):
+                # One key for a failure, whoever retries it: it is retried once, and then it is dealt with.
+                key = retry_key((await self._cached(stored)).run)
+            return result_of(await own.submit(request, key=key))
+        except AlreadyAskedError as asked:
+            return result_of(asked.existing)
+        except ActionRefusedError as refused:
+            return ActingResult("failed", refused.message)
+        except CannotActError as reason:
+            return ActingResult("failed", str(reason))
+        except ApiError as error:
+            return ActingResult("failed", f"the service could not be asked: {error.message}", may_repeat=True)
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
         """The rule's exact request to the service, except for the action's id.
@@ -166,28 +183,6 @@ class ResponseRunner(Struct, frozen=True):
         if (detail := await self.cache.detail(facts["run.id"])) is None:
             raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
         return detail
-
-    async def _send(self, rule: Rule, decision: Decision) -> ActingResult:
-        try:
-            request = await self.request(rule, decision)
-            if decision.request_json is not None and shown(request) != decision.request_json:
-                return ActingResult("expired", "the request differs from the approved one")
-            own = replace(self.actions, actor=f"bot:{rule.name}:{self.actions.actor.rpartition(':')[2]}")
-            facts = decision.occurrence.facts
-            key = facts.get("key") or f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}"
-            if isinstance(rule.do, DoRetry):
-                # One key for a failure, whoever retries it: it is retried once, and then it is dealt with.
-                key = retry_key((await self._cached(facts)).run)
-            action = await own.submit(request, key=key)
-        except AlreadyAskedError as asked:
-            return result_of(asked.existing)
-        except ActionRefusedError as refused:
-            return ActingResult("failed", refused.message)
-        except CannotActError as reason:
-            return ActingResult("failed", str(reason))
-        except ApiError as error:
-            return ActingResult("failed", f"the service could not be asked: {error.message}", may_repeat=True)
-        return result_of(action)
 
 
 def facts_of(rule: Rule, decision: Decision, profile: str) -> dict[str, str]:

@@ -36,7 +36,7 @@ from app.engine.engine import Engine
 from app.engine.events import Event, LinkChanged, StorageFailed
 from app.engine.times import rfc3339
 from app.notify.dispatcher import Dispatcher, Say
-from app.notify.incidents import IncidentReader
+from app.notify.watch import IncidentReader
 from app.profiles import ConfigError, Profile, Settings
 from app.profiles.settings import DEFAULT_ROUTE
 from app.profiles.token import EnvToken

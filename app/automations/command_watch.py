@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from app.api.heartbeat import Heartbeat
-from app.api.network import Network
+from app.api.network import Heartbeat, Network
 from app.automations.bot import Bot, reload_on_hangup
 from app.automations.metrics import Snapshot, serve
 from app.cli.context import Invocation

@@ -17,7 +17,7 @@ from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuc
 from app.engine.text import shortened
 from app.engine.times import rfc3339
 from app.health.facts import Incident
-from app.notify.incidents import IncidentReader
+from app.notify.watch import IncidentReader
 from app.runs.document import as_received
 from storage.cache.cache import Cache
 from storage.ledger import Ledger

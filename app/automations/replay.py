@@ -1,12 +1,12 @@
 """Replays rules over the cached history: the ordinary runner, with temporary state and without effects."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import merge
-from itertools import groupby, repeat, takewhile
+from itertools import chain, groupby, repeat, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -22,7 +22,7 @@ from app.automations.runner import Runner
 from app.engine.engine import Engine
 from app.engine.times import local_moment
 from app.health.facts import Incident, incidents, longest_gap
-from app.notify.incidents import WHOLE
+from app.notify.watch import WHOLE
 from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
 from storage.records.decision import OPEN_OUTCOMES, Decision, RuleState
@@ -206,7 +206,22 @@ class ReplayHistory(Struct, frozen=True):
 
     def moments(self, rule: Rule) -> Iterator[datetime]:
         """All times at which something could have triggered the rule, in order, then the end of the period."""
-        times = {at for at in self._times(rule) if self.since < at < self.until}
+        found: Iterable[datetime] = ()
+        match rule.on:
+            case OnSchedule() | OnInterval():
+                found = takewhile(lambda at: at < self.until, upcoming(rule, self.since, self.since))
+            case OnRun():
+                seen = Seen(self.until, tuple(self.changes), self.ahead)
+                found = (each.at for each in occurrences(rule, seen, self.since))
+            case OnStuck():
+                found = (each.at for each in self.stuck)
+            case OnHealth(lasting=lasting):
+                spans = ((span.start, span.start + lasting, span.start + self.hold, span.end) for span in self.spans)
+                begins = {each.start for each in self._incidents(self.until)}
+                found = (*chain.from_iterable(spans), *(begin + lasting for begin in begins))
+            case OnUnknownAction(older=older):
+                found = (max(each.since, each.action.created_at + older) for each in self.unknown)
+        times = {at for at in found if self.since < at < self.until}
         if rule.quiet is not None and lasts(rule):
             days = range((self.until - self.since).days + 2)
             nights = ((self.since + timedelta(days=n)).astimezone().date() for n in days)
@@ -214,22 +229,6 @@ class ReplayHistory(Struct, frozen=True):
             times |= {at for at in ends if self.since < at < self.until}
         yield from sorted(times)
         yield self.until
-
-    def _times(self, rule: Rule) -> Iterator[datetime]:
-        match rule.on:
-            case OnSchedule() | OnInterval():
-                yield from takewhile(lambda at: at < self.until, upcoming(rule, self.since, self.since))
-            case OnRun():
-                seen = Seen(self.until, tuple(self.changes), self.ahead)
-                yield from (each.at for each in occurrences(rule, seen, self.since))
-            case OnStuck():
-                yield from (each.at for each in self.stuck)
-            case OnHealth(lasting=lasting):
-                for span in self.spans:
-                    yield from (span.start, span.start + lasting, span.start + self.hold, span.end)
-                yield from (begin + lasting for begin in {each.start for each in self._incidents(self.until)})
-            case OnUnknownAction(older=older):
-                yield from (max(each.since, each.action.created_at + older) for each in self.unknown)
 
     def _incidents(self, now: datetime) -> Iterator[Incident]:
         past = (replace(span, end=min(span.end, now)) for span in self.spans if span.start <= now)

@@ -19,7 +19,7 @@ from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, ReplaySheet
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import OpenRun
 from app.console.session import FIX_TOAST_S, Session, mark_of
-from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import CoalescedTask
 from app.console.session.troubles import UNREADABLE, storage_notice
 from app.console.sheets import ChoiceSheet, ConfirmSheet
 from app.engine.events import Event, StateChangedElsewhere
@@ -35,8 +35,7 @@ from widgets.forms.dialog import coloured
 from widgets.frame import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import run_badge
-from widgets.kit.line_table import LineTable
-from widgets.kit.table_and_facts import TableAndFacts
+from widgets.kit.line_table import LineTable, TableAndFacts
 
 READ_EVERY: Final = timedelta(seconds=15)
 RUNS_OFFERED: Final = 50

@@ -22,7 +22,7 @@ from app.automations.sentence import sentence
 from app.automations.tables import AutomationTables, read_rule, save_table
 from app.console.guard import guarded_event
 from app.console.session import FIX_TOAST_S
-from app.console.session.coalesced_task import CoalescedTask, Start
+from app.console.session.feeds import CoalescedTask, Start
 from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.engine.engine import Engine
 from app.engine.text import safe_block, safe_text
@@ -84,7 +84,13 @@ class AutomationForm(ModalScreen[str | None]):
         self._name = name
         self._original = _NEW if name is None else tables.written(name)
         fresh = {"table": self._original}
-        self._draft = FormDraft(engine, named("automation", name or ""), fresh, self._warn)
+        self._draft = FormDraft(
+            engine,
+            named("automation", name or ""),
+            fresh,
+            # Shown by the app, since the form may already be closing.
+            lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),
+        )
         self._checking = CoalescedTask(self._check, cast("Start", self.run_worker))
         self._second_press = SecondPress()
         self._phase: FormPhase = "editing"
@@ -257,10 +263,6 @@ class AutomationForm(ModalScreen[str | None]):
             return
         await self._draft.done()
         self.dismiss(rule.name if rule is not None else None)
-
-    def _warn(self, text: str) -> None:
-        # Shown by the app, since the form may already be closing.
-        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S)
 
 
 def _read(text: str, settings: Settings, others: Sequence[str]) -> Rule | ConfigError:

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -30,38 +30,33 @@ def completion(context: click.Context, /, *, shell: str | None, install: bool) -
     if not install:
         invocation.output.print(script)
         return Exit.DONE
-    try:
-        for line in _install(name, f"{script}\n"):
-            invocation.output.text(line)
-    except OSError as error:
-        raise failed("usage", f"{error.filename or name} cannot be written: {error.strerror}.") from error
-    return Exit.DONE
-
-
-def _install(shell: str, script: str) -> Iterable[str]:
-    """Write the script, and print where; zsh also gets a line in `.zshrc`: it searches no folder of the user."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     path = {
         "bash": data / "bash-completion/completions/runwarden",
         "zsh": data / "zsh/site-functions/_runwarden",
         "fish": config / "fish/completions/runwarden.fish",
-    }[shell]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(script)
-    yield f"Written to {path}. It works in the next shell that you open."
-    if shell == "bash":
-        yield f"It needs the package bash-completion; without it, add to ~/.bashrc: source {shlex.quote(str(path))}"
-    if shell != "zsh":
-        return
-    rc = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
-    folder = shlex.quote(str(path.parent))
-    line = f"fpath=({folder} $fpath); autoload -Uz compinit && compinit  # runwarden completion"
-    if not rc.exists() or line not in rc.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        with rc.open("a", encoding="utf-8") as out:
-            out.write(f"\n{line}\n")
-        yield f"Added one line to {rc}: {line}"
+    }[name]
+    say, quoted = invocation.output.text, shlex.quote
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(f"{script}\n")
+        say(f"Written to {path}. It works in the next shell that you open.")
+        if name == "bash":
+            say(f"It needs the package bash-completion; without it, add to ~/.bashrc: source {quoted(str(path))}")
+        if name == "zsh":
+            # It searches no folder of the user.
+            rc = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
+            folder = quoted(str(path.parent))
+            line = f"fpath=({folder} $fpath); autoload -Uz compinit && compinit  # runwarden completion"
+            if not rc.exists() or line not in rc.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+                with rc.open("a", encoding="utf-8") as out:
+                    out.write(f"\n{line}\n")
+                say(f"Added one line to {rc}: {line}")
+    except OSError as error:
+        raise failed("usage", f"{error.filename or name} cannot be written: {error.strerror}.") from error
+    return Exit.DONE
 
 
 @click.command(cls=ScreenCommand)

@@ -70,27 +70,23 @@ def failure_of(error: BaseException) -> Failure | None:
         case ApiError():
             return of_api_error(error)
         case RunwardenError():
-            return _of_ours(error)
+            detail, hint = {}, ""
+            if isinstance(error, ConfigError):
+                detail = {"file": None if error.file is None else str(error.file), "line": error.line, "key": error.key}
+            elif not isinstance(error, TokenError):
+                # A mistake in the command line or in the configuration does not need these.
+                from app.actions.refusals import BlockedError, DuplicateError, InvalidRequestError
+                from storage.errors import StorageError
+
+                if isinstance(error, StorageError):
+                    detail = {"file": str(error.path)}
+                elif isinstance(error, InvalidRequestError):
+                    detail = {"problems": [{"field": p.field, "message": p.message} for p in error.problems]}
+                elif isinstance(error, BlockedError | DuplicateError):
+                    detail = {"action_id": error.existing.action_id}
+                    hint = " To create another one anyway, give --again." if isinstance(error, DuplicateError) else ""
+            return Failure(error.kind, f"{error}{hint}", EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
     return None
-
-
-def _of_ours(error: RunwardenError) -> Failure:
-    kind, detail, hint = error.kind, dict[str, ErrorDetail](), ""
-    if isinstance(error, ConfigError):
-        detail = {"file": None if error.file is None else str(error.file), "line": error.line, "key": error.key}
-    elif not isinstance(error, TokenError):
-        # A mistake in the command line or in the configuration does not need these.
-        from app.actions.refusals import BlockedError, DuplicateError, InvalidRequestError
-        from storage.errors import StorageError
-
-        if isinstance(error, StorageError):
-            detail = {"file": str(error.path)}
-        elif isinstance(error, InvalidRequestError):
-            detail = {"problems": [{"field": p.field, "message": p.message} for p in error.problems]}
-        elif isinstance(error, BlockedError | DuplicateError):
-            detail = {"action_id": error.existing.action_id}
-            hint = " To create another one anyway, give --again." if isinstance(error, DuplicateError) else ""
-    return Failure(kind, f"{error}{hint}", EXIT_BY_KIND.get(kind, Exit.USAGE), detail)
 
 
 def _format_asked_for(argv: Sequence[str]) -> Format | None:

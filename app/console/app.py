@@ -81,7 +81,7 @@ class BetweenScreen(Screen[None]):
 
 
 def _commands() -> "type[Provider]":
-    from app.console.keys.palette import ConsoleCommands
+    from app.console.palette import ConsoleCommands
 
     return ConsoleCommands
 
@@ -152,8 +152,8 @@ class RunwardenApp(BaseApp[None]):
         self.terminal.begin(self, lambda: self.session.profile.name)
         self.screen_change_signal.subscribe(self, self._hide_toasts_below)
         if self.settings.keys or any(command.key for command in self.settings.commands):
-            from app.console.keys.keymap import report_mistakes
-            from app.console.keys.own_commands import own_bindings
+            from app.console.keymap import report_mistakes
+            from app.console.own_commands import own_bindings
 
             self.set_keymap(self.settings.keys)
             # `App.bind` gives a binding no id.
@@ -281,7 +281,7 @@ class RunwardenApp(BaseApp[None]):
 
     def action_command_palette(self) -> None:
         """Open the palette."""
-        from app.console.keys.palette import ConsolePalette
+        from app.console.palette import ConsolePalette
 
         if not isinstance(self.screen, ConsolePalette):
             self.push_screen(ConsolePalette(id="--command-palette"))
@@ -310,13 +310,13 @@ class RunwardenApp(BaseApp[None]):
 
     def action_help(self) -> None:
         """Show every key of the screen."""
-        from app.console.keys.help import KeyHelpScreen
+        from app.console.palette import KeyHelpScreen
 
         self.push_screen(KeyHelpScreen(self.screen))
 
     def action_own_command(self, index: int) -> None:
         """Run a command from `[[commands]]`."""
-        from app.console.keys.own_commands import run_own_command
+        from app.console.own_commands import run_own_command
 
         work = partial(run_own_command, self, self.session, self.terminal, self.settings.commands[index])
         self.run_worker(work, exclusive=True, group="own command")

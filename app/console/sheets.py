@@ -20,7 +20,7 @@ from widgets.forms.inputs import LineInput
 from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import NO_MARK, STYLES, ProfileMark, Tone
 from widgets.kit.choice_lists import Options
-from widgets.kit.clickable import clickable
+from widgets.kit.line_text import clickable
 
 AnswerT = TypeVar("AnswerT")
 ChoiceT = TypeVar("ChoiceT")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from app.api.requests import StartAgent, StartRun
-from app.demo.history import ask_lab, execute
+from app.demo import ask_lab, execute
 from app.demo.world import PROFILE, REPOSITORIES, tasks
 from app.profiles import load
 from storage.records import Repository

@@ -30,8 +30,7 @@ from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
 from app.sync.backfill import Backfill, Retention
 from app.sync.listing import Listing
-from app.sync.polling import Polling, is_polled_elsewhere
-from app.sync.polls import HealthSync
+from app.sync.polling import HealthSync, Polling, is_polled_elsewhere
 from app.sync.runs import RunSync
 from storage.cache.cache import Cache
 from storage.errors import StorageError

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from storage.records import HealthChange, LinkState, PollOutcome, RunChanges
-from storage.records.activity import Wait
 from storage.records.coverage import BackfillProgress
 
 
@@ -31,8 +30,6 @@ class LinkChanged(Struct, frozen=True):
 
 class PollDelayed(Struct, frozen=True):
     """The next poll has to wait for the request budget."""
-
-    wait: Wait
 
 
 class ActionChanged(Struct, frozen=True):

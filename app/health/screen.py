@@ -16,7 +16,7 @@ from textual.widgets import OptionList
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import GoToTab
 from app.console.session import Session
-from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text

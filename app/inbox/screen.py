@@ -27,9 +27,8 @@ from widgets.frame import Notice
 from widgets.inbox import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
-from widgets.kit.line_table import LineTable
+from widgets.kit.line_table import FactPane, LineTable, TableAndFacts
 from widgets.kit.line_text import SteadyText
-from widgets.kit.table_and_facts import FactPane, TableAndFacts
 
 READING: Final = Notice("◌", "Reading the inbox…", tone="busy")
 NOT_ASKED: Final = Notice("◌", "Nothing is known yet", ("The service has not answered since this profile was set up.",))

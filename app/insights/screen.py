@@ -17,7 +17,7 @@ from textual.widgets import OptionList
 
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import Session
-from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.engine.text import safe_text
@@ -41,8 +41,7 @@ from widgets.insights import (
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.choice_lists import LeadList
-from widgets.kit.clickable import Chip, ChipBar
-from widgets.kit.line_text import SteadyText
+from widgets.kit.line_text import Chip, ChipBar, SteadyText
 
 
 class InsightSpan(Struct, frozen=True):

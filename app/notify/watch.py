@@ -1,21 +1,26 @@
-"""The watch: finds alerts for a console's screen and channels after every change of the cache."""
+"""The watch: finds alerts for a console's screen and channels after every change of the cache.
+
+The code hosts' incidents are computed again only after a new health sample.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from itertools import groupby
+from typing import Final, Self
 
 from msgspec import Struct
 
 from app.engine.text import safe_text
 from app.engine.times import clock_time
+from app.health.facts import Incident, incidents, longest_gap
 from app.notify.alerts import LINK, follow_up_alerts, link_back_alert, move_alert, state_alerts, together, wanted
-from app.notify.incidents import IncidentReader
-from app.profiles import NotifySettings
+from app.profiles import NotifySettings, Profile, Settings
 from app.profiles.settings import DEFAULT_ROUTE
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
+from storage.records import PlatformHealth
 from storage.records.alert import Alert, Level
 from storage.records.following import StatusChange, Watermark
 from storage.state import State
@@ -26,6 +31,47 @@ SKEW: Final = timedelta(minutes=5)
 """How far the service's clock may be behind ours before a new event counts as old."""
 ONE_BY_ONE: Final = 3
 """More alerts of one kind than this are combined into one."""
+WHOLE: Final = timedelta(days=40)
+"""The whole history that the cache keeps: with less, an incident could seem to start where the history starts."""
+
+
+@dataclass(slots=True)
+class IncidentReader:
+    """Reads the incidents of one profile's code hosts."""
+
+    cache: Cache
+    healthy_words: Collection[str]
+    health_s: float
+    """Seconds between health polls."""
+    hold: timedelta
+    """How long a host must be healthy before an incident is over."""
+    _hosts: tuple[PlatformHealth, ...] = ()
+    _states: list[tuple[str, str, bool, datetime]] | None = None
+    """The state of each host at the last look. None: nothing was read yet."""
+    _incidents: tuple[Incident, ...] = ()
+
+    @classmethod
+    def of(cls, cache: Cache, settings: Settings, profile: Profile) -> Self:
+        """Create the reader of a profile."""
+        hold = timedelta(seconds=settings.notify.hold_s)
+        return cls(cache, frozenset(settings.console.health_ok), profile.poll.health_s, hold)
+
+    async def read(self, now: datetime) -> tuple[Incident, ...]:
+        """The incidents of all hosts, grouped by host, the newest first."""
+        hosts = await self.cache.health()
+        # This is called after every poll. Incidents that are over last until a host's state changes.
+        are_over = all(incident.is_over for incident in self._incidents)
+        states = [(host.platform, host.status, host.connected, host.since) for host in hosts]
+        if states != self._states or (not are_over and hosts != self._hosts):
+            connected = {host.platform for host in hosts if host.connected}
+            spans = await self.cache.health_spans(now - WHOLE, longest_gap=longest_gap(self.health_s))
+            self._incidents = tuple(
+                incident
+                for platform, own in groupby(spans, lambda span: span.platform)
+                for incident in incidents(tuple(own), self.healthy_words, self.hold, connected=platform in connected)
+            )
+            self._hosts, self._states = hosts, states
+        return self._incidents
 
 
 class News(Struct, frozen=True):
@@ -79,7 +125,21 @@ class Watch:
         now = self.clock()
         if self._file not in {None, self.cache.opened}:
             await self.begin()
-        events, missed = await self._moved()
+        if self._watermark is None or self._began_at is None or self._since is None:
+            raise RuntimeError("A watch begins before it looks.")
+        ahead = await self.cache.run_clock_ahead()
+        news = await self.cache.following.changes(self._watermark, since=self._since)
+        if news.watermark != self._watermark:
+            await self.cache.following.save_watermark(news.watermark, at=self.clock())
+            self._watermark = news.watermark
+        events, missed = list[Alert](), list[StatusChange]()
+        for move in await wanted(news.changes, self.notify.on, self.ledger):
+            # Always report when a followed run finishes; sum up other changes from before this watch began.
+            if move.happened(ahead) >= self._began_at - SKEW or move.is_pinned:
+                events.append(move_alert(move, self.profile))
+            else:
+                missed.append(move)
+        missed_alerts = [missed_alert(missed, self.clock())] if missed else []
         states = await self._states(now)
         fresh = [
             one
@@ -89,7 +149,7 @@ class Watch:
         # Forget states that are over.
         known = {key for one in states for key in (one.key, *one.after)}
         self._reported = (self._reported & known) | {one.key for one in fresh}
-        screen = grouped([*events, *fresh, *([missed] if missed else [])])
+        screen = grouped([*events, *fresh, *missed_alerts])
         if self.notify.is_quiet(DEFAULT_ROUTE, now):
             self._held |= {one.key for one in fresh if one.is_lasting}
             return News(screen)
@@ -104,23 +164,6 @@ class Watch:
     def _is_apart(self) -> bool:
         # With rules, the bot uses their routes, and consoles use the channels of [notify] in addition.
         return bool(self.notify.rules)
-
-    async def _moved(self) -> tuple[list[Alert], Alert | None]:
-        if self._watermark is None or self._began_at is None or self._since is None:
-            raise RuntimeError("A watch begins before it looks.")
-        ahead = await self.cache.run_clock_ahead()
-        news = await self.cache.following.changes(self._watermark, since=self._since)
-        if news.watermark != self._watermark:
-            await self.cache.following.save_watermark(news.watermark, at=self.clock())
-            self._watermark = news.watermark
-        alerts, missed = list[Alert](), list[StatusChange]()
-        for move in await wanted(news.changes, self.notify.on, self.ledger):
-            # Always report when a followed run finishes; sum up other changes from before this watch began.
-            if move.happened(ahead) >= self._began_at - SKEW or move.is_pinned:
-                alerts.append(move_alert(move, self.profile))
-            else:
-                missed.append(move)
-        return alerts, missed_alert(missed, self.clock()) if missed else None
 
     async def _states(self, now: datetime) -> list[Alert]:
         incidents = await self.incidents.read(now)

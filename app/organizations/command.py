@@ -11,17 +11,18 @@ from app.actions.command_writes import (
     DRY_RUN_OPTION,
     WriteCommand,
     WriteOptions,
+    error_document,
     perform,
     print_batch,
     request_document,
     send,
     send_batch,
+    state_text,
     write_options,
 )
 from app.api.errors import ApiError, NotOfferedError
 from app.api.requests import CreateOrganization, OnboardProject, ResendInvitation
 from app.cli.context import Invocation
-from app.cli.documents import error_document, state_text
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, facts

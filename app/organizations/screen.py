@@ -17,7 +17,7 @@ from app.api.requests import CreateOrganization, ResendInvitation, request_of
 from app.api.wire import organization
 from app.console.messages import GoToTab
 from app.console.session import Session
-from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import CoalescedTask
 from app.console.sheets import ConfirmSheet
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
@@ -26,7 +26,7 @@ from app.organizations.screen_import import OrganizationImportScreen
 from widgets.actions import ActivityEntry
 from widgets.forms.dialog import reason
 from widgets.frame import Notice
-from widgets.kit.table_and_facts import FactPane
+from widgets.kit.line_table import FactPane
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import FIX_TOAST_S, Session
-from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import CoalescedTask
 from app.console.sheets import PickerScreen, SheetNote, typed_path
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, plural, safe_text

@@ -88,7 +88,7 @@ def check(invocation: Invocation) -> int:
                 said = f"the route {route!r} does not work from here: {why}"
                 warnings.append(ConfigError(said, cure="", file=root.file, key="notify"))
         if settings.keys:
-            from app.console.keys.keymap import unknown_actions
+            from app.console.keymap import unknown_actions
 
             for said in unknown_actions(settings.keys):
                 at = line_of(root.text, _place_of_key(root, settings, said))
@@ -162,7 +162,7 @@ def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
     from app.api.network import FROM_ENVIRONMENT, NONE, Network, as_proxy  # httpx, which takes long to import
 
     if settings.keys or any(command.key for command in settings.commands):
-        from app.console.keys.keymap import problems
+        from app.console.keymap import problems
 
         for problem in problems(settings.keys, settings.commands):
             line = line_of(root.text, _place_of_key(root, settings, problem))
@@ -203,7 +203,7 @@ def _place_of_key(root: Table, settings: Settings, sentence: str) -> KeyPath:
 @click.pass_obj
 def keys(invocation: Invocation) -> int:
     """List the ids for [keys], with their current keys."""
-    from app.console.keys.keymap import catalog
+    from app.console.keymap import catalog
 
     own = invocation.settings().keys
     entries: list[Document] = [

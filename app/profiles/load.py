@@ -130,7 +130,45 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
     text = read_text(file)
     if text is None and file != config_path(None, {}):  # the user's own file is optional
         raise ConfigError("there is no such file.", cure="Make one with `runwarden config init`.", file=file)
-    return _with_environment(Settings() if text is None else parse(file, text), env, choice)
+    settings = Settings() if text is None else parse(file, text)
+    # The environment's settings on top of the file's, and the command line's choice above both.
+    beaten = dict(_beaten(settings, env, choice))
+    used = {name: value for name, value in env.items() if value and name not in beaten}
+    if choice.data_dir is not None:
+        settings = replace(settings, data_dir=choice.data_dir.expanduser())
+    elif folder := used.get("RUNWARDEN_DATA_DIR"):
+        settings = replace(settings, data_dir=Path(folder).expanduser())
+    if (address := env.get("RUNWARDEN_BASE_URL")) and beaten.get("RUNWARDEN_BASE_URL") != "--config":
+        try:
+            profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
+        except ValueError as error:
+            if "RUNWARDEN_BASE_URL" in used:
+                raise ConfigError(f"{error}.", cure="Correct the address.", key="RUNWARDEN_BASE_URL") from error
+        else:
+            # An address in the environment wins over the file's default profile.
+            profiles = (profile, *settings.profiles)
+            settings = replace(settings, profiles=profiles, default_profile=ENVIRONMENT_PROFILE)
+    if name := used.get("RUNWARDEN_PROFILE"):
+        settings = replace(settings, default_profile=name)
+    owner = env.get("RUNWARDEN_BASE_URL", "")
+    with suppress(ValueError):
+        owner = base_address(owner)
+    profiles = settings.profiles
+    if owner:
+        # The variable RUNWARDEN_TOKEN belongs to the address that the environment names.
+        foreign = EnvToken(meant_for=f"RUNWARDEN_BASE_URL is {owner}")
+        profiles = tuple(
+            replace(each, token=EnvToken() if each.base_url == owner else foreign)
+            if isinstance(each.token, EnvToken) and each.token.variable == EnvToken().variable
+            else each
+            for each in profiles
+        )
+    return replace(
+        settings,
+        profiles=profiles,
+        command_line=choice.command_line,
+        unused=tuple(f"{name} is not used: {option} was given." for name, option in beaten.items()),
+    )
 
 
 def read_text(file: Path) -> str | None:
@@ -300,47 +338,6 @@ def _keys(table: Table) -> Iterator[tuple[str, str]]:
             yield from ((f"{name}.{rest}", keys) for rest, keys in _keys(table.table(name)))
         else:
             yield name, table.get(name, Keys)
-
-
-def _with_environment(settings: Settings, env: Mapping[str, str], choice: Choice) -> Settings:
-    """The file's settings with the environment's on top, and the command line's choice above both."""
-    beaten = dict(_beaten(settings, env, choice))
-    used = {name: value for name, value in env.items() if value and name not in beaten}
-    if choice.data_dir is not None:
-        settings = replace(settings, data_dir=choice.data_dir.expanduser())
-    elif folder := used.get("RUNWARDEN_DATA_DIR"):
-        settings = replace(settings, data_dir=Path(folder).expanduser())
-    if (address := env.get("RUNWARDEN_BASE_URL")) and beaten.get("RUNWARDEN_BASE_URL") != "--config":
-        try:
-            profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
-        except ValueError as error:
-            if "RUNWARDEN_BASE_URL" in used:
-                raise ConfigError(f"{error}.", cure="Correct the address.", key="RUNWARDEN_BASE_URL") from error
-        else:
-            # An address in the environment wins over the file's default profile.
-            profiles = (profile, *settings.profiles)
-            settings = replace(settings, profiles=profiles, default_profile=ENVIRONMENT_PROFILE)
-    if name := used.get("RUNWARDEN_PROFILE"):
-        settings = replace(settings, default_profile=name)
-    owner = env.get("RUNWARDEN_BASE_URL", "")
-    with suppress(ValueError):
-        owner = base_address(owner)
-    profiles = settings.profiles
-    if owner:
-        # The variable RUNWARDEN_TOKEN belongs to the address that the environment names.
-        foreign = EnvToken(meant_for=f"RUNWARDEN_BASE_URL is {owner}")
-        profiles = tuple(
-            replace(each, token=EnvToken() if each.base_url == owner else foreign)
-            if isinstance(each.token, EnvToken) and each.token.variable == EnvToken().variable
-            else each
-            for each in profiles
-        )
-    return replace(
-        settings,
-        profiles=profiles,
-        command_line=choice.command_line,
-        unused=tuple(f"{name} is not used: {option} was given." for name, option in beaten.items()),
-    )
 
 
 def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Iterator[tuple[str, str]]:

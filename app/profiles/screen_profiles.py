@@ -58,9 +58,25 @@ class ProfileOverview:
                 engines.append(engine)
             yield
         for engine in engines:
-            if await self._ask(engine):
-                await self._read(engine.profile)
-                yield
+            name, now = engine.profile.name, self._clock()
+            vitals = self.facts[name].vitals
+            if self.facts[name].is_current or vitals is None or now < self._not_before.get(name, now):
+                continue
+            link = vitals.runs_link
+            last_ok_at = None if link is None or link.is_failing else link.last_ok_at
+            # Another console or a bot may be polling it.
+            if last_ok_at is not None and now - last_ok_at < timedelta(seconds=GENTLE_S):
+                continue
+            problem = await engine.refresh()
+            wait_s = GENTLE_S
+            if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
+                wait_s = max(GENTLE_S, problem.retry_after_s)
+            elif problem is not None:
+                failures = vitals.runs_link.failures if vitals.runs_link is not None else 0
+                wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
+            self._not_before[name] = self._clock() + timedelta(seconds=wait_s)
+            await self._read(engine.profile)
+            yield
 
     async def _read(self, profile: Profile) -> Engine | None:
         facts = self.facts[profile.name]
@@ -72,27 +88,6 @@ class ProfileOverview:
             return None
         self.facts[profile.name] = replace(facts, vitals=vitals, problem="")
         return engine
-
-    async def _ask(self, engine: Engine) -> bool:
-        """Poll a profile's service if it is due; return whether it was polled."""
-        name, now = engine.profile.name, self._clock()
-        vitals = self.facts[name].vitals
-        if self.facts[name].is_current or vitals is None or now < self._not_before.get(name, now):
-            return False
-        link = vitals.runs_link
-        last_ok_at = None if link is None or link.is_failing else link.last_ok_at
-        # Another console or a bot may be polling it.
-        if last_ok_at is not None and now - last_ok_at < timedelta(seconds=GENTLE_S):
-            return False
-        problem = await engine.refresh()
-        wait_s = GENTLE_S
-        if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
-            wait_s = max(GENTLE_S, problem.retry_after_s)
-        elif problem is not None:
-            failures = vitals.runs_link.failures if vitals.runs_link is not None else 0
-            wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
-        self._not_before[name] = self._clock() + timedelta(seconds=wait_s)
-        return True
 
 
 def initial_facts(profile_engines: ProfileEngines, current: str) -> dict[str, ProfileFacts]:

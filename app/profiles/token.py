@@ -1,4 +1,4 @@
-"""The API token: read from the source that the profile names, shown nowhere."""
+"""The API token: read from the source that the profile names, and never shown."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ class Token:
             raise TokenError("The token is empty.", cure="Create one on the service's page: Settings, API tokens.")
         if len(value) > _LONGEST:
             raise TokenError("The token is too long to be one.", cure="Check where it is read from.")
-        # The text of an error about a bad header would hold the token: raise one without it here.
+        # An error about a bad header would show the token: raise one here that does not.
         if not value.isascii() or not value.isprintable() or " " in value:
             raise TokenError(
                 "The token holds blanks, line ends or characters that are not ASCII.",
@@ -133,12 +133,12 @@ class FileToken(Struct, frozen=True):
 
 
 def _printed(argv: Sequence[str], env: Mapping[str, str], deadline_s: float) -> tuple[int, bytes]:
-    """Run a program in a session of its own, which has no terminal; return its exit code and what it printed.
+    """Run a program in a new session, which has no terminal; return its exit code and its output.
 
-    A helper that it leaves behind may hold its output open, and is not waited for.
+    A helper that it leaves behind may keep its output open, and is not waited for.
 
     Raises:
-        TimeoutExpired: It did not end in time, and was ended with its helpers.
+        TimeoutExpired: It did not exit in time, and was killed with its helpers.
         OSError: It cannot be run.
     """
     nowhere = subprocess.DEVNULL
@@ -210,7 +210,7 @@ class StreamToken(Struct, frozen=True):
 
     stream: TextIO
     again: FileToken | CommandToken | KeyringToken | None = None
-    """Where a later token is read. None: nowhere."""
+    """The source of later tokens. None: there is none."""
 
     def __str__(self) -> str:
         return "stdin"
@@ -237,5 +237,5 @@ def read_again_after_s(source: TokenSource) -> float | None:
     again = source.again if isinstance(source, StreamToken) else source
     if again is None or isinstance(again, EnvToken):
         return None
-    # A command or a keyring may ask a person.
+    # A command or a keyring may ask the user.
     return 10.0 if isinstance(again, FileToken) else 600.0

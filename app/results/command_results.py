@@ -11,11 +11,11 @@ from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
 from app.actions.actions import retries, retry_key
+from app.actions.command_writes import action_document, state_text
 from app.api.errors import ApiError
 from app.api.network import Network
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.documents import action_document, state_text
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Document, Output, facts

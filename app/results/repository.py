@@ -97,7 +97,27 @@ class Mirror:
                 await self.git.read(self.git_dir, "init", "--quiet", "--bare", "--template=")
                 await self.git.read(self.git_dir, "config", "remote.origin.url", self.address)
             try:
-                name = await self._fetch(branch, ref)
+                listed = await self._listed("HEAD", f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
+                # The default branch of a checkout is that of its origin: its own HEAD is the checked-out branch.
+                heads = [listed[head] for head in ("refs/remotes/origin/HEAD", "HEAD") if head in listed]
+                default = next(
+                    (head for head in heads if head.startswith("refs/")), "HEAD" if "HEAD" in listed else None
+                )
+                # A local checkout's branch is preferably the one that it fetched from its origin.
+                refs = [f"refs/remotes/origin/{branch}"] if self._is_local else []
+                source = next((each for each in (*refs, f"refs/heads/{branch}") if each in listed), None)
+                if source is None:
+                    with suppress(GitError):
+                        await self.git.read(self.git_dir, "update-ref", "-d", ref)
+                wanted = [f"+{source}:{ref}"] if source else []
+                wanted += [f"+{default}:{_DEFAULT}"] if default else []
+                if wanted:
+                    await self._bring(*wanted)
+                if len(list((self.git_dir / "objects/pack").glob("*.pack"))) > _MOST_PACKS:
+                    with suppress(GitError):
+                        await self.git.read(self.git_dir, *_PROMISOR, "repack", "-a", "-d", "--quiet")
+                name = default.removeprefix("refs/heads/").removeprefix("refs/remotes/origin/") if default else ""
+                (self.git_dir / "default-branch").write_text(name, encoding="utf-8")
                 problem = ""
             except GitError as error:
                 if await self._commit(_DEFAULT) is None:
@@ -106,29 +126,6 @@ class Mirror:
                 with suppress(OSError):
                     name = (self.git_dir / "default-branch").read_text(encoding="utf-8")
             return Heads(await self._commit(ref), await self._commit(_DEFAULT), name, problem)
-
-    async def _fetch(self, branch: str, ref: str) -> str:
-        """Bring the mirror up to date; the name of the default branch."""
-        listed = await self._listed("HEAD", f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
-        # The default branch of a checkout is that of its origin: its own HEAD is the checked-out branch.
-        heads = [listed[head] for head in ("refs/remotes/origin/HEAD", "HEAD") if head in listed]
-        default = next((head for head in heads if head.startswith("refs/")), "HEAD" if "HEAD" in listed else None)
-        # A local checkout's branch is preferably the one that it fetched from its origin.
-        refs = [f"refs/remotes/origin/{branch}"] if self._is_local else []
-        source = next((each for each in (*refs, f"refs/heads/{branch}") if each in listed), None)
-        if source is None:
-            with suppress(GitError):
-                await self.git.read(self.git_dir, "update-ref", "-d", ref)
-        wanted = [f"+{source}:{ref}"] if source else []
-        wanted += [f"+{default}:{_DEFAULT}"] if default else []
-        if wanted:
-            await self._bring(*wanted)
-        if len(list((self.git_dir / "objects/pack").glob("*.pack"))) > _MOST_PACKS:
-            with suppress(GitError):
-                await self.git.read(self.git_dir, *_PROMISOR, "repack", "-a", "-d", "--quiet")
-        name = default.removeprefix("refs/heads/").removeprefix("refs/remotes/origin/") if default else ""
-        (self.git_dir / "default-branch").write_text(name, encoding="utf-8")
-        return name
 
     async def bring(self, commits: Collection[str], pull: int | None = None) -> bool:
         """Fetch commits whose branch is gone, as ids or as the head of a pull request; return whether they are here."""

@@ -142,33 +142,26 @@ class LogPart(SearchedPart):
         while not (self._has_ended and spool.end >= self._whole):
             # A log that is new or was replaced is read backwards from the end.
             offset = spool.end if spool.end or self._grown_at is not None else -PIECE
-            if not await self._take(offset, WAIT_S if offset >= 0 and not self._has_ended else 0.0):
+            wait_s = WAIT_S if offset >= 0 and not self._has_ended else 0.0
+            shown, before = self._shown, None if self._is_raw else 0
+            if shown is None:
                 return
-
-    async def _take(self, offset: int, wait_s: float = 0.0) -> bool:
-        """Request a piece and show it; return whether there is a log."""
-        shown = self._shown
-        if shown is None:
-            return False
-        with showing_failure(self.body):
-            chunk = await self.subject.results.log(
-                *shown, offset=offset, wait_s=wait_s, before=None if self._is_raw else 0
-            )
-        if self._shown != shown:
-            return False
-        if isinstance(chunk, Unavailable) and self._grown_at is not None:
-            self._problem = safe_text(chunk.reason)
-            self.tick(self.session.clock())
-            await asyncio.sleep(PAUSE_S)
-            return True
-        if isinstance(chunk, Unavailable):
-            self._has_ended = True
-            self.body.notice = unavailable("No log to show.", chunk.reason)
-            return False
-        self._put(chunk)
-        if chunk.next_offset == chunk.offset and not chunk.ended:
-            await asyncio.sleep(REST_S)  # A service that does not delay its answers must not be asked endlessly.
-        return True
+            with showing_failure(self.body):
+                chunk = await self.subject.results.log(*shown, offset=offset, wait_s=wait_s, before=before)
+            if self._shown != shown:
+                return
+            if isinstance(chunk, Unavailable) and self._grown_at is not None:
+                self._problem = safe_text(chunk.reason)
+                self.tick(self.session.clock())
+                await asyncio.sleep(PAUSE_S)
+                continue
+            if isinstance(chunk, Unavailable):
+                self._has_ended = True
+                self.body.notice = unavailable("No log to show.", chunk.reason)
+                return
+            self._put(chunk)
+            if chunk.next_offset == chunk.offset and not chunk.ended:
+                await asyncio.sleep(REST_S)  # A service that does not delay its answers must not be asked endlessly.
 
     def _put(self, chunk: LogChunk) -> int:
         follows, self._problem = self.body.follows, ""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
@@ -15,6 +15,7 @@ from storage.records.results import Artifact, Change, FailureFacts, LogChunk, Ru
 T = TypeVar("T")
 _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
 _MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
+_NUMBER_KEYS: Final = ("number", "iid", "url", "html_url")
 _NUMBER: Final = re.compile(r"(?:^|/)(\d{1,9})/?$")
 _GREATEST: Final = 1_000_000_000
 NOT_OFFERED: Final = Unavailable("This service does not report results of runs. It is asked again tomorrow.")
@@ -92,11 +93,13 @@ def pull_number(raw_json: str) -> int | None:
         run = json.loads(raw_json)
     except ValueError:
         return None
-    for value in _values(run):
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
-            return value
-        if number := number_in(value):
-            return number
+    found = [run.get(key) for key in (*_PULL_KEYS, *_MERGE_KEYS)] if isinstance(run, dict) else []
+    for each in found:
+        for value in map(each.get, _NUMBER_KEYS) if isinstance(each, dict) else (each,):
+            if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
+                return value
+            if number := number_in(value):
+                return number
     return None
 
 
@@ -104,13 +107,3 @@ def number_in(address: object) -> int | None:
     """The number at the end of a pull request's address."""
     match = _NUMBER.search(address) if isinstance(address, str) else None
     return int(match[1]) if match else None
-
-
-def _values(run: object) -> Iterator[object]:
-    if not isinstance(run, dict):
-        return
-    for value in map(run.get, (*_PULL_KEYS, *_MERGE_KEYS)):
-        if isinstance(value, dict):
-            yield from (value.get(each) for each in ("number", "iid", "url", "html_url"))
-        else:
-            yield value

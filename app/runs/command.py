@@ -23,7 +23,7 @@ _COMMANDS: Final = {
     "checkout": ("app.results.command_changes:checkout", "Check a run's branch out in a new folder."),
     "cancel": ("app.actions.command_many:cancel", "Cancel runs that are queued or working."),
     "open": ("app.results.command_results:open_", "Open a run in the browser."),
-    "sync": ("app.runs.command_sync:sync", "Fetch the history that is missing."),
+    "sync": ("app.runs.command_wait:sync", "Fetch the history that is missing."),
     "export": ("app.runs.command_list:export", "Export runs that match to a file."),
     "show": ("app.results.command_results:show", ""),
 }

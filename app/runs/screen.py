@@ -37,16 +37,16 @@ from app.runs.screen_views import (
     this_terminal,
     views_of,
 )
-from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, Action, RunFilter, RunSort
+from storage.records import FIELD_BY_NAME, STATUS_ORDER, Action, RunFilter, RunSort
 from storage.records.inbox import InboxKind
 from storage.records.query import GROUPINGS, Grouping
 from widgets.frame import Notice
 from widgets.inbox import InboxRow
 from widgets.kit import after_refresh, hidden, unkeyed
 from widgets.kit.cells import Column
-from widgets.kit.clickable import Chip
 from widgets.kit.cursor_view import HEADER
 from widgets.kit.line_table import LineTable, TableLine
+from widgets.kit.line_text import Chip
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
 from widgets.runs.pane import AROUND, WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
@@ -543,12 +543,9 @@ class RunsScreen(RunActions):
     @work
     async def action_pick_order(self) -> None:
         """Choose the column to sort by."""
-        from app.console.sheets import ChoiceSheet
-        from app.runs.screen_pickers import order_choices
+        from app.runs.screen_pickers import order_sheet
 
-        sort = self.table_query.sort
-        here = [field.name for field in SORTABLE].index(sort.column)
-        self._sort(await self.app.push_screen_wait(ChoiceSheet("Sort by", order_choices(sort), here)))
+        self._sort(await self.app.push_screen_wait(order_sheet(self.table_query.sort)))
 
     @work
     async def action_columns(self) -> None:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from app.console.messages import FOLLOWED, GoToTab, OpenRun
 from app.console.session import Session
-from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import CoalescedTask
 from app.engine.events import ActionChanged, Event, StorageFailed
 from app.engine.text import safe_text
 from app.notify.channels import Channels, Text
-from app.notify.incidents import IncidentReader
-from app.notify.watch import Watch
+from app.notify.watch import IncidentReader, Watch
 from storage.cache.following import PIN_CAP
 from storage.state import State
 

@@ -212,9 +212,9 @@ class DatesPicker(PickerScreen[Limits]):
         return self.query_one(f"#{key}", LineInput).value.strip()
 
 
-def order_choices(sort: RunSort) -> list[tuple[Content, RunSort]]:
-    """The orders to choose from; choosing the current column reverses it."""
-    choices = []
+def order_sheet(sort: RunSort) -> ChoiceSheet[RunSort]:
+    """A sheet of the orders to choose from; choosing the current column reverses it."""
+    choices = list[tuple[Content, RunSort]]()
     for field in SORTABLE:
         is_current = field.name == sort.column
         is_down = sort.descending if is_current else field.begins_descending
@@ -225,7 +225,7 @@ def order_choices(sort: RunSort) -> list[tuple[Content, RunSort]]:
             (field.descending if is_down else field.ascending, "$foreground 70%"),
         )
         choices.append((entry, chosen_order(field.name, sort)))
-    return choices
+    return ChoiceSheet("Sort by", choices, [field.name for field in SORTABLE].index(sort.column))
 
 
 LONGEST_NAME: Final = 40

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.console.session import FIX_TOAST_S, Session
-from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import CoalescedTask
 from app.console.sheets import ChoiceSheet
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.engine.text import safe_text
@@ -35,7 +35,7 @@ from widgets.kit.line_text import LinePane
 from widgets.runs import facts
 from widgets.runs.conversation import figures_line, turn_lines, with_sent_instructions
 from widgets.runs.facts import Branch
-from widgets.runs.run_bar import RunBar, RunTitle
+from widgets.runs.pane import RunBar, RunTitle
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine

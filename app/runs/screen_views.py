@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from app.console.messages import GoToTab
 from app.console.session import FIX_TOAST_S
-from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import CoalescedTask
 from app.engine.atomic_file import alone, replacing
 from app.engine.text import SafeText, safe_text
 from app.profiles import CACHE_FILE, Profile, Settings, ViewSettings, data_folder

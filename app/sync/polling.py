@@ -1,4 +1,4 @@
-"""Polling: the subjects, their intervals, and which of a data folder's processes polls."""
+"""Polling: runs, the code hosts' health (spec 4.5), their intervals, and which of a data folder's processes polls."""
 
 import asyncio
 import logging
@@ -10,25 +10,28 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.api.budget import Budget, Priority
+from app.api.client import Client
 from app.api.errors import ApiError, InternalError, RateLimitedError
 from app.engine.events import (
     ActionChanged,
     Announce,
     CacheChangedElsewhere,
+    HealthChanged,
     PollDelayed,
     StateChangedElsewhere,
     StorageFailed,
 )
-from app.sync.polls import CANNOT_POLL, HealthSync
-from app.sync.runs import RunSync
+from app.sync.runs import CANNOT_POLL, OthersPoll, PollRecord, RunSync, no_others_poll
 from app.sync.schedule import Job, JobWork, Schedule
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.private_file import last_written
+from storage.records import HealthChange
 from storage.records.activity import Subject, Wait
 from storage.state import State
 
@@ -112,6 +115,37 @@ class Cadence:
     def wait_s(self, now_s: float) -> float:
         """Seconds until it is due; 0 when it is."""
         return max(0.0, self.due_at_s - now_s)
+
+
+class HealthSync(Struct, frozen=True):
+    """Keeps the cached health of the code hosts up to date."""
+
+    client: Client
+    cache: Cache
+    announce: Announce
+    clock: Callable[[], datetime]
+    others_poll: OthersPoll = no_others_poll
+
+    async def refresh(self) -> tuple[HealthChange, ...]:
+        """Poll once.
+
+        Raises:
+            ApiError: The service could not be asked: the hosts' known state does not change.
+        """
+        try:
+            report = await self.client.health()
+        except ApiError as error:
+            await self.record(error)
+            raise
+        changes = await self.cache.store_health(report, at=self.clock())
+        self.announce(HealthChanged(changes))
+        await self.record(None)
+        return changes
+
+    async def record(self, error: ApiError | None) -> None:
+        """Record a poll of health, and announce it."""
+        polls = PollRecord("health", self.cache, self.announce, self.others_poll)
+        await polls.record(self.clock(), error, in_lab=self.client.in_lab)
 
 
 @dataclass(slots=True)
@@ -229,8 +263,8 @@ class Polling:
         return own if wait is None else replace(wait, until=max(wait.until, due_at))
 
     async def _announce_wait(self, subject: Subject) -> None:
-        if subject == "runs" and (wait := await self.next_poll()) is not None:
-            self.announce(PollDelayed(wait))
+        if subject == "runs" and await self.next_poll() is not None:
+            self.announce(PollDelayed())
 
     def _catch_up(self, _jump_s: float) -> None:
         """Poll soon after a suspend or a change of the clock, even if failures had made the interval long."""

@@ -7,15 +7,26 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.api.client import Client
-from app.api.errors import ApiError, EndlessListError, RejectedError
-from app.engine.events import Announce, RunsChanged
-from app.sync.polls import OthersPoll, PollRecord, no_others_poll
+from app.api.errors import (
+    ApiError,
+    EndlessListError,
+    ForbiddenError,
+    NotAuthorizedError,
+    NotFoundError,
+    NoTokenError,
+    RejectedError,
+    RequestTimeoutError,
+    UnreachableError,
+)
+from app.engine.events import Announce, LinkChanged, RunsChanged
 from app.sync.walk import SECOND, RunQuery, RunReader, StoredPage, TellFailureFacts, Walk, dates_are_creations
 from storage.cache.cache import Cache
-from storage.records import ACTIVE_STATUSES, CLOCK_STEP, ActiveRun, Presence, Run, RunChanges
+from storage.records import ACTIVE_STATUSES, CLOCK_STEP, ActiveRun, PollOutcome, Presence, Run, RunChanges
+from storage.records.activity import Subject
 from storage.records.results import FailureFacts, RunTurns, Unavailable
 
 LookUpVerdict = Literal["found", "missing", "lost", "unknown"]
@@ -30,6 +41,50 @@ LOOK_UPS: Final = 10
 """Runs looked up in one refresh; the others wait for the next ones."""
 LONGEST_PAUSE: Final = 64
 """Refreshes between two look-ups of a run whose answers prove nothing."""
+CANNOT_POLL: Final = (
+    NoTokenError,
+    NotAuthorizedError,
+    ForbiddenError,
+    NotFoundError,
+    UnreachableError,
+    RequestTimeoutError,
+)
+"""Failures that another process may not have: its token, address or network can differ."""
+
+OthersPoll = Callable[[], Awaitable[bool]]
+"""Whether another process polls now."""
+
+
+async def no_others_poll() -> bool:
+    """No other process polls."""
+    return False
+
+
+class PollRecord(Struct, frozen=True):
+    """Records the polls of one subject, and announces it."""
+
+    subject: Subject
+    cache: Cache
+    announce: Announce
+    others_poll: OthersPoll = no_others_poll
+
+    async def record(self, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> None:
+        """Record a poll that had this error, or none.
+
+        A failure that may concern only this process does not count for the link while another process polls.
+        """
+        how = PollOutcome(
+            self.subject,
+            at,
+            None if error is None else error.kind,
+            None if error is None else error.message,
+            getattr(error, "status", None),
+            in_lab,
+            dropped,
+            is_own=isinstance(error, CANNOT_POLL) and await self.others_poll(),
+        )
+        state = await self.cache.record_poll(how)
+        self.announce(LinkChanged(state, own_failure=None if error is None or state.is_failing else how))
 
 
 @dataclass(slots=True)

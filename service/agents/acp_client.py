@@ -1,8 +1,8 @@
-"""The client of a program that speaks the Agent Client Protocol (ACP), which runs beside it in its sandbox.
+"""The client of a program that speaks the Agent Client Protocol (ACP); both run in the same sandbox.
 
 Called as `acp_client.py SESSION CONVERSATION COMMAND…`; CONVERSATION is the file with the earlier turns. It starts the
 program, resumes the session if one is named, prints each of the program's reports as a line of JSON (`outcome.acp` and
-`steps` read them), and ends when the program has answered.
+`steps` read them), and exits when the program has answered.
 
 Each line of standard input is `{"text", "name"}`: first the instructions, then any messages. For a message the
 program's answer is cancelled, and it is asked again with the message. At the end of the input it is cancelled for good.
@@ -29,13 +29,13 @@ from acp.task import MessageSender, TaskSupervisor
 from pydantic import ValidationError
 
 SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
-"""The variable with the MCP servers of the repository, as `servers.acp` writes it."""
+"""The variable with the MCP servers of the repository, as `presets.py` writes it."""
 MODEL: Final = "RUNWARDEN_MODEL"
 """The variable with the name of the model; empty: the program chooses."""
 _GREETING_S: Final = 240
-"""How long a program may take until it speaks ACP."""
+"""How long a program may take to answer in ACP."""
 _FAREWELL_S: Final = 1.0
-"""How long it may stay after its answer; it is killed after twice that time."""
+"""How long it may keep running after its answer; it is killed after twice that time."""
 _BUFFER: Final = 32 << 20
 _LONGEST_REPORT: Final = 1 << 20
 """The largest report in bytes, as long as a line that `outcome` and `steps` read."""
@@ -76,13 +76,13 @@ class Messages(NdjsonTransport):
 
 
 class SandboxClient:
-    """Answers the program's requests: everything is allowed, because the sandbox is what limits it.
+    """Answers the program's requests: everything is allowed, because the sandbox sets the limits.
 
     It offers no access to files and terminals: the program's own has the same limits, and works best.
     """
 
     async def session_update(self, update: object, **_: object) -> None:
-        """Do nothing: the reports are printed as they come, in `printed`."""
+        """Do nothing: `printed` prints the reports as they arrive."""
 
     async def request_permission(
         self, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **_: object
@@ -98,7 +98,7 @@ class SandboxClient:
         )
 
     async def create_terminal(self, **_: object) -> None:
-        """Refuse, as the library itself refuses what is not here, but for terminals."""
+        """Refuse: the library itself refuses other methods that are missing here, but not those of terminals."""
         raise RequestError.method_not_found("terminal")
 
     terminal_output = release_terminal = wait_for_terminal_exit = kill_terminal = create_terminal
@@ -113,11 +113,11 @@ class Turn:
         self._is_lost = False
         """Whether the wanted session is gone."""
         self._options: Sequence[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = ()
-        """What may be chosen for the session."""
+        """The options of the session, such as its model."""
         self._shown = ""
         """The session whose reports are this turn's; empty while it is loaded, and repeats those of earlier turns."""
         self._said: list[dict[str, str]] = []
-        """Messages that the program has not got yet."""
+        """Messages that were not passed to the program yet."""
         self._is_stopped = False
         self._session = ""
         """The session in which the program has a prompt to answer."""
@@ -135,12 +135,12 @@ class Turn:
                 await connection.cancel(self._session)
 
     async def run(self, connection: ClientSideConnection, instructions: str) -> None:
-        """Let the program work, and print how it ended.
+        """Let the program work, and print why it stopped.
 
         Raises:
             RequestError: The program answered with an error.
             TimeoutError: It does not speak ACP.
-            ConnectionError: It ended.
+            ConnectionError: It exited.
         """
         greeting = connection.initialize(
             PROTOCOL_VERSION, client_info=schema.Implementation(name="runwarden", version="1")
@@ -150,7 +150,17 @@ class Turn:
             text = f"the program speaks version {version} of ACP, and Runwarden version {PROTOCOL_VERSION}"
             raise RequestError(0, f"{text}: install a version of the program that speaks this one")
         session = await self._open(connection, about)
-        await self._choose_model(connection, session)
+        wanted = os.environ.get(MODEL)
+        for option in self._options if wanted else ():
+            # The configured model is chosen if the program offers it by that name or as `PROVIDER/NAME`.
+            if option.category != "model" or not isinstance(option, schema.SessionConfigOptionSelect):
+                continue
+            groups = [
+                one.options if isinstance(one, schema.SessionConfigSelectGroup) else [one] for one in option.options
+            ]
+            names = [one.value for group in groups for one in group if f"/{one.value}".endswith(f"/{wanted}")]
+            if names and option.current_value not in names:
+                await connection.set_config_option(option.id, session, names[0])
         self._shown = session
         if self._is_lost:
             # The instructions rely on the session, which has the earlier turns.
@@ -179,7 +189,7 @@ class Turn:
         has_http = can is not None and can.mcp_capabilities is not None and bool(can.mcp_capabilities.http)
         servers: list[Any] = list(_servers(has_http=has_http))
         if self._wanted and can_load:
-            # Gemini CLI names a session's file by the minute, and would begin one of this minute anew.
+            # Gemini CLI names a session's file after the minute, and would overwrite one of the current minute.
             for file in Path.home().glob(f".gemini/tmp/*/chats/session-2*-{self._wanted[:8]}.jsonl"):
                 file.rename(file.with_name(f"session-kept-{file.name}"))
             with contextlib.suppress(RequestError):
@@ -196,7 +206,7 @@ class Turn:
             methods = [one.id for one in about.auth_methods or ()]
             if error.code != _AUTH_REQUIRED or not methods:
                 raise
-            # It has a key in its environment: the method for that is the one to choose.
+            # Its environment has a key: choose the method that uses one.
             chosen = next((one for one in methods if "key" in one.lower()), methods[0])
             await connection.authenticate(chosen)
             made = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
@@ -204,20 +214,6 @@ class Turn:
         if can_load:
             report("session", id=made.session_id)
         return made.session_id
-
-    async def _choose_model(self, connection: ClientSideConnection, session: str) -> None:
-        """Choose the configured model, if the program offers it by that name or as `PROVIDER/NAME`."""
-        if not (wanted := os.environ.get(MODEL)):
-            return
-        for option in self._options:
-            if option.category != "model" or not isinstance(option, schema.SessionConfigOptionSelect):
-                continue
-            groups = [
-                one.options if isinstance(one, schema.SessionConfigSelectGroup) else [one] for one in option.options
-            ]
-            names = [one.value for group in groups for one in group if f"/{one.value}".endswith(f"/{wanted}")]
-            if names and option.current_value not in names:
-                await connection.set_config_option(option.id, session, names[0])
 
     def printed(self, event: StreamEvent) -> None:
         """Print a report of the program, or hold it back."""
@@ -252,7 +248,7 @@ class Call:
         self._known |= {key: value for key, value in update.items() if value is not None}
         known = self._known
         self._has_ended = known.get("status") in ("completed", "failed")
-        # What a pending call has is a part of its input. Gemini CLI says what an edit was when it is done.
+        # A pending call has only a part of its input. Gemini CLI describes an edit once it is done.
         is_input = known.get("status", "pending") != "pending" and (
             known.get("rawInput") or known.get("kind") != "edit"
         )
@@ -292,7 +288,7 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
     instructions = json.loads(await lines.readline())["text"]
     variables = {name: value for name, value in os.environ.items() if name not in {SERVERS, MODEL}}
     turn = Turn(session, conversation)
-    client: Any = SandboxClient()  # without the protocol's parts that are optional
+    client: Any = SandboxClient()  # without the protocol's optional parts
     status = 0
     try:
         async with (
@@ -301,21 +297,21 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
             ) as (printed, writer, process),
             ClientSideConnection(client, Messages(printed, writer), observers=[turn.printed]) as connection,
         ):
-            # Not by our own pipe: a program may set that to not block, for us as well.
+            # Not through our own pipe: a program may make it non-blocking, for us as well.
             forwarding = asyncio.create_task(_forward(process))
             listening = asyncio.create_task(turn.listen(connection, lines))
             try:
                 await turn.run(connection, instructions)
             except (RequestError, OSError, ValueError) as error:
                 if isinstance(error, ConnectionError):
-                    # It ended, and its last words say why.
+                    # It exited, and its last lines say why.
                     await asyncio.wait([forwarding], timeout=_FAREWELL_S)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(process.wait(), _FAREWELL_S)
                 status = _report_error(error, process.returncode)
             forwarding.cancel()
             listening.cancel()
-            # A server of the program may outlive it, and hold the pipes whose end the library waits for.
+            # A server that the program started may outlive it, and keep the pipes open that the library waits for.
             asyncio.get_running_loop().call_later(3 * _FAREWELL_S, os._exit, status)
     except (OSError, ValueError) as error:
         return _report_error(error)
@@ -329,7 +325,7 @@ def _report_error(error: Exception, exit_status: int | None = None) -> int:
         words = f"the program exited with status {exit_status} before it had answered; its last lines are in the log"
     elif isinstance(error, ValidationError):
         fault = error.errors()[0]
-        # The known values would be taken for the program's.
+        # Pydantic's text lists the valid values, which readers would take for the program's.
         what = f"{fault['input']!r:.100} is not known" if fault["type"] == "literal_error" else fault["msg"]
         words = f"the program's answer breaks the protocol: {'.'.join(map(str, fault['loc']))}: {what}"
     elif isinstance(error, RequestError):
@@ -345,5 +341,5 @@ if __name__ == "__main__":
     logging.basicConfig(stream=sys.stdout, format="%(message)s")
     logging.root.handlers[0].addFilter(without_traceback)
     status = asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_text("utf-8"), sys.argv[3:]))
-    # Without the interpreter's own end, which complains of a program that had to be killed.
+    # Not by the interpreter's own exit, which complains about a program that had to be killed.
     os._exit(status)

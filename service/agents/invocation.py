@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from service.agents.options import ModelAccess, RepositorySetup
+from service.agents.options import RepositorySetup
 from service.agents.outcome import OutcomeReader
-from service.agents.presets import PLAIN, ModelWords, Preset, preset_for
-from service.agents.servers import ServerWords
+from service.agents.presets import PLAIN, ModelWords, Preset, ServerWords, preset_for
 from service.errors import ServiceError
 from service.store.agents import Agent
 
@@ -119,7 +118,14 @@ def of(
     preset, options = preset_of(agent), agent.options
     proxied = _PROXY if is_relayed(agent) else {}
     model = ModelWords() if options.model is None else preset.models[options.model.provider]
-    values = _values(options.model, home, guidance, session)
+    values = {
+        "{url}": f"http://127.0.0.1:{MODEL_PORT}",
+        "{token}": _TOKEN,
+        "{model}": (options.model and options.model.name) or "",
+        "{home}": home,
+        "{guidance}": guidance,
+        "{session}": session or "",
+    }
     if preset is PLAIN:
         environment = {**proxied, **_replaced(model.environment, values)}
         stdin: Final = "task" if reads_document(agent) else "nothing"
@@ -151,17 +157,6 @@ def of(
         reader=preset.reader(),
         preset=replace(preset, hears=None) if is_text else preset,
     )
-
-
-def _values(model: ModelAccess | None, home: str, guidance: str, session: str | None) -> dict[str, str]:
-    return {
-        "{url}": f"http://127.0.0.1:{MODEL_PORT}",
-        "{token}": _TOKEN,
-        "{model}": "" if model is None else model.name or "",
-        "{home}": home,
-        "{guidance}": guidance,
-        "{session}": session or "",
-    }
 
 
 def _replaced(variables: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from service.agents.allowlist import Entry
 from service.agents.inputs import AgentInput, InputName
 from service.agents.prices import Price, price_of
 from service.clock import SECOND_MICROS, Duration, parse_duration
-from service.egress.allowlist import Entry
 from service.findings.document import Severity
 from service.network import Host
 
@@ -117,7 +117,7 @@ class ModelAccess(_Options):
         return lowered
 
     @model_validator(mode="after")
-    def _has_one_key_and_an_address(self) -> Self:
+    def _is_usable(self) -> Self:
         if (self.key_env is None) == (not self.key_command):
             raise ValueError(
                 "it needs key_env, the variable with its key, or key_command, which prints one, and not both"
@@ -126,10 +126,6 @@ class ModelAccess(_Options):
             raise ValueError("key_ends is about the key in key_env: remove it")
         if self.base_url is None and self.provider in _ADDRESSES:
             raise ValueError(f"{self.provider} needs base_url, such as {_ADDRESSES[self.provider]}")
-        return self
-
-    @model_validator(mode="after")
-    def _can_count_dollars(self) -> Self:
         is_limited = self.budget.run_usd or self.budget.day_usd
         if is_limited and self.name and price_of(self.name, self.prices) is None:
             raise ValueError(

@@ -1,6 +1,6 @@
 """The programs that the service knows how to call, each as one entry of data.
 
-docs/run/agent-contract.md shows how to write one.
+docs/dev/service-internals.md shows how to write one.
 
 In argv, environment and settings, `{url}` is the model proxy, `{token}` a key that is worth nothing elsewhere,
 `{model}` the model's name, `{home}` the home folder, `{guidance}` the file of that name below, and `{session}` the
@@ -11,12 +11,65 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Any, Final
 
-from service.agents import outcome, servers
-from service.agents.options import AgentOptions, PresetName
+from service.agents import outcome
+from service.agents.options import AgentOptions, McpServer, PresetName
 from service.agents.outcome import AgentReport, Listener, OutcomeReader
-from service.agents.servers import ServerWriter
+
+Servers = Mapping[str, McpServer]
+SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
+"""The variable in which `acp_client.py` finds them."""
+MODEL: Final = "RUNWARDEN_MODEL"
+"""The variable in which it finds the model's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerWords:
+    """One program's configuration for a repository's MCP servers.
+
+    Variables are passed on by name, so that no value is in an argument or a file.
+    """
+
+    argv: tuple[str, ...] = ()
+    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Keys to add to a JSON document, by the file of its home or the variable that holds the document."""
+
+
+ServerWriter = Callable[[Servers, Sequence[str]], ServerWords]
+"""Takes the servers, and the names of the variables that they may need."""
+
+
+def _claude_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
+    """Configure Claude Code."""
+    environment = {name: f"${{{name}}}" for name in names}
+    written = {
+        name: _server(one, {"type": "http"}) if one.url else _server(one, {"type": "stdio", "env": environment})
+        for name, one in servers.items()
+    }
+    return ServerWords(("--mcp-config", json.dumps({"mcpServers": written})))
+
+
+def _codex_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
+    """Configure Codex."""
+    words: list[str] = []
+    for name, one in servers.items():
+        for key, value in _server(one, {} if one.url else {"env_vars": names}).items():
+            # JSON's texts and lists are valid TOML, too.
+            words += ("-c", f"mcp_servers.{name}.{key}={json.dumps(value, ensure_ascii=False)}")
+    return ServerWords(tuple(words))
+
+
+def _acp_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
+    """Configure `acp_client.py`."""
+    return ServerWords(settings={SERVERS: {name: _server(one, {"variables": names}) for name, one in servers.items()}})
+
+
+def _server(server: McpServer, more: Mapping[str, object]) -> dict[str, Any]:
+    if server.url:
+        return {**more, "url": server.url}
+    return {**more, "command": server.command[0], "args": server.command[1:]}
+
 
 _CODEX_MODEL: Final = "model_providers.runwarden"
 _SMALL: Final = ("claude-haiku-*", "gpt-*-mini", "gpt-*-nano", "gemini-*-flash*")
@@ -145,8 +198,8 @@ def _over_acp(preset: Preset) -> Preset:
         preset,
         # Not as a module: nothing of the checkout may be imported.
         before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}", "{conversation_file}"),
-        environment={**preset.environment, servers.SERVERS: "{}", servers.MODEL: "{model}"},
-        servers=servers.acp,
+        environment={**preset.environment, SERVERS: "{}", MODEL: "{model}"},
+        servers=_acp_servers,
         hears=lambda text, name: {"text": text, "name": name},
         hears_argv=(),
         listener=outcome.acp,
@@ -176,7 +229,7 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
             # As root it refuses to skip permissions without this word that it runs in a sandbox.
             "IS_SANDBOX": "1",
         },
-        servers=servers.claude,
+        servers=_claude_servers,
         guidance=("CLAUDE.md", ".claude/CLAUDE.md"),
         untrusted=("--setting-sources", "user", "--strict-mcp-config", "--append-system-prompt-file", "{guidance}"),
         hidden=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
@@ -209,7 +262,7 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
         keys=("CODEX_API_KEY",),
         environment={"CODEX_HOME": "{home}/.codex"},
         folders=(".codex",),
-        servers=servers.codex,
+        servers=_codex_servers,
         hidden=(".codex/config.toml", ".codex/hooks.json"),
         listener=outcome.codex,
     ),

@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from service.clock import Clock
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
-from service.mail.message import Mailer
+from service.mail import Mailer
 from service.observability.metrics import ServiceMetrics, operators_token
 from service.observability.traces import Tracer
 from service.settings import DataFolder, Settings

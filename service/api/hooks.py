@@ -24,8 +24,8 @@ from service.reference import ALIASES, PLATFORMS
 from service.store import repositories, turns
 from service.store.deliveries import STARTED, WAITING
 from service.triggers import github, gitlab
-from service.triggers.events import HookEvent, PayloadError
 from service.triggers.receiver import DeliveryDecision, Receiver, UnknownRepositoryError, WebhookDelivery
+from service.triggers.rules import HookEvent, PayloadError
 
 router = APIRouter()
 _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
@@ -53,7 +53,21 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
             raise _unsigned()
         raw = await read_bytes(request, context.settings.triggers.body_bytes, _UNPROVEN)
         # Parsing and database access happen in threads, so that they do not block the event loop.
-        delivery = await context.parsing.run(partial(_read, context, platform, given, raw, secrets))
+
+        def read() -> WebhookDelivery | None:
+            proven = authentic(platform, given, raw, secrets)
+            if not proven:
+                raise _unsigned()
+            try:
+                event = event_of(platform, given, raw, context.settings.triggers.mention)
+            except PayloadError as error:
+                raise bad_request("invalid_payload", str(error)) from error
+            if event is None:
+                return None
+            name = delivery_id(platform, given, raw)
+            return WebhookDelivery(platform, name, event, proven, trace_parent=context.tracer.parent())
+
+        delivery = await context.parsing.run(read)
         decisions: list[DeliveryDecision] = []
         if delivery is not None:
             # So that a host that hangs holds up only deliveries of the same owner.
@@ -88,22 +102,6 @@ def _secrets(context: Context, platform: str) -> dict[str, str]:
     common = context.settings.secret_of_webhooks(platform)
     names |= {common} if common else set()
     return {name: secret for name in names if (secret := os.environ.get(name))}
-
-
-def _read(
-    context: Context, platform: str, headers: dict[str, str], raw: bytes, secrets: dict[str, str]
-) -> WebhookDelivery | None:
-    proven = authentic(platform, headers, raw, secrets)
-    if not proven:
-        raise _unsigned()
-    try:
-        event = event_of(platform, headers, raw, context.settings.triggers.mention)
-    except PayloadError as error:
-        raise bad_request("invalid_payload", str(error)) from error
-    if event is None:
-        return None
-    name = delivery_id(platform, headers, raw)
-    return WebhookDelivery(platform, name, event, proven, trace_parent=context.tracer.parent())
 
 
 def _unsigned() -> HttpError:

@@ -3,23 +3,21 @@
 Spec 4.1 (creation by a partner), 2.7 and 4.5 (health), 4.6 (projects, our shape); docs/dev/api.md (invitations).
 """
 
-from functools import partial
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel
 
 from service.api.answers import HealthBody, OnboardingBody, OrganizationBody
-from service.api.auth import AnyCaller, Caller, Configurer, Creator
+from service.api.auth import AnyCaller, Configurer, Creator
 from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
-from service.clock import rfc3339
-from service.hosts.onboarding import Onboarding, OnboardingError, ProjectKey
-from service.mail.message import checked_address
-from service.mail.sender import MailSender
+from service.clock import rfc3339_or_none
+from service.forge.onboarding import Onboarding, OnboardingError, ProjectKey
+from service.mail import MailSender, checked_address
 from service.reference import PLATFORMS, checked_path
-from service.store import audit, hosts, invitations, organizations, repositories, trials
+from service.store import audit, hosts, invitations, organizations, repositories
 from service.store.invitations import Invitation
 
 router = APIRouter()
@@ -69,7 +67,7 @@ def create_organization(
         raise bad_request("invalid_email", f"email: {error}") from error
     if creation.offer_code is not None:
         with context.database.read() as connection:
-            offer = trials.offer_by_code(connection, creation.offer_code)
+            offer = organizations.offer_by_code(connection, creation.offer_code)
         if offer is None or offer.kind != "partner":
             text = "offer_code is not a known partner offer; omit it for the standard trial"
             raise bad_request("invalid_offer_code", text)
@@ -84,7 +82,7 @@ def create_organization(
             entitlements=("ServiceAPI",),
             offer_code=creation.offer_code,
         )
-        trials.sign_up(connection, made.id, creation.offer_code)
+        organizations.sign_up(connection, made.id, creation.offer_code)
         invitation_id = invitations.invite(connection, made.id, email, now)
         for action, target in (("organization.create", made.id), ("invitation.send", invitation_id)):
             audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=made.id)
@@ -146,7 +144,7 @@ def resend_invitation(invitation_id: str, context: RequestContext, caller: Creat
 def _invitation_body(context: Context, one: Invitation) -> dict[str, object]:
     at = {name: getattr(one, name) for name in ("sent_at", "expires_at", "accepted_at")}
     shown = {name: getattr(one, name) for name in ("organization_id", "email", "failure")}
-    shown |= {name: None if moment is None else rfc3339(moment) for name, moment in at.items()}
+    shown |= {name: rfc3339_or_none(moment) for name, moment in at.items()}
     mail = "outbox" if context.settings.mail.smtp is None else "smtp"
     return shown | {"invitation_id": one.id, "state": one.state(context.clock()), "mail": mail}
 
@@ -156,41 +154,41 @@ def _invitation_body(context: Context, one: Invitation) -> dict[str, object]:
 )
 async def installation_health(context: RequestContext, caller: AnyCaller) -> dict[str, object]:
     """Return a key for each connected platform; any valid token may ask."""
-    return await context.outgoing.run(partial(_health, context, caller), caller.organization.id)
+
+    def ask() -> dict[str, object]:
+        with context.database.read() as connection:
+            connected = hosts.of(connection, caller.organization.id)
+            known = repositories.of(connection, caller.organization.id)
+            before = hosts.last_answers(connection, caller.organization.id)
+        if not connected:
+            raise _unconnected("code host")
+        health = context.probes.ask(connected, known)
+        changed = []
+        for host in connected:
+            now, (last_status, last_expiry) = health[host.platform], before[host.platform]
+            if now.status != last_status or (now.token_ends and now.token_ends != last_expiry):
+                changed.append((host, now, last_status))
+        if changed:
+            with context.database.write() as connection:
+                for host, now, last_status in changed:
+                    if now.token_ends:
+                        hosts.note_token_end(connection, caller.organization.id, host.platform, now.token_ends)
+                    if now.status != last_status:
+                        hosts.note_status(
+                            connection, caller.organization.id, host, last_status, now.status, context.clock()
+                        )
+        body: dict[str, dict[str, str]] = {}
+        for host in connected:
+            body[host.platform] = {"status": health[host.platform].status}
+            if PLATFORMS[host.platform].names_host:
+                body[host.platform] |= {"host": host.host} | ({"group": host.group} if host.group else {})
+        return {"code_hosting": body}
+
+    return await context.outgoing.run(ask, caller.organization.id)
 
 
 def _unconnected(kind: str) -> HttpError:
     return HttpError(404, "no_code_host", f"no {kind} is connected; ask the operator of the service to connect one")
-
-
-def _health(context: Context, caller: Caller) -> dict[str, object]:
-    with context.database.read() as connection:
-        connected = hosts.of(connection, caller.organization.id)
-        known = repositories.of(connection, caller.organization.id)
-        before = hosts.last_answers(connection, caller.organization.id)
-    if not connected:
-        raise _unconnected("code host")
-    health = context.probes.ask(connected, known)
-    changed = []
-    for host in connected:
-        now, (last_status, last_expiry) = health[host.platform], before[host.platform]
-        if now.status != last_status or (now.token_ends and now.token_ends != last_expiry):
-            changed.append((host, now, last_status))
-    if changed:
-        with context.database.write() as connection:
-            for host, now, last_status in changed:
-                if now.token_ends:
-                    hosts.note_token_end(connection, caller.organization.id, host.platform, now.token_ends)
-                if now.status != last_status:
-                    hosts.note_status(
-                        connection, caller.organization.id, host, last_status, now.status, context.clock()
-                    )
-    body: dict[str, dict[str, str]] = {}
-    for host in connected:
-        body[host.platform] = {"status": health[host.platform].status}
-        if PLATFORMS[host.platform].names_host:
-            body[host.platform] |= {"host": host.host} | ({"group": host.group} if host.group else {})
-    return {"code_hosting": body}
 
 
 @router.post(
@@ -205,33 +203,35 @@ async def onboard_project(
     wanted: Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))],
 ) -> dict[str, object]:
     """Connect a project; repeating the call changes nothing and returns already_connected."""
-    return await context.outgoing.run(partial(_onboard, context, caller, wanted), caller.organization.id)
 
+    def onboard() -> dict[str, object]:
+        if not wanted.project_id and wanted.project_path is None:
+            raise bad_request("invalid_request", "give project_id or project_path; when both are given, the id wins")
+        try:
+            path = None if wanted.project_path is None else checked_path("gitlab", wanted.project_path)
+        except ValueError as error:
+            raise bad_request("invalid_repository", f"project_path: {error}") from error
+        with context.database.read() as connection:
+            host = next(
+                (host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None
+            )
+        if host is None:
+            raise _unconnected("GitLab host")
+        owner = caller.organization.id
+        onboarding = Onboarding(context.database, owner, host, context.settings, context.clock, caller.actor)
+        try:
+            outcome = onboarding.onboard(ProjectKey(wanted.project_id or None, path))
+        except (OnboardingError, ValueError) as error:
+            failed = {"success": False, "project_path": path or "", "status": "failed", "webhook_configured": False}
+            return failed | ({"project_id": wanted.project_id} if wanted.project_id else {}) | {"error": str(error)}
+        repository = outcome.repository
+        answer: dict[str, object] = {
+            "success": True,
+            "project_path": repository.path,
+            "status": "onboarded" if outcome.is_new else "already_connected",
+            "webhook_configured": repository.webhook_configured,
+        }
+        answer |= {"project_id": repository.project_id} if repository.project_id else {}
+        return answer | ({"error": outcome.webhook_failure} if outcome.webhook_failure else {})
 
-def _onboard(context: Context, caller: Caller, wanted: ProjectOnboarding) -> dict[str, object]:
-    if not wanted.project_id and wanted.project_path is None:
-        raise bad_request("invalid_request", "give project_id or project_path; when both are given, the id wins")
-    try:
-        path = None if wanted.project_path is None else checked_path("gitlab", wanted.project_path)
-    except ValueError as error:
-        raise bad_request("invalid_repository", f"project_path: {error}") from error
-    with context.database.read() as connection:
-        host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
-    if host is None:
-        raise _unconnected("GitLab host")
-    owner = caller.organization.id
-    onboarding = Onboarding(context.database, owner, host, context.settings, context.clock, caller.actor)
-    try:
-        outcome = onboarding.onboard(ProjectKey(wanted.project_id or None, path))
-    except (OnboardingError, ValueError) as error:
-        failed = {"success": False, "project_path": path or "", "status": "failed", "webhook_configured": False}
-        return failed | ({"project_id": wanted.project_id} if wanted.project_id else {}) | {"error": str(error)}
-    repository = outcome.repository
-    answer: dict[str, object] = {
-        "success": True,
-        "project_path": repository.path,
-        "status": "onboarded" if outcome.is_new else "already_connected",
-        "webhook_configured": repository.webhook_configured,
-    }
-    answer |= {"project_id": repository.project_id} if repository.project_id else {}
-    return answer | ({"error": outcome.webhook_failure} if outcome.webhook_failure else {})
+    return await context.outgoing.run(onboard, caller.organization.id)

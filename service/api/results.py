@@ -18,7 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from service.agents import check
+from service.agents import programs
 from service.agents.inputs import AgentInput
 from service.agents.options import PresetName
 from service.agents.steps import StepKind, window
@@ -28,7 +28,7 @@ from service.api.bodies import ReadBody, RunMessage, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import no_run
-from service.clock import rfc3339
+from service.clock import rfc3339, rfc3339_or_none
 from service.findings.document import IdentifiedFinding
 from service.findings.question import offer
 from service.store import agents, audit, dispatch, messages, postings, runs, turn_files, turns, usage
@@ -38,7 +38,7 @@ from service.store.schema import CANCELLED
 from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.text import storable
-from service.triggers.events import SCHEDULE
+from service.triggers.rules import SCHEDULE
 
 T = TypeVar("T")
 _PIECE: Final = 256 << 10
@@ -268,7 +268,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         # A plain run uses the default agent without inputs; those of a rule's run do not come from a caller.
         by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
-        started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
+        started, ended = map(rfc3339_or_none, (turn.started_at, turn.finished_at))
         asked = turn.question or {"question": None, "choices": []}
         body = {
             "number": turn.number,
@@ -334,13 +334,6 @@ def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str
     return turn
 
 
-def _asked_integer(request: Request, name: str) -> int:
-    texts = request.query_params.getlist(name)
-    if len(texts) > 1 or not all(_INTEGER.fullmatch(text) for text in texts):
-        raise bad_request("invalid_query", f"{name} must be one integer of at most 18 digits")
-    return int(texts[0]) if texts else 0
-
-
 @router.get(
     "/external/runs/{run_id}/turns/{n}/log",
     response_class=Response,
@@ -364,7 +357,13 @@ async def read_log(
     run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: RunReader
 ) -> Response:
     """Return a piece of a turn's log; a waiting request uses no database connection or thread."""
-    offset, wait_s, before = (_asked_integer(request, name) for name in ("offset", "wait", "before"))
+    numbers = []
+    for name in ("offset", "wait", "before"):
+        texts = request.query_params.getlist(name)
+        if len(texts) > 1 or not all(_INTEGER.fullmatch(text) for text in texts):
+            raise bad_request("invalid_query", f"{name} must be one integer of at most 18 digits")
+        numbers.append(int(texts[0]) if texts else 0)
+    offset, wait_s, before = numbers
     if not 0 <= wait_s <= _LONGEST_WAIT_S:
         raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
     if before < 0 or (form := request.query_params.get("form", _FORMS[0])) not in _FORMS:
@@ -573,7 +572,7 @@ def say(
             text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
             raise HttpError(409, "too_many_messages", text)
         agent = agents.of_run(connection, run, turn.agent)
-        is_able = message.when != "now" or (agent is not None and check.hears(agent))
+        is_able = message.when != "now" or (agent is not None and programs.hears(agent))
         timing = message.when if is_able else "end"
         made = messages.add(connection, run_id, turn.number, message.text, timing, alias, now)
         runs.touch(connection, run_id, now)

@@ -26,8 +26,8 @@ from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.clock import parse_rfc3339, rfc3339
-from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import default_of
+from service.git import GitCommandError, GitRunner
 from service.hosts.tokens import HostLogin
 from service.reference import NAMED, NO_NUL, PLATFORMS, Reference, branch_fault, checked_path, location, reference
 from service.store import agents, hosts, repositories, runs, turns
@@ -254,25 +254,27 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
 
     `begin_with` is the further turn's starting point: `patch`, `branch`, or None to choose by how the last turn ended.
     """
-    target, request = await run_in_threadpool(_run_request, context, caller, start)
+
+    def read() -> tuple[_Target, TurnRequest]:
+        branch = checked_branch(start.branch_name)
+        limit = context.settings.limits.metadata_bytes
+        if start.metadata is not None and len(json.dumps(start.metadata, ensure_ascii=False).encode()) > limit:
+            raise bad_request("metadata_too_large", f"metadata: may have at most {limit} bytes as JSON")
+        try:
+            wanted = reference(start.repository.platform, start.repository.data)
+        except ValueError as error:
+            raise bad_request("invalid_repository", str(error)) from error
+        with context.database.read() as connection:
+            target = _first_target(connection, caller.organization.id, [wanted], f"{wanted.platform}:{wanted.path}")
+        return target, _request(
+            context, caller, target, DEFAULT_NAME, branch, start.instructions, metadata=start.metadata
+        )
+
+    target, request = await run_in_threadpool(read)
     await _refuse_protected(context, target, request)
     if start.run_id is None:
         return (await run_in_threadpool(accept, context, request)).body
     return (await run_in_threadpool(_resume, context, start.run_id, request, target, begin_with)).body
-
-
-def _run_request(context: Context, caller: Caller, start: RunStart) -> tuple[_Target, TurnRequest]:
-    branch = checked_branch(start.branch_name)
-    limit = context.settings.limits.metadata_bytes
-    if start.metadata is not None and len(json.dumps(start.metadata, ensure_ascii=False).encode()) > limit:
-        raise bad_request("metadata_too_large", f"metadata: may have at most {limit} bytes as JSON")
-    try:
-        wanted = reference(start.repository.platform, start.repository.data)
-    except ValueError as error:
-        raise bad_request("invalid_repository", str(error)) from error
-    with context.database.read() as connection:
-        target = _first_target(connection, caller.organization.id, [wanted], f"{wanted.platform}:{wanted.path}")
-    return target, _request(context, caller, target, DEFAULT_NAME, branch, start.instructions, metadata=start.metadata)
 
 
 def _request(
@@ -310,7 +312,7 @@ def _default_branch(database: Database, organization_id: str, platform: str, url
         return known
     with tempfile.TemporaryDirectory(prefix="runwarden-branch-") as home:
         try:
-            git = GitRunner(Path(home), timeout_s, login=HostLogin(host, url))
+            git = GitRunner(Path(home), timeout_s, login=HostLogin(database, host, url))
             default = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
         except GitCommandError:
             # The worker asks again before the run starts.
@@ -373,25 +375,6 @@ def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target
     return resumed
 
 
-def _agent_request(context: Context, caller: Caller, name: str, start: AgentStart) -> tuple[_Target, TurnRequest]:
-    branch = checked_branch(start.branch_name)
-    with context.database.read() as connection:
-        agent = agents.by_name(connection, caller.organization.id, name)
-        if agent is None:
-            known = [one.name for one in agents.for_organization(connection, caller.organization.id)]
-            near = get_close_matches(name, known, 1)
-            advice = f"did you mean {near[0]!r}?" if near else "ask the operator of the service to add it"
-            raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
-        target = _target_by_text(connection, caller.organization.id, start.repository)
-    try:
-        values = inputs.checked(agent.name, agent.options.inputs, start.inputs or {})
-    except InputError as error:
-        raise bad_request("invalid_input", str(error)) from error
-    listed = not invocation.reads_document(agent)
-    instructions = inputs.instructions(agent.name, agent.options.prompt, values, listed=listed)
-    return target, _request(context, caller, target, agent.name, branch or None, instructions, inputs=values)
-
-
 @router.post(
     "/external/agents/{name}/runs",
     status_code=201,
@@ -403,7 +386,26 @@ async def start_agent(
     name: str, context: RequestContext, caller: RunWriter, start: Annotated[AgentStart, Depends(ReadBody(AgentStart))]
 ) -> dict[str, object]:
     """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
-    target, request = await run_in_threadpool(_agent_request, context, caller, name, start)
+
+    def read() -> tuple[_Target, TurnRequest]:
+        branch = checked_branch(start.branch_name)
+        with context.database.read() as connection:
+            agent = agents.by_name(connection, caller.organization.id, name)
+            if agent is None:
+                known = [one.name for one in agents.for_organization(connection, caller.organization.id)]
+                near = get_close_matches(name, known, 1)
+                advice = f"did you mean {near[0]!r}?" if near else "ask the operator of the service to add it"
+                raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
+            target = _target_by_text(connection, caller.organization.id, start.repository)
+        try:
+            values = inputs.checked(agent.name, agent.options.inputs, start.inputs or {})
+        except InputError as error:
+            raise bad_request("invalid_input", str(error)) from error
+        listed = not invocation.reads_document(agent)
+        instructions = inputs.instructions(agent.name, agent.options.prompt, values, listed=listed)
+        return target, _request(context, caller, target, agent.name, branch or None, instructions, inputs=values)
+
+    target, request = await run_in_threadpool(read)
     await _refuse_protected(context, target, request)
     run = await run_in_threadpool(accept, context, request)
     return {

@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import click
 
-from service.agents.check import missing as missing_parts
+from service.agents.programs import missing as missing_parts
 from service.cli.output import (
     INLINE,
     AdminContext,
     admin_command,
     elsewhere_option,
-    fields,
     missing,
     owner_of,
     required,
@@ -41,7 +40,8 @@ def agent() -> None:
 
 
 def _document(one: Agent, owner: str | None) -> dict[str, object]:
-    shown = fields(one, "name argv timeout_s network environment", organization_id=owner)
+    shown: dict[str, object] = {"name": one.name, "argv": one.argv, "timeout_s": one.timeout_s}
+    shown |= {"network": one.network, "environment": one.environment, "organization_id": owner}
     return shown | one.options.model_dump(mode="json", exclude_defaults=True)
 
 

@@ -1,16 +1,15 @@
 """`audit` and `usage`: acts of administration, and what agents used of their models."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, admin_command, fields, line, owner_of
+from service.cli.output import AdminContext, admin_command, line, owner_of
 from service.clock import DAY_MICROS, EPOCH, now_micros, parse_duration, parse_rfc3339, rfc3339
 from service.setup import SetupError
 from service.store import audit as trail
-from service.store.usage import Grouping, UsageFilters, UsageTotal, totals
+from service.store.usage import Grouping, UsageFilters, totals
 
 _DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
 _NUMBERS: Final = ("runs", "turns", "requests", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
@@ -47,8 +46,10 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
         is_id = slug is not None and slug.startswith("org_")
         owner = slug if is_id else owner_of(connection, slug)
         found = trail.latest(connection, limit, organization_id=owner, since=begin, action=action)
-    documents = [
-        {"at": rfc3339(one.at)} | fields(one, "id actor action outcome target organization_id detail") for one in found
+    documents: list[dict[str, object]] = [
+        {"at": rfc3339(one.at), "id": one.id, "actor": one.actor, "action": one.action, "outcome": one.outcome}
+        | {"target": one.target, "organization_id": one.organization_id, "detail": one.detail}
+        for one in found
     ]
     lines = [
         line(
@@ -79,35 +80,29 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
     with admin.read() as connection:
         days = [None if day is None else (day.replace(tzinfo=UTC) - EPOCH).days for day in (first, last)]
         filters = UsageFilters(owner_of(connection, slug), *days)
-        entries = [_entry(one) for one in totals(connection, filters, by)]
-        whole = _entry(totals(connection, filters, None)[0])
-    lines = _table([*entries, {names[0]: "total"} | whole], names) if entries else []
+        found = [*totals(connection, filters, by), *totals(connection, filters, None)]
+    documents: list[dict[str, object]] = []
+    for one in found:
+        day = {"day": rfc3339(one.subject["day"] * DAY_MICROS)[:10]} if "day" in one.subject else {}
+        documents.append(one.subject | day | {"runs": one.runs, "turns": one.turns} | one.figures.document())
+    *entries, whole = documents
+    lines = []
+    if entries:
+
+        def cell(value: object) -> str:
+            number = f"{value:,.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else None
+            return number or ("-" if value is None else str(value))
+
+        rows = [[*names, *(_HEADS.get(name, name) for name in _NUMBERS)]]
+        rows += [
+            [cell(one.get(name)) for name in (*names, *_NUMBERS)] for one in (*entries, {names[0]: "total"} | whole)
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        # Numbers are aligned to the right.
+        sides = ["<"] * len(names) + [">"] * len(_NUMBERS)
+        lines = ["  ".join(map("{:{}{}}".format, row, sides, widths)) for row in rows]
     if whole["list_prices_of"]:
         lines.append(f"USD: an estimate by list prices of {whole['list_prices_of']} where none is configured.")
     if whole["unpriced_requests"]:
         lines.append(f"USD: without the requests to models of unknown price: {whole['unpriced_requests']:,}.")
     admin.show({"by": by, "usage": entries, "total": whole}, lines)
-
-
-def _entry(one: UsageTotal) -> dict[str, object]:
-    day = {"day": rfc3339(one.subject["day"] * DAY_MICROS)[:10]} if "day" in one.subject else {}
-    return one.subject | day | {"runs": one.runs, "turns": one.turns} | one.figures.document()
-
-
-def _table(entries: list[dict[str, object]], names: Sequence[str]) -> list[str]:
-    """Return lines with a heading; numbers are aligned to the right."""
-    heads = [*names, *(_HEADS.get(name, name) for name in _NUMBERS)]
-    rows = [heads, *([_cell(one.get(name)) for name in (*names, *_NUMBERS)] for one in entries)]
-    widths = [max(len(row[index]) for row in rows) for index in range(len(heads))]
-    sides = ["<" if index < len(names) else ">" for index in range(len(heads))]
-    return ["  ".join(map("{:{}{}}".format, row, sides, widths)) for row in rows]
-
-
-def _cell(value: object) -> str:
-    match value:
-        case float():
-            return f"{value:,.4f}"
-        case int():
-            return f"{value:,}"
-        case _:
-            return "-" if value is None else str(value)

@@ -13,14 +13,12 @@ from service.cli.output import (
     INLINE,
     AdminContext,
     admin_command,
-    fields,
     line,
     operator,
     organization_option,
     owner_of,
 )
 from service.clock import now_micros, rfc3339
-from service.hosts import rotation
 from service.hosts.health import HealthProbes
 from service.reference import ALIASES, PLATFORMS, without_login
 from service.setup import (
@@ -96,7 +94,7 @@ def check(admin: AdminContext, slug: str) -> None:
 
     The tokens are read from this command's environment, which may differ from that of the service.
     """
-    with admin.database() as database, rotation.used(database):
+    with admin.database() as database:
         with database.read() as connection:
             organization = find_organization(connection, slug)
             connected = hosts.of(connection, organization.id)
@@ -105,7 +103,7 @@ def check(admin: AdminContext, slug: str) -> None:
             raise SetupError(f"{organization.slug} has no code host; connect one with: runwarden service host connect")
         # The table says what a service would log.
         logging.getLogger("service").addHandler(logging.NullHandler())
-        with closing(HealthProbes(admin.folder.settings().probing)) as probes:
+        with closing(HealthProbes(database, admin.folder.settings().probing)) as probes:
             found = probes.ask(connected, known)
     documents = [
         {"platform": one.platform, "host": one.host, "status": verdict.status, "reason": verdict.reason}
@@ -245,12 +243,13 @@ def list_deliveries(admin: AdminContext, slug: str | None, limit: int, *, waitin
         found = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
     documents = []
     lines = []
-    names = "id organization_id number is_issue event sender result detail agent run_id delivery"
     for one in found:
         at = rfc3339(one.received_at)
         repository = f"{one.platform}:{one.path_key}"
-        named = {"at": at, "repository": repository, "commit": one.head_sha}
-        documents.append(fields(one, names) | named)
+        shown = {"id": one.id, "organization_id": one.organization_id, "number": one.number, "is_issue": one.is_issue}
+        shown |= {"event": one.event, "sender": one.sender, "result": one.result, "detail": one.detail}
+        shown |= {"agent": one.agent, "run_id": one.run_id, "delivery": one.delivery}
+        documents.append(shown | {"at": at, "repository": repository, "commit": one.head_sha})
         number = f"issue {one.number}" if one.is_issue else one.number
         about = f"{repository} {number} {one.event} {one.head_sha[:12]} by {one.sender}"
         about = f"{repository} {one.event} {one.cause}" if one.number == NO_NUMBER else about

@@ -5,10 +5,9 @@ from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, owner_of
-from service.clock import now_micros, rfc3339
-from service.mail.message import checked_address
-from service.mail.sender import MailSender, mailer_of
+from service.cli.output import AdminContext, admin_command, line, missing, organization_option, owner_of
+from service.clock import now_micros, rfc3339, rfc3339_or_none
+from service.mail import MailSender, checked_address, mailer_of
 from service.settings import Role
 from service.setup import SetupError, find_organization
 from service.store import invitations, sessions
@@ -17,7 +16,6 @@ from service.store.invitations import Invitation
 from service.store.sessions import Member
 from service.text import plural
 
-_MEMBER: Final = "id email role added_at"
 _ROLES: Final = click.Choice(get_args(Role))
 
 
@@ -28,12 +26,13 @@ def invitation() -> None:
 
 def _show(admin: AdminContext, found: list[Invitation]) -> None:
     now = now_micros()
-    names = "id organization_id email role sent_at expires_at attempts failure"
-    documents = []
-    for one in found:
-        state = one.state(now)
-        due = rfc3339(one.due_at) if state == "waiting" else None
-        documents.append(fields(one, names, state=state, next_attempt_at=due))
+    documents = [
+        {"id": one.id, "organization_id": one.organization_id, "email": one.email, "role": one.role}
+        | {"sent_at": rfc3339_or_none(one.sent_at), "expires_at": rfc3339(one.expires_at)}
+        | {"attempts": one.attempts, "failure": one.failure, "state": one.state(now)}
+        | {"next_attempt_at": rfc3339(one.due_at) if one.state(now) == "waiting" else None}
+        for one in found
+    ]
     lines = [
         line(one.id, one.state(now), f"until {rfc3339(one.expires_at)}", one.email, one.organization_id, one.failure)
         for one in found
@@ -100,6 +99,10 @@ def member() -> None:
     """Members, who may sign in on the page with their address."""
 
 
+def _member(one: Member) -> dict[str, object]:
+    return {"id": one.id, "email": one.email, "role": one.role, "added_at": rfc3339(one.added_at)}
+
+
 @member.command("list")
 @organization_option
 @admin_command
@@ -107,7 +110,7 @@ def list_members(admin: AdminContext, slug: str) -> None:
     """List an organization's members with their roles."""
     with admin.read() as connection:
         found = sessions.members_of(connection, find_organization(connection, slug).id)
-    _show_members(admin, {"members": [fields(one, _MEMBER) for one in found]}, found)
+    _show_members(admin, {"members": [_member(one) for one in found]}, found)
 
 
 @member.command("set")
@@ -122,7 +125,7 @@ def set_member(admin: AdminContext, email: str, slug: str, role: Role) -> None:
         owner = change.of(slug).id
         kept = sessions.put_member(change.connection, owner, address, now_micros(), role)
         change.target, change.detail = kept.id, role
-    _show_members(admin, fields(kept, _MEMBER), [kept])
+    _show_members(admin, _member(kept), [kept])
 
 
 def _show_members(admin: AdminContext, document: dict[str, object], found: list[Member]) -> None:

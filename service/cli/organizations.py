@@ -6,14 +6,13 @@ from dataclasses import asdict, replace
 import click
 from pydantic import TypeAdapter
 
-from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, required
+from service.cli.output import AdminContext, admin_command, line, missing, organization_option, required
 from service.cli.runs import delete_organization
-from service.clock import now_micros, rfc3339
+from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
-from service.store import invitations, organizations, tokens, trials, turns
-from service.store.organizations import ENTITLEMENTS, Organization
+from service.store import invitations, organizations, tokens, turns
+from service.store.organizations import ENTITLEMENTS, OFFER_KINDS, Offer, Organization
 from service.store.tokens import SCOPES
-from service.store.trials import KINDS, Offer
 from service.text import plural
 
 
@@ -26,8 +25,10 @@ org.add_command(delete_organization)
 
 
 def _document(one: Organization) -> dict[str, object]:
-    names = "id name slug parent_id active entitlements offer_code created_at"
-    return fields(one, names, budget={"day_usd": one.day_usd, "day_tokens": one.day_tokens})
+    shown: dict[str, object] = {"id": one.id, "name": one.name, "slug": one.slug, "parent_id": one.parent_id}
+    shown |= {"active": one.active, "entitlements": one.entitlements, "offer_code": one.offer_code}
+    budget = {"day_usd": one.day_usd, "day_tokens": one.day_tokens}
+    return shown | {"created_at": rfc3339(one.created_at), "budget": budget}
 
 
 def _show(admin: AdminContext, one: Organization) -> None:
@@ -63,9 +64,12 @@ def list_organizations(admin: AdminContext) -> None:
     """List organizations."""
     with admin.read() as connection:
         found = organizations.all_of(connection)
-        known = trials.of_all(connection, [one.id for one in found])
-    shown = "state signup_code granted_code started_at"
-    started = {trial.organization_id: fields(trial, shown) for trial in known}
+        known = organizations.trials_of(connection, [one.id for one in found])
+    started = {
+        one.organization_id: {"state": one.state, "signup_code": one.signup_code, "granted_code": one.granted_code}
+        | {"started_at": rfc3339_or_none(one.started_at)}
+        for one in known
+    }
     documents = [_document(one) | {"trial": started.get(one.id)} for one in found]
     admin.show({"organizations": documents}, [_line(one) for one in found])
 
@@ -189,7 +193,7 @@ def _offer_line(one: Offer) -> str:
 
 @offer.command("add")
 @click.argument("code")
-@click.option("--kind", type=click.Choice(KINDS), required=True)
+@click.option("--kind", type=click.Choice(OFFER_KINDS), required=True)
 @click.option("--retired/--in-force", default=None, help="Retired: signups with it get the standard trial.")
 @click.option("--price", help="Free text, '' for none; earlier signups at another price get the standard trial.")
 @admin_command
@@ -198,11 +202,11 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, pric
     given = {"code": code, "kind": kind, "retired": retired, "price": price}
     given = {name: value for name, value in given.items() if value is not None}
     with admin.change("offer.add", create=True) as change:
-        before = trials.offer_by_code(change.connection, code)
+        before = organizations.offer_by_code(change.connection, code)
         values = (asdict(before) if before else {}) | given
         made = TypeAdapter(Offer).validate_python(values | {"price": values.get("price") or None})
         change.target = made.code
-        trials.put_offer(change.connection, made)
+        organizations.put_offer(change.connection, made)
     admin.show(asdict(made), [_offer_line(made)])
 
 
@@ -212,9 +216,9 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, pric
 def retire(admin: AdminContext, code: str) -> None:
     """Retire an offer: still accepted at signup, but with the standard trial."""
     with admin.change("offer.retire") as change:
-        found = required(trials.offer_by_code(change.connection, code), "offer", code, "service offer list")
+        found = required(organizations.offer_by_code(change.connection, code), "offer", code, "service offer list")
         retired = replace(found, retired=True)
-        trials.put_offer(change.connection, retired)
+        organizations.put_offer(change.connection, retired)
         change.target = found.code
     admin.show(asdict(retired), [_offer_line(retired)])
 
@@ -224,7 +228,7 @@ def retire(admin: AdminContext, code: str) -> None:
 def list_offers(admin: AdminContext) -> None:
     """List offers."""
     with admin.read() as connection:
-        found = trials.all_offers(connection)
+        found = organizations.all_offers(connection)
     admin.show({"offers": [asdict(one) for one in found]}, [_offer_line(one) for one in found])
 
 
@@ -246,7 +250,8 @@ def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias:
         change.detail = " ".join(scopes)
         made, value = make_token(change.connection, change.of(slug), entry, now_micros())
         change.target = made.id
-    admin.show(fields(made, "id alias scopes expires_at", token=value, value=value), [value])
+    shown = {"id": made.id, "alias": made.alias, "scopes": made.scopes, "expires_at": rfc3339(made.expires_at)}
+    admin.show(shown | {"token": value, "value": value}, [value])
 
 
 @token.command("list")
@@ -257,9 +262,10 @@ def list_tokens(admin: AdminContext, slug: str) -> None:
     with admin.read() as connection:
         found = tokens.of(connection, find_organization(connection, slug).id)
     now = now_micros()
-    names = "id alias scopes created_at expires_at"
     documents = [
-        fields(one, names, state="valid" if one.is_valid(now) else "revoked" if one.revoked_at else "expired")
+        {"id": one.id, "alias": one.alias, "scopes": one.scopes}
+        | {"created_at": rfc3339(one.created_at), "expires_at": rfc3339(one.expires_at)}
+        | {"state": "valid" if one.is_valid(now) else "revoked" if one.revoked_at else "expired"}
         for one in found
     ]
     lines = [

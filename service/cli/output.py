@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from service.clock import now_micros, rfc3339
+from service.clock import now_micros
 from service.errors import ServiceError, first_fault
 from service.settings import DataFolder
 from service.setup import SetupError, find_organization
@@ -158,18 +158,6 @@ def _csv(entries: Sequence[Mapping[str, object]]) -> str:
     rows.writerows([names] if names else [])
     rows.writerows([cell(one.get(name)) for name in names] for one in entries)
     return buffer.getvalue()
-
-
-def fields(one: object, names: str, **more: object) -> dict[str, object]:
-    """Return the named attributes of an object as JSON: instants in RFC 3339, tuples as lists."""
-
-    def value(name: str) -> object:
-        found = getattr(one, name)
-        if name.endswith("_at"):
-            return None if found is None else rfc3339(found)
-        return list(found) if isinstance(found, tuple) else found
-
-    return {name: value(name) for name in names.split()} | more
 
 
 def line(*parts: object) -> str:

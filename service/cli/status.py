@@ -4,11 +4,11 @@ from typing import Final
 
 import click
 
-from service.cli.output import AdminContext, admin_command, fields
+from service.cli.output import AdminContext, admin_command
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.execution.commits import check_signing
-from service.execution.git import GitCommandError
 from service.execution.sandbox import find
+from service.git import GitCommandError
 from service.hosts import rotation
 from service.store import endings, events, outages, postings, runs, turns, workers
 from service.store.schema import mails, unsent
@@ -30,7 +30,7 @@ def status(admin: AdminContext) -> None:
         ending = endings.soon(connection, now_micros())
         unrotated = rotation.faults(connection)
         refused = postings.refused(connection, _MOST_REFUSED)
-        away = outages.Sources(connection).waiting(connection)
+        away = outages.ProviderOutages(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         taken = len(turns.dispatched(connection))
         pauses = workers.pauses(connection)
@@ -45,14 +45,18 @@ def status(admin: AdminContext) -> None:
             check_signing(settings.signing.ssh_key)
     except GitCommandError as error:
         signing = str(error)
-    names = "executor host pid concurrency at_work sandbox started_at seen_at"
     document = {
         "data_dir": str(admin.folder.root),
         "database": address,
         "sandbox": sandbox,
         "signing": signing,
         "limits": limits,
-        "workers": [fields(one, names) for one in living],
+        "workers": [
+            {"executor": one.executor, "host": one.host, "pid": one.pid, "concurrency": one.concurrency}
+            | {"at_work": one.at_work, "sandbox": one.sandbox}
+            | {"started_at": rfc3339(one.started_at), "seen_at": rfc3339(one.seen_at)}
+            for one in living
+        ],
         "slots": {"all": slots, "taken": taken, "at_work": at_work},
         "maintenance": pauses.maintenance,
         "safe_to_stop": is_safe,

@@ -1,7 +1,9 @@
 """Forwarding: sends a checked request to the provider, with the key, until there is an answer for the agent."""
 
 import contextlib
+import os
 import random
+import re
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -15,14 +17,39 @@ from service.agents.outcome import TurnFailure
 from service.agents.prices import Price
 from service.egress import refusals
 from service.egress.budget import SpendingWatch
-from service.egress.http import AgentConnection, ProviderConnection
-from service.egress.key import ModelKey
+from service.egress.http import AgentConnection, ProviderConnection, SandboxServer
 from service.egress.outages import ModelState
 from service.egress.refusals import Refusal
 from service.egress.routes import PROVIDERS
-from service.egress.server import SandboxServer
 from service.egress.usage import Meter
+from service.key_command import NoKeyError, PrintedKey
 from service.network import connect
+
+_HEADER: Final = re.compile(r"[\t -~]*")
+"""The text that an HTTP header can carry."""
+
+
+class ModelKey:
+    """The key of one turn's model; only this process sees it."""
+
+    def __init__(self, access: ModelAccess) -> None:
+        self._printed = PrintedKey("key_command", access.key_command) if access.key_command else None
+        self._variable = access.key_env or ""
+        self._key = os.environ.get(self._variable, "").strip()
+
+    def get(self, refused: str | None = None) -> str:
+        """Return the key. If that is the `refused` one, run the command again, which may print the same key.
+
+        Raises:
+            NoKeyError: The command printed none, or no header can carry the key of the environment.
+        """
+        if self._printed is not None:
+            return self._printed.get(refused)
+        if not _HEADER.fullmatch(self._key):
+            what = f"the key in {self._variable} holds a line break or another character that cannot be sent"
+            raise NoKeyError(f"{what}: set {self._variable} to a valid key")
+        return self._key
+
 
 _PASSED_BACK: Final = ("content-type", "retry-after", "request-id", "x-request-id")
 _SUCCESS: Final = range(200, 300)

@@ -13,9 +13,8 @@ from service.agents.options import ModelAccess
 from service.agents.outcome import TurnFailure
 from service.agents.prices import price_of
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
-from service.egress.forwarding import Forwarder, ModelRequest
-from service.egress.http import AgentConnection, BodyError
-from service.egress.key import ModelKey
+from service.egress.forwarding import Forwarder, ModelKey, ModelRequest
+from service.egress.http import AgentConnection, BodyError, SandboxServer
 from service.egress.outages import ModelState
 from service.egress.routes import (
     PROVIDERS,
@@ -26,8 +25,7 @@ from service.egress.routes import (
     read_body,
     route_of,
 )
-from service.egress.server import SandboxServer
-from service.printed import NoKeyError
+from service.key_command import NoKeyError
 from service.text import table
 
 _PASSED_ON: Final = frozenset({"content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client"})

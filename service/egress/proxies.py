@@ -1,18 +1,200 @@
-"""An agent's access to the network, for one turn: its proxies, and the state of its model."""
+"""An agent's access to the network, for one turn: the egress proxy, the model proxy, and the state of its model.
+
+The egress proxy connects a sandbox with the hosts on its list, over TLS, at public or given addresses. A connection
+passes four steps, each of which works on the result of the one before. Its request is parsed into a `Host` and a port.
+The list decides. The hello is read, and the address is dialled. Bytes are relayed.
+"""
 
 import contextlib
-from collections.abc import Callable
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import h11
+
+from service.agents.allowlist import LARGEST_PORT, Allowlist, RefusedError, addresses_of
 from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
 from service.agents.presets import allowed_models
 from service.egress.budget import UsageMeter
-from service.egress.key import ModelKey
+from service.egress.forwarding import ModelKey
+from service.egress.http import AgentConnection, SandboxServer
 from service.egress.model import ModelProxy
 from service.egress.outages import ModelState, Outages, Patience
-from service.egress.proxy import EgressProxy, Reporter
+from service.egress.relay import join
+from service.errors import ServiceError
+from service.network import Host, HostError, ProxyError, authority_of, dial, proxy_of
+from service.text import printable
+
+_PATIENCE_S: Final = 30.0
+_MOST_REPORTED: Final = 50
+"""The most refused hosts that one turn's log names."""
+
+
+class Reporter:
+    """Writes each refusal to a turn's log once, and not without end."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._reported: set[str] = set()
+
+    def __call__(self, key: str, text: str) -> None:
+        """Report a refusal, unless one with the same key was."""
+        if key not in self._reported and len(self._reported) < _MOST_REPORTED:
+            self._reported.add(key)
+            self._say(printable(text))
+
+
+class EgressProxy(SandboxServer):
+    """Connects one agent with the hosts on its list, for one turn."""
+
+    def __init__(self, path: Path, allowed: Sequence[str], report: Callable[[str, str], None]) -> None:
+        self._allowed = Allowlist(allowed)
+        self._report = report
+        super().__init__(path)
+
+    def serve(self, inside: socket.socket) -> None:
+        """Connect the agent with the host that it asks for, if it may be reached."""
+        inside.settimeout(_PATIENCE_S)
+        connection = AgentConnection(inside)
+        for request in connection.requests():
+            try:
+                host, port = parse_target(request)
+                proxy = proxy_of("https", host, port)
+                fixed = self._allowed.decide(host, port)
+                addresses = addresses_of(host, port, fixed, by_name=proxy is not None)
+            except (RefusedError, ProxyError) as error:
+                self._report(str(error), f"egress: {error}")
+                connection.refuse(403, f"egress: {error}", is_json=False)
+                return
+            begun = connection.tunnel()
+            try:
+                hello = read_hello(inside, begun, host)
+            except NotTlsError as error:
+                reason = f"egress: a connection to {host.text} was refused: {error}"
+                self._report(reason, reason)
+                return
+            until = time.monotonic() + _PATIENCE_S
+            try:
+                outside = dial(addresses, until) if proxy is None else proxy.tunnel(authority_of(*addresses[0]), until)
+            except OSError as error:
+                self._report(host.text, f"egress: {host.text} cannot be reached: {error.strerror or error}")
+                return
+            self.register(outside)
+            try:
+                outside.sendall(hello)
+                inside.settimeout(None)
+                outside.settimeout(None)
+                join(inside, outside)
+            finally:
+                self.release(outside)
+            return
+
+
+def parse_target(request: h11.Request) -> tuple[Host, int]:
+    """Return the host and the port of a CONNECT.
+
+    Raises:
+        RefusedError: It is another request, or names no host.
+    """
+    target = request.target.decode("ascii")
+    if request.method != b"CONNECT":
+        shown = target.partition("://")[2].partition("/")[0] or target
+        raise RefusedError(f"{shown[:253]} was refused: only TLS (https) leaves the sandbox")
+    name, _, port = target.rpartition(":")
+    try:
+        host = Host.parse(name)
+    except HostError as error:
+        raise RefusedError(f"{target[:300]} was refused: {error}") from error
+    if not port.isdigit() or not 0 < int(port[:6]) <= LARGEST_PORT:
+        raise RefusedError(f"{target[:300]} was refused: a port is missing")
+    return host, int(port)
+
+
+_HEADER, _RECORD_HEADER = 4, 5
+_MAJOR_VERSION: Final = 3
+_LONGEST: Final = 1 << 16
+_HANDSHAKE: Final = 22
+_CLIENT_HELLO: Final = 1
+_SERVER_NAME: Final = 0
+_ENCRYPTED_HELLO: Final = 0xFE0D
+
+
+class NotTlsError(ServiceError):
+    """The bytes are not TLS, or do not name the server that was asked for."""
+
+
+def read_hello(connection: socket.socket, begun: bytes, host: Host) -> bytes:
+    """Read a connection's first message, of which `begun` has arrived; return all bytes once it names the host.
+
+    A program that asks for an address may name no server.
+
+    Raises:
+        NotTlsError: It is not a TLS hello, names another server, or hides the name.
+        OSError: The connection ended or timed out.
+    """
+    read = begun
+    hello = b""
+    at = 0
+    while len(hello) < _HEADER or len(hello) < _HEADER + int.from_bytes(hello[1:4]):
+        read = _at_least(connection, read, at + _RECORD_HEADER)
+        length = int.from_bytes(read[at + 3 : at + 5])
+        if read[at] != _HANDSHAKE or read[at + 1] != _MAJOR_VERSION or not 0 < length <= _LONGEST - at:
+            raise NotTlsError("it is not TLS")
+        read = _at_least(connection, read, at + _RECORD_HEADER + length)
+        hello += read[at + _RECORD_HEADER : at + _RECORD_HEADER + length]
+        at += _RECORD_HEADER + length
+    if hello[0] != _CLIENT_HELLO:
+        raise NotTlsError("it is not TLS")
+    try:
+        found = list(_extensions(hello[_HEADER : _HEADER + int.from_bytes(hello[1:4])]))
+        extensions = dict(found)
+        if len(extensions) != len(found):
+            raise NotTlsError("it names an extension twice")
+        if _ENCRYPTED_HELLO in extensions:
+            raise NotTlsError("its server's name is encrypted")
+        if host.ip is not None and _SERVER_NAME not in extensions:
+            return read
+        # A list with one entry: its length, the kind, the name's length, the name.
+        entry = extensions[_SERVER_NAME]
+        name = entry[5:]
+        if entry[:5] != (len(name) + 3).to_bytes(2) + b"\0" + len(name).to_bytes(2):
+            raise NotTlsError("it names more than one server")
+        named = Host.parse(name.decode("ascii"))
+    except (IndexError, KeyError, UnicodeDecodeError, HostError, OverflowError) as error:
+        raise NotTlsError("it names no server") from error
+    if named != host:
+        raise NotTlsError(f"it asks for {named.text}")
+    return read
+
+
+def _extensions(body: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 2 + 32
+    at += 1 + body[at]
+    at += 2 + int.from_bytes(body[at : at + 2])
+    at += 1 + body[at]
+    end = at + 2 + int.from_bytes(body[at : at + 2])
+    if end != len(body):
+        raise IndexError("the lengths do not fit")
+    at += 2
+    while at < end:
+        length = int.from_bytes(body[at + 2 : at + 4])
+        if at + 4 + length > end:
+            raise IndexError("an extension is longer than the message")
+        yield int.from_bytes(body[at : at + 2]), body[at + 4 : at + 4 + length]
+        at += 4 + length
+
+
+def _at_least(connection: socket.socket, read: bytes, length: int) -> bytes:
+    while len(read) < length:
+        piece = connection.recv(length - len(read))
+        if not piece:
+            raise ConnectionError("ended early")
+        read += piece
+    return read
+
 
 PROXY_SOCKET: Final = "proxy.sock"
 MODEL_SOCKET: Final = "model.sock"

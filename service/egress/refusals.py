@@ -11,10 +11,9 @@ from typing import Final, Literal
 import h11
 
 from service.agents.options import ModelAccess
-from service.agents.outcome import Reason, TurnFailure
-from service.agents.sentences import sentence_in
+from service.agents.outcome import Reason, TurnFailure, sentence_in
 from service.clock import SECOND_MICROS, parse_rfc3339
-from service.egress.events import EventStream
+from service.egress.usage import EventStream
 from service.network import ProxyError
 
 _LATER: Final = "continue the run when it answers again"

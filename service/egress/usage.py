@@ -3,13 +3,95 @@
 import base64
 import contextlib
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
 from service.agents.outcome import Ending
 from service.agents.prices import ListPrice, Price
-from service.egress.events import EventStream
 from service.text import items, table
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_LONGEST: Final = 32 << 20
+"""The most bytes of one event; a longer one is dropped."""
+
+
+@dataclass(slots=True)
+class EventStream:
+    """Reads one stream in pieces of any size; yields the name and the data of each event."""
+
+    is_cut: bool = False
+    """Whether an event was too long to be held."""
+    _held: bytearray = field(default_factory=bytearray)
+    _looked_at: int = 0
+    _name: bytes = b""
+    _data: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _is_first: bool = True
+    _skips_newline: bool = False
+    _drops_line: bool = False
+
+    def feed(self, piece: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the events that a piece completes."""
+        self._held += piece
+        if self._is_first:
+            if len(self._held) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(bytes(self._held)):
+                return
+            self._is_first = False
+            if self._held.startswith(_BYTE_ORDER_MARK):
+                del self._held[: len(_BYTE_ORDER_MARK)]
+        at = 0
+        for line, at in self._lines():  # noqa: B007 — used after the loop
+            yield from self._line(line)
+        del self._held[:at]
+        self._looked_at = len(self._held)
+        if self._size + len(self._held) > _LONGEST:
+            self._held.clear()
+            self._data, self._size, self._looked_at = [], 0, 0
+            self._drops_line = self.is_cut = True
+
+    def end(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield an unfinished last event as if it were complete, because its tokens were spent too."""
+        if self._held and not self._drops_line:
+            yield from self._line(bytes(self._held))
+            self._held.clear()
+        yield from self._line(b"")
+
+    def _lines(self) -> Iterator[tuple[bytes, int]]:
+        """Yield each whole line, with where the next one begins; CR, LF and CR LF end a line."""
+        start, look = 0, self._looked_at
+        while True:
+            if self._skips_newline and start < len(self._held):
+                # A CR ends its line at once; an LF that follows belongs to it.
+                self._skips_newline = False
+                if self._held[start] == ord("\n"):
+                    start += 1
+            look = max(look, start)
+            ends = [at for at in (self._held.find(b"\r", look), self._held.find(b"\n", look)) if at >= 0]
+            if not ends:
+                if start:
+                    yield b":", start
+                return
+            end = min(ends)
+            line, self._drops_line = (b":" if self._drops_line else bytes(self._held[start:end])), False
+            self._skips_newline = self._held[end] == ord("\r")
+            start = look = end + 1
+            yield line, start
+
+    def _line(self, line: bytes) -> Iterator[tuple[bytes, bytes]]:
+        if not line:
+            if self._data:
+                yield self._name, b"\n".join(self._data)
+            self._name, self._data, self._size = b"", [], 0
+            return
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+            self._size += len(value) + 1
+        elif name == b"event":
+            self._name = value
+
 
 _LONGEST_ANSWER: Final = 32 << 20
 _ENDINGS: Final[dict[str, Ending]] = {
@@ -97,10 +179,21 @@ class Meter:
         self._received += len(piece)
         if self._is_framed:
             self._held += piece
-            self._read_frames()
+            # AWS's event stream has frames: lengths, headers, and JSON with an event in base64.
+            while len(self._held) >= _FRAME_HEAD:
+                length = int.from_bytes(self._held[:4])
+                if length < _FRAME_HEAD + _CHECKSUM:
+                    self._held.clear()
+                    self._has_ended = True
+                if len(self._held) < length or not self._held:
+                    break
+                start = _FRAME_HEAD + int.from_bytes(self._held[4:8])
+                with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+                    self._read(base64.b64decode(json.loads(self._held[start : length - _CHECKSUM])["bytes"]))
+                del self._held[:length]
         else:
-            if self._is_document is None and (start := piece.lstrip(b"\xef\xbb\xbf \t\r\n")):
-                self._is_document = start[:1] in b"{["
+            if self._is_document is None and (begun := piece.lstrip(b"\xef\xbb\xbf \t\r\n")):
+                self._is_document = begun[:1] in b"{["
             if self._is_document:
                 self._held += piece
             for name, data in self._events.feed(piece):
@@ -129,21 +222,6 @@ class Meter:
         if name == b"error":
             self.error = data
 
-    def _read_frames(self) -> None:
-        """Read the whole frames of AWS's event stream: lengths, headers, and JSON with an event in base64."""
-        while len(self._held) >= _FRAME_HEAD:
-            length = int.from_bytes(self._held[:4])
-            if length < _FRAME_HEAD + _CHECKSUM:
-                self._held.clear()
-                self._has_ended = True
-            if len(self._held) < length or not self._held:
-                return
-            start = _FRAME_HEAD + int.from_bytes(self._held[4:8])
-            with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
-                event = base64.b64decode(json.loads(self._held[start : length - _CHECKSUM])["bytes"])
-                self._read(event)
-            del self._held[:length]
-
     def _read(self, text: bytes) -> None:
         try:
             document = json.loads(text)
@@ -153,19 +231,15 @@ class Meter:
             if isinstance(one, dict):
                 self._counted = self._counted.most(_usage_in(one))
                 self.ending = _ending_in(one) or self.ending
-                self._has_ended = self._has_ended or _is_last(one)
+                # The provider may add events after the last one.
+                choices = map(table, items(one.get("choices") or one.get("candidates")))
+                self._has_ended |= (
+                    str(one.get("type")) in _LAST_TYPES
+                    or bool(table(one.get("promptFeedback")).get("blockReason"))
+                    or any(isinstance(each.get("finish_reason") or each.get("finishReason"), str) for each in choices)
+                )
                 if isinstance(one.get("error"), dict) or one.get("type") == "response.failed":
                     self.error = text
-
-
-def _is_last(document: dict[str, Any]) -> bool:
-    """Whether this event completes a stream; the provider may add others."""
-    choices = map(table, items(document.get("choices") or document.get("candidates")))
-    return (
-        str(document.get("type")) in _LAST_TYPES
-        or bool(table(document.get("promptFeedback")).get("blockReason"))
-        or any(isinstance(one.get("finish_reason") or one.get("finishReason"), str) for one in choices)
-    )
 
 
 def _usage_in(document: dict[str, object]) -> Usage:

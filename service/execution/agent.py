@@ -1,4 +1,4 @@
-"""The agent's process: its task on standard input, its limits enforced, and none of its processes left."""
+"""Runs an agent: gives it its task on standard input, enforces its limits, and kills the processes that it leaves."""
 
 import contextlib
 import errno
@@ -21,7 +21,7 @@ from service.execution.cgroup import limits_of
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
 from service.execution.disk import shortage
 from service.execution.processes import IdleWatch, UsageWatch
-from service.execution.secrets import MaskedStream, Secrets
+from service.secrets import MaskedStream, Secrets
 from service.settings import AgentLimits
 from service.store.messages import Message
 
@@ -30,9 +30,9 @@ _POLL_S: Final = 0.25
 _SUPERVISOR_TIMEOUT_S: Final = 15.0
 _LONGEST_REPORT: Final = 4096
 LINGERS_S: Final = 5.0
-"""How long a program may stay after it has reported its end."""
+"""How long a program may keep running after it has reported that it is done."""
 GRACE_S: Final = 2.0
-"""How long a program whose input has ended may take to stop, before it is killed."""
+"""How long a program may take to exit after its input was closed, before it is killed."""
 _LONGEST_WORDS: Final = 500
 _MESSAGE: Final = "This message came while you worked:\n\n{}\n\nTake it into account, and continue the task."
 _EXITED: Final = "exit 0"
@@ -52,7 +52,7 @@ def run(
 ) -> None:
     """Run an agent until it exits; write its output to the log, without the secrets.
 
-    `said` returns the messages for it, as long as it has not taken them.
+    `said` returns the messages that it has not taken yet.
 
     Raises:
         AgentFailedError: It could not start, failed, or passed a limit.
@@ -94,7 +94,7 @@ def run(
 
         def pass_on() -> None:
             for message in said():
-                agent.tell(message)
+                agent.deliver(message)
 
         try:
             report = agent.watch(check, pass_on)
@@ -109,7 +109,15 @@ def run(
                 f"the agent was stopped for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
                 "files that it cached included (memory_bytes) in [execution.agent]"
             )
-        status = _status(report, limits)
+        word, _, rest = report.removeprefix("left ").partition(" ")
+        if word == "fault":
+            raise AgentFailedError(f"the agent's command cannot be started: {rest}; correct its argv")
+        if word != "exit":
+            text = "the agent's supervisor was killed, and the agent with it; continue the run to try again"
+            raise AgentFailedError(text)
+        status = int(rest)
+        if status in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
+            raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")
         # The proxy's reason comes first, then the program's own, then the exit status.
         is_preset = command.invocation.reader is not None
         trouble = model.trouble if status or is_preset else None
@@ -142,7 +150,7 @@ def _pausing(command: AgentCommand, model: ModelState, reader: OutcomeReader) ->
         yield
     except AgentFailedError as error:
         if error.reason in _WAITED_FOR:
-            # Its work may take a whole turn, but no single answer the half of one.
+            # An agent may work for its whole time limit, but a single answer may not take half of it.
             model.outages.stopped(command.agent.timeout_s / 2)
         if error.reason not in _WAITED_FOR or (pause := model.outages.pause) is None:
             raise
@@ -175,15 +183,15 @@ class _SupervisedAgent:
         self._printed = False
         """Whether the agent printed since the last check."""
         self.lingered = False
-        """Whether it was stopped because it stayed after its reported end."""
-        self._told: set[str] = set()
-        """The names of its messages."""
+        """Whether it was stopped because it kept running after it had reported that it was done."""
+        self._sent: set[str] = set()
+        """The ids of the messages that were sent to it."""
         self._untaken: dict[str, Message] = {}
         """The messages that it has not taken yet."""
         self._unsent = b""
-        """What its pipe had no room for yet."""
+        """The bytes for which its pipe had no room yet."""
         self._is_hurried = False
-        """Whether it gets no time to end by itself."""
+        """Whether it is killed at once, without time to exit by itself."""
         self._control, theirs = socket.socketpair()
         (reading, output), file = os.pipe(), command.stdin()
         given, writing = os.pipe() if file is None else (os.open(file, os.O_RDONLY), None)
@@ -216,22 +224,22 @@ class _SupervisedAgent:
             cache=None if command.cache is None or cached is None else (command.cache, cached),
         )
 
-    def tell(self, message: Message) -> None:
+    def deliver(self, message: Message) -> None:
         """Send a message to an agent that can take it, once."""
-        if self._stdin is not None and message.id not in self._told:
-            self._told.add(message.id)
+        if self._stdin is not None and message.id not in self._sent:
+            self._sent.add(message.id)
             self._untaken[message.id] = message
             self._send(self._command.spoken(_MESSAGE.format(message.text), message.id))
 
     def _send(self, line: bytes = b"") -> None:
-        """Send what its pipe has room for; the rest is sent later."""
+        """Send as much as its pipe has room for, and the rest later."""
         self._unsent += line
         if self._unsent and self._stdin is not None:
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
 
     def _end_input(self) -> bool:
-        """Tell the program that nothing more comes, so that it ends; False: it was told before, or has no pipe."""
+        """Close the program's input, so that it exits; False: it was closed before, or there is no pipe."""
         given, self._stdin = self._stdin, None
         if given is not None:
             given.close()
@@ -240,7 +248,7 @@ class _SupervisedAgent:
     def watch(self, check: Callable[[], None], pass_on: Callable[[], None]) -> str:
         """Wait until the agent exits; return the supervisor's report, empty if the supervisor was killed.
 
-        `pass_on` is called several times a second, as `check` is, to tell it messages.
+        `check` and `pass_on`, which sends it messages, are called several times a second.
         """
         deadline = time.monotonic() + self._command.agent.timeout_s
         measure_due = 0.0
@@ -285,10 +293,10 @@ class _SupervisedAgent:
 
     def close(self) -> None:
         """Kill everything that still runs, with the supervisor's help or without it."""
-        is_told = self._end_input() and not (self._report or self._is_hurried or self.lingered)
+        may_finish = self._end_input() and not (self._report or self._is_hurried or self.lingered)
         with self._control, self._stdout, self._selector:
             until = time.monotonic() + GRACE_S
-            while is_told and (left := until - time.monotonic()) > 0 and not self._follow(left):
+            while may_finish and (left := until - time.monotonic()) > 0 and not self._follow(left):
                 pass
             if not self._report:
                 with contextlib.suppress(OSError):
@@ -315,7 +323,7 @@ class _SupervisedAgent:
         """Pass a piece of the agent's output on; False: there is no more."""
         if chunk:
             self._printed = True
-            # Line by line, so that a message stands where it was taken.
+            # Line by line, so that the log shows a message at the point where the agent took it.
             for piece in chunk.splitlines(keepends=True) if self._untaken else [chunk]:
                 self._reader.feed(piece)
                 self._write(piece)
@@ -335,23 +343,10 @@ class _SupervisedAgent:
         return report
 
 
-def _status(report: str, limits: AgentLimits) -> int:
-    """Return the exit status that the supervisor reports."""
-    word, _, rest = report.removeprefix("left ").partition(" ")
-    if word == "fault":
-        raise AgentFailedError(f"the agent's command cannot be started: {rest}; correct its argv")
-    if word != "exit":
-        text = "the agent's supervisor was killed, and the agent with it; continue the run to try again"
-        raise AgentFailedError(text)
-    if int(rest) in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
-        raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")
-    return int(rest)
-
-
 class _AgentLog:
-    """The beginning and the end of an agent's output, each half of a limit, and between its lines those of the service.
+    """Keeps the beginning and the end of an agent's output, each half of a limit, with the service's lines in between.
 
-    Once the first half is full, the rest is written when the agent has ended.
+    Once the first half is full, the rest is written after the agent has exited.
     """
 
     def __init__(self, log: IO[bytes], limit: int) -> None:
@@ -371,12 +366,12 @@ class _AgentLog:
             self._left -= len(kept)
             self._put(kept)
             self._tail += rest
-            # Cut now and then only: each cut copies what is kept.
+            # Only now and then: each cut copies the kept bytes.
             if len(self._tail) > 2 * self._half:
                 self._cut()
 
     def _cut(self) -> None:
-        """Drop what is before the last half of the limit."""
+        """Drop everything before the last half of the limit."""
         more = len(self._tail) - self._half
         if more > 0:
             del self._tail[:more]
@@ -401,7 +396,7 @@ class _AgentLog:
                 self._release()
 
     def end(self) -> None:
-        """Write the end of the output, and end its last line."""
+        """Write the last part of the output, and complete its last line."""
         with self._writing:
             self._cut()
             if self._dropped:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from service.execution import trees
-from service.execution.secrets import Secrets
+from service import trees
 from service.execution.workspace import listed
 from service.findings import collect
+from service.secrets import Secrets
 from service.settings import ArtifactLimits
 from service.store.turn_files import PATCHES
 from service.text import plural

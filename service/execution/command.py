@@ -10,17 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from service import ids
-from service.agents import check, invocation, layouts
+from service import ids, trees
+from service.agents import invocation, programs
 from service.agents.invocation import CommandTemplate, PlaceholderError
-from service.agents.layouts import NoProgramError, Program
 from service.agents.options import RepositorySetup
 from service.agents.outcome import AgentReport, Ending, Reason
+from service.agents.programs import NoProgramError, Program
 from service.egress.budget import MemoryMeter, UsageMeter
 from service.egress.outages import Pause
 from service.egress.proxies import sockets_of
 from service.errors import ServiceError
-from service.execution import trees
 from service.execution.disk import DiskShare
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, SandboxView
 from service.execution.workspace import Workspace, instructions_of
@@ -95,8 +94,8 @@ class AgentCommand:
         Raises:
             NoProgramError: It is missing.
         """
-        name = check.program_name(self.agent.argv, self.agent.options)
-        return None if name is None else layouts.find(name)
+        name = programs.program_name(self.agent.argv, self.agent.options)
+        return None if name is None else programs.find(name)
 
     @cached_property
     def invocation(self) -> CommandTemplate:
@@ -131,7 +130,7 @@ class AgentCommand:
         options = self.agent.options
         if not self._is_boxed and (options.model is not None or options.egress is not None):
             raise NoSandboxError("egress and model need the sandbox: install bubblewrap, or remove them from the agent")
-        keys = check.missing_keys(options, self.agent.environment)
+        keys = programs.missing_keys(options, self.agent.environment)
         if keys:
             raise AgentFailedError("; ".join(keys), "no_key")
         for name in self.invocation.preset.folders:

@@ -1,4 +1,4 @@
-"""A turn's commit, its patch and the whole run's; merges that the agent made, and a branch that moved meanwhile."""
+"""Makes a turn's commit and its patches, keeps the agent's merges, and follows a branch that others have moved."""
 
 import contextlib
 import os
@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from service import trees
 from service.agents.options import ChangeLimits
-from service.execution import trees
-from service.execution.git import GitCommandError, GitRunner
+from service.git import GitCommandError, GitRunner
 from service.text import plural
 
 LINK: Final = "160000"
@@ -32,7 +32,7 @@ _KEY_FAULTS: Final = {
     "unprotected private key": "others may read it; run: chmod 600",
     "passphrase": "it has a passphrase; remove it with: ssh-keygen -p",
 }
-"""What is wrong with a signing key, by words of ssh-keygen."""
+"""The faults of a signing key, each with words that ssh-keygen prints about it."""
 _MOST_CONTENT: Final = 256 << 20
 """A patch of files with no more bytes than this is always made; patches are held in memory."""
 _PATCH: Final = (
@@ -48,7 +48,7 @@ class ChangedFiles:
 
     names: tuple[str, ...]
     before: tuple[str, ...]
-    """The mode and id of each in the base, as the index of git has them; zeros: it is not there."""
+    """The mode and id of each file in the base, in the form of git's index; zeros: the base does not have it."""
     blobs: frozenset[str]
     """The object ids of the files, before and after the change."""
     new: frozenset[str]
@@ -73,13 +73,13 @@ class TurnCommit:
     sha: str
     tree: str
     base: str | None
-    """The branch's commit that it goes on top of; None: the branch is new in an empty repository."""
+    """The branch's commit that it is put on top of; None: the branch is new in an empty repository."""
     merged: tuple[str, ...]
     """Commits of the repository that the agent merged."""
     is_plain: bool
     """Whether it is one commit with the base as its only parent."""
     compared: str | None
-    """What its change is measured against: the base, or its automatic merge with `merged`; None: the empty tree."""
+    """The commit to compare its change with: the base, or git's merge of it with `merged`; None: the empty tree."""
     files: ChangedFiles
     fault: str | None = None
     """Why it must not be pushed: files that git could not store, or that belong into Git LFS; None: it may be."""
@@ -97,7 +97,7 @@ def commit_tree(
 
 
 def check_signing(key: Path) -> None:
-    """Sign nothing with an ssh key.
+    """Check that an ssh key can sign, by signing an empty text.
 
     Raises:
         GitCommandError: It cannot sign.
@@ -170,7 +170,7 @@ def moved(git: GitRunner, git_dir: Path, commit: TurnCommit, head: str, branch: 
         named = ", ".join(conflicts[:_MOST_LINKS]) + (" …" if len(conflicts) > _MOST_LINKS else "")
         text = f"others pushed to {branch} while the agent worked, and its change conflicts with theirs in {named}"
         raise GitCommandError(f"{text}; {KEPT}")
-    # A merge stays one, and several commits stay several.
+    # A merge stays a merge, and several commits stay several commits.
     parents = (head,) if commit.is_plain else (head, commit.sha)
     message = git("log", "--max-count=1", "--format=%B", commit.sha, "--", git_dir=git_dir)
     tree = git("rev-parse", f"{whole}^{{tree}}", git_dir=git_dir)
@@ -185,7 +185,7 @@ class AgentHistory:
     """The commits and merges of an agent in its checkout."""
 
     made: tuple[tuple[str, ...], ...] = ()
-    """Its own commits, each followed by its parents, the oldest first; empty also if they do not build on the base."""
+    """Its own commits, each followed by its parents, oldest first. Empty if they do not build on the base."""
     merged: tuple[str, ...] = ()
     """The commits of the repository that it merged into the base, or moved its checkout to."""
 
@@ -226,7 +226,7 @@ def _read(file: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TurnChange:
-    """The extent of a turn's change: its commits and its size, in fields named as a turn's."""
+    """The extent of a turn's change: its commits and its size. Its fields have the names of a turn's fields."""
 
     base_sha: str | None
     """The branch's commit before the turn; None: the branch did not exist."""
@@ -236,7 +236,7 @@ class TurnChange:
     additions: int
     deletions: int
     tree_sha: str | None
-    """The tree after it: another turn's change with the same tree is the same change. None: it has none."""
+    """The tree after the change; changes of two turns with the same tree are the same. None: nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class Patches:
     def content_bytes(self, git_dir: Path, files: ChangedFiles) -> int:
         """Return the size of the touched files, before and after: making a patch reads all of them."""
         sizes = self.git.feed("\n".join(files.blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
-        # git says `missing` of a blob that does not exist, and of a submodule's commit.
+        # git prints `missing` for a blob that does not exist, and for a submodule's commit.
         return sum(int(size) for size in sizes.split("\n") if size.isdecimal())
 
     def _write_patch(self, file: Path, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from service.execution import trees
+from service import trees
 from service.settings import AgentLimits
 
 _MIB: Final = 1 << 20

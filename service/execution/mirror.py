@@ -11,7 +11,7 @@ from typing import Final
 
 from service import ids
 from service.execution.commits import changed_between
-from service.execution.git import GitCommandError, GitRunner
+from service.git import GitCommandError, GitRunner
 from service.store.runs import Run
 
 _KEPT: Final = "refs/fetched/"

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from service import ids
+from service import ids, trees
 from service.agents.options import AgentOptions, RepositorySetup
 from service.execution import agent as agent_process
-from service.execution import trees
 from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError
-from service.execution.secrets import Secrets
 from service.execution.workspace import Workspace
+from service.secrets import Secrets
 from service.settings import AgentLimits
 
 

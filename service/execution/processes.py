@@ -157,9 +157,15 @@ class UsageWatch:
         threads = sum(max(1, int(fields[_THREADS])) for pid, fields in stats.items() if pid != self._supervisor)
         if threads > limits.processes:
             return f"processes: {threads} at once, threads included, {limits.processes} allowed (processes)"
-        buffers = _sockets_and_pipes(tree, limits.sockets)
-        if buffers > limits.sockets:
-            return f"sockets: {buffers} sockets and pipes open at once, {limits.sockets} allowed (sockets)"
+        opened = list(_open_files(tree))
+        buffers = set[str]()
+        # Few open files cannot be too many sockets and pipes.
+        for name in opened if len(opened) > limits.sockets else ():
+            with contextlib.suppress(OSError):
+                if (target := os.readlink(name)).startswith(("socket:", "pipe:")):
+                    buffers.add(target)
+        if len(buffers) > limits.sockets:
+            return f"sockets: {len(buffers)} sockets and pipes open at once, {limits.sockets} allowed (sockets)"
         # Each process's own time, and that of its children that have exited.
         ticks = sum(sum(map(int, fields[_UTIME : _UTIME + 4])) for fields in stats.values())
         self.cpu_s = ticks / _TICKS_PER_S
@@ -175,7 +181,14 @@ class UsageWatch:
         if now < self._walk_due and short is None:
             return None
         folders = [self._share.workspace] if self._session is None else [self._share.workspace, self._session]
-        taken = usage_of(folders) + Usage(_deleted_bytes(tree))
+        # Deleted files that are still open, memory files included.
+        deleted: dict[tuple[int, int], int] = {}
+        for name in _open_files(tree):
+            with contextlib.suppress(OSError):
+                file = os.stat(name)
+                if file.st_nlink == 0:
+                    deleted[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
+        taken = usage_of(folders) + Usage(sum(deleted.values()))
         self._share.note(taken)
         if short is not None:
             if fault := self._share.fault():
@@ -203,30 +216,6 @@ def _open_files(tree: list[int]) -> Iterator[str]:
         # A process may have exited, and the service may have no right to read its files.
         with contextlib.suppress(OSError):
             yield from [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
-
-
-def _deleted_bytes(tree: list[int]) -> int:
-    """Return the size of deleted files that processes still hold open, memory files included."""
-    found: dict[tuple[int, int], int] = {}
-    for name in _open_files(tree):
-        with contextlib.suppress(OSError):
-            file = os.stat(name)
-            if file.st_nlink == 0:
-                found[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
-    return sum(found.values())
-
-
-def _sockets_and_pipes(tree: list[int], allowed: int) -> int:
-    """Return how many sockets and pipes processes hold open, or 0 if their open files cannot be too many of them."""
-    opened = list(_open_files(tree))
-    if len(opened) <= allowed:
-        return 0
-    buffers = set()
-    for file in opened:
-        with contextlib.suppress(OSError):
-            if (target := os.readlink(file)).startswith(("socket:", "pipe:")):
-                buffers.add(target)
-    return len(buffers)
 
 
 def hides_files(pid: int, proc: Path = _PROC) -> bool:

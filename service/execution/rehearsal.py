@@ -11,11 +11,11 @@ from service.egress.usage import Usage
 from service.execution import agent as agent_process
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.disk import SharedDisk
-from service.execution.git import GitRunner, identity_of
 from service.execution.mirror import RepositoryMirror
 from service.execution.sandbox import NoSandboxError, Sandbox
-from service.execution.secrets import Secrets, of_environment
 from service.execution.workspace import Result, Workspace
+from service.git import GitRunner, identity_of
+from service.secrets import Secrets, of_environment
 from service.settings import DataFolder, ExecutionSettings
 from service.store.agents import Agent
 from service.store.messages import Message

@@ -12,13 +12,12 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from service import ids
+from service import ids, trees
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
-from service.execution import trees
-from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositoryMirror
 from service.execution.queue import forget_ended, forget_turns
 from service.execution.workspace import attempts_at_work
+from service.git import GitCommandError, GitRunner
 from service.hosts.tokens import HostLogin
 from service.reference import MADE_BRANCHES, without_login
 from service.settings import DataFolder, Settings
@@ -206,7 +205,8 @@ class StaleBranches:
         patterns = None if configured is None else configured.protected
         part = configured.setup.part if configured is not None and configured.setup is not None else None
         with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
-            git = GitRunner(Path(home), self._git_timeout_s, login=HostLogin(host, one.url))
+            login = HostLogin(self._database, host, one.url)
+            git = GitRunner(Path(home), self._git_timeout_s, login=login)
             listed = git("ls-remote", "--", one.url, f"refs/heads/{MADE_BRANCHES}*")
             there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
             for run in (run for run in group if run.branch in there):

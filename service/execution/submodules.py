@@ -9,8 +9,8 @@ from typing import Final
 
 from service.errors import ServiceError
 from service.execution.commits import LINK
-from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositoryMirror, borrow
+from service.git import GitCommandError, GitRunner
 from service.reference import location
 
 _POINTER: Final = "^version https://git-lfs.github.com/spec/v1$"

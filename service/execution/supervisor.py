@@ -75,20 +75,6 @@ def _reap(agent: int) -> tuple[int | None, bool]:
     return status, True
 
 
-def _end_all(agent: int) -> bool:
-    """Kill all descendants until none is left; False when some could not be killed in time."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        for pid in list(descendants(os.getpid())):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        # Orphans become a subreaper's children: without a child, no process is left.
-        if not _reap(agent)[1]:
-            return True
-        select.poll().poll(_PAUSE_MS)
-    return False
-
-
 def _supervise(control: int, stdin: int, stdout: int, asked: int) -> None:
     """Run an agent; report `exit N`, `ended` or `fault TEXT`."""
     os.setsid()
@@ -127,7 +113,15 @@ def _supervise(control: int, stdin: int, stdout: int, asked: int) -> None:
     while status is None and control not in dict(poll.poll()):
         os.read(wakeup, 512)
         status, _ = _reap(agent)
-    clean = _end_all(agent)
+    # Orphans become a subreaper's children: without a child, no process is left.
+    deadline, clean = time.monotonic() + _PATIENCE_S, False
+    while not clean and time.monotonic() < deadline:
+        for pid in list(descendants(os.getpid())):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        clean = not _reap(agent)[1]
+        if not clean:
+            select.poll().poll(_PAUSE_MS)
     report = f"fault {fault}" if fault else "ended" if status is None else f"exit {status}"
     # The worker may be gone: then the report has no reader.
     with contextlib.suppress(OSError):

@@ -14,16 +14,16 @@ from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.errors import ServiceError
 from service.execution.command import AgentFailedError, PausedAgentError
 from service.execution.disk import SharedDisk, shortage, usage_of
-from service.execution.git import GitCommandError, GitRunner, identity_of
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
 from service.execution.sandbox import Sandbox
-from service.execution.secrets import Secrets, of_environment, of_proxies, of_url
 from service.execution.work import Attempt, TurnWork
 from service.execution.workspace import Workspace, Workspaces
+from service.git import GitCommandError, GitRunner, identity_of
 from service.hosts.api_commits import ApiCommits
 from service.hosts.tokens import HostLogin, author_of, rotated
 from service.observability.traces import Tracer
 from service.reference import location, without_login
+from service.secrets import Secrets, of_environment, of_proxies, of_url
 from service.settings import DataFolder, ExecutionSettings, ForgeSettings
 from service.store import agents, hosts, messages, outages, runs, turns
 from service.store.database import Database
@@ -105,14 +105,15 @@ class TurnExecution:
             PausedTurnError: The turn waits for its model's provider or its code host.
             SupersededError: Another attempt has the turn now.
         """
-        with self.recorder.database.write() as connection:
+        database = self.recorder.database
+        with database.write() as connection:
             turn = turns.claim(connection, run_id, number, workspaces.executor, self.recorder.clock())
             run = runs.by_id(connection, run_id)
             if turn is None or run is None:
                 raise SupersededError(f"{run_id} turn {number} has ended already")
             # Unless an agent has done it already, and only the push is left.
             if turn.agent is None and turn.pushing_sha is None and not run.is_restricted:
-                sources = outages.Sources(connection)
+                sources = outages.ProviderOutages(connection)
                 instead = sources.stand_in(run.organization_id, run.agent, self.recorder.clock())
                 if instead is not None and sources.is_probed(connection, run):
                     turn = turns.fall_back(connection, turn, *instead)
@@ -142,7 +143,7 @@ class TurnExecution:
         diffs = {"diff": self._folder.turn_diff(*key), "run.diff": self._folder.run_diff(*key)}
         with log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
-            secrets = Secrets(of_environment(names) | rotated(connected) | of_proxies() | of_url(run.url))
+            secrets = Secrets(of_environment(names) | rotated(database, connected) | of_proxies() | of_url(run.url))
             identity = identity_of(*(author_of(host) or (self._settings.author_name, self._settings.author_email)))
             due = time.monotonic() + _PROGRESS_S
 
@@ -152,13 +153,15 @@ class TurnExecution:
                     due = time.monotonic() + _PROGRESS_S
                     self._log(attempt, f"git: {text}")
 
-            login = HostLogin(host, run.url)
+            login = HostLogin(database, host, run.url)
             signing_key = None if self._settings.signing is None else self._settings.signing.ssh_key
             git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity, progress, login, signing_key)
             at_work = TurnAtWork(key, turn.attempt, log_file)
             share = self._disk.join(workspace.root)
             api = (
-                ApiCommits(host, run.path, git) if host is not None and host.app is not None and host.app.sign else None
+                ApiCommits(database, host, run.path, git)
+                if host is not None and host.app is not None and host.app.sign
+                else None
             )
             attempt = Attempt(
                 run=run,
@@ -234,49 +237,38 @@ class TurnExecution:
         return _failed_turn(attempt.turn, text, kind)
 
     def _paused(self, attempt: Attempt, work: TurnWork, error: PausedAgentError) -> TurnOutcome:
-        """Give the turn's slot back until its model can be asked again; return its failure if that takes too long.
+        """Give the turn's slot back until its model can be asked again, or to the next fallback; return its failure.
+
+        It fails if there is no fallback left, or if waiting takes too long.
 
         Raises:
             PausedTurnError: The slot was given back.
             SupersededError: Another attempt took over the turn, or it was cancelled.
         """
-        now, turn, failure = self.recorder.clock(), attempt.turn, error.pause.failure
-        if (failed := self._fall_back(attempt, work, error)) is not None:
-            return failed
+        now, run, turn, failure = self.recorder.clock(), attempt.run, attempt.turn, error.pause.failure
+        with self.recorder.database.read() as connection:
+            own = agents.of_run(connection, run)
+            providers = outages.ProviderOutages(connection)
+        options = agents.NO_OPTIONS if own is None else own.options
+        if (error.pause.limit_s or inf) > options.waits_s:
+            why = storable(attempt.secrets.mask(failure.what))
+            unavailable = (turn.unavailable or {}) | {attempt.agent.name: why}
+            name = providers.fallback(run.organization_id, run.agent, unavailable)
+            if name is None:
+                fix = failure.fix if "continue the run" in failure.fix else f"{failure.fix}; continue the run"
+                text = f"{turns.NO_AGENT}: {turns.unavailable_words(unavailable)}; {fix}"
+                return _failed_turn(turn, text, failure.reason)
+            change = {"agent": name, "unavailable": unavailable}
+            paused = TurnPause(now, None, is_counted=error.has_begun, change=change)
+            return self._pause(attempt, work, paused, f"{name} takes over from {attempt.agent.name}: {why}")
         until = now + int((error.pause.limit_s or _NEXT_S) * SECOND_MICROS)
         if until > (turn.started_at or now) + DAY_MICROS:
             text = f"{failure.text}; a turn waits for its model for a day, and not longer"
             return _failed_turn(turn, text, failure.reason)
         what = storable(attempt.secrets.mask(failure.text))
-        why = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
-        paused = TurnPause(until, why, is_counted=error.has_begun)
-        return self._pause(attempt, work, paused, f"waits for its model, without a slot: {why or what}")
-
-    def _fall_back(self, attempt: Attempt, work: TurnWork, error: PausedAgentError) -> TurnOutcome | None:
-        """Let the next fallback take over; return the failure if none can; None: the turn has none, or is to wait.
-
-        Raises:
-            PausedTurnError: The next attempt is that of a fallback.
-            SupersededError: Another attempt took over the turn, or it was cancelled.
-        """
-        run, turn, pause = attempt.run, attempt.turn, error.pause
-        with self.recorder.database.read() as connection:
-            own = agents.of_run(connection, run)
-            sources = outages.Sources(connection)
-        options = agents.NO_OPTIONS if own is None else own.options
-        if (pause.limit_s or inf) <= options.waits_s:
-            return None
-        why = storable(attempt.secrets.mask(pause.failure.what))
-        unavailable = (turn.unavailable or {}) | {attempt.agent.name: why}
-        name = sources.fallback(run.organization_id, run.agent, unavailable)
-        if name is None:
-            fix = pause.failure.fix
-            fix = fix if "continue the run" in fix else f"{fix}; continue the run"
-            text = f"{turns.NO_AGENT}: {turns.unavailable_words(unavailable)}; {fix}"
-            return _failed_turn(turn, text, pause.failure.reason)
-        change = {"agent": name, "unavailable": unavailable}
-        paused = TurnPause(self.recorder.clock(), None, is_counted=error.has_begun, change=change)
-        return self._pause(attempt, work, paused, f"{name} takes over from {attempt.agent.name}: {why}")
+        resumes = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
+        paused = TurnPause(until, resumes, is_counted=error.has_begun)
+        return self._pause(attempt, work, paused, f"waits for its model, without a slot: {resumes or what}")
 
     def _waiting(self, attempt: Attempt, work: TurnWork, error: GitCommandError) -> TurnOutcome:
         """Give the turn's slot back until its code host can be asked again; return its failure if that takes too long.

@@ -10,14 +10,14 @@ from typing import IO, Any, Final, Literal
 
 import sqlalchemy as sa
 
-from service import ids
-from service.agents import check as check_agent
+from service import ids, trees
+from service.agents import programs
 from service.agents.options import RepositorySetup
 from service.agents.outcome import REFUSED
-from service.clock import Clock, rfc3339
+from service.clock import Clock, rfc3339, rfc3339_or_none
 from service.errors import ServiceError
 from service.execution import agent as agent_process
-from service.execution import artifacts, trees
+from service.execution import artifacts
 from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, cache_of, session_of
 from service.execution.commits import (
     KEPT,
@@ -32,20 +32,20 @@ from service.execution.commits import (
     refusal,
 )
 from service.execution.disk import DiskShare
-from service.execution.git import GitCommandError, GitRunner
 from service.execution.large_files import LargeFiles
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
 from service.execution.preparation import Preparation
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
 from service.execution.sandbox import Sandbox
-from service.execution.secrets import MASK, Secrets
 from service.execution.submodules import Submodules
 from service.execution.workspace import Workspace
 from service.findings.collect import ARTIFACTS, FOLDER, collect
 from service.findings.document import packed
 from service.findings.question import asked
+from service.git import GitCommandError, GitRunner
 from service.hosts.api_commits import ApiCommits
 from service.observability.traces import Tracer
+from service.secrets import MASK, Secrets
 from service.settings import DataFolder, ExecutionSettings
 from service.store import hosts, messages, postings, repositories, turn_files, turns
 from service.store.agents import Agent
@@ -141,7 +141,7 @@ def task_of(
                 "status": past.status,
                 "commit": past.commit_sha,
                 "summary": past.summary,
-                "finished_at": None if past.finished_at is None else rfc3339(past.finished_at),
+                "finished_at": rfc3339_or_none(past.finished_at),
                 **(past.question or {}),
             }
             for past in attempt.conversation
@@ -295,7 +295,16 @@ class TurnWork:
             attempt.workspace.unpack(attempt.git, snapshot, packed)
             commit = commit_of(attempt.git, attempt.workspace.ours, attempt.turn.pushing_sha, attempt.trailer)
             return self._deliver(commit, self._written(attempt.workspace.ours, commit.sha), attempt.turn.summary)
-        self._check_delivered()
+        # A delivery's turn is refused if its branch is at another commit by now, unless the service itself pushed it.
+        about = attempt.turn.inputs.get("pull_request") if attempt.turn.caller == turns.WEBHOOK else None
+        wanted = about.get("commit") if isinstance(about, dict) else None
+        head = snapshot.branches.get(run.branch)
+        if wanted not in {None, head}:
+            with self._recorder.database.read() as connection:
+                is_own = head is not None and turns.is_own_commit(connection, head)
+            if not is_own:
+                there = "gone" if head is None else f"at {head}"
+                raise GitCommandError(f"the branch {run.branch} is {there}; the run was started for {wanted}")
         attempt.workspace.create()
         with self._tracer.step("check out"):
             self._base = attempt.workspace.check_out(attempt.git, snapshot, run.branch)
@@ -307,7 +316,6 @@ class TurnWork:
         task = task_of(attempt, snapshot, self._starting_point(), self._begin_with_messages())
         attempt.workspace.give(task)
         self._log(f"sandbox: {self._sandbox}")
-        head = snapshot.branches.get(run.branch)
         if head is not None and attempt.agent.options.on_completion.status:
             at_work = (run, attempt.turn.number, head, self._recorder.clock())
             self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
@@ -351,20 +359,6 @@ class TurnWork:
     def _patches(self) -> Patches:
         return Patches(self._attempt.git, self._attempt.secrets.mask, self._snapshot.default)
 
-    def _check_delivered(self) -> None:
-        """Refuse a delivery's turn whose branch is at another commit by now, unless the service itself pushed it."""
-        turn, branch = self._attempt.turn, self._attempt.run.branch
-        about = turn.inputs.get("pull_request") if turn.caller == turns.WEBHOOK else None
-        wanted = about.get("commit") if isinstance(about, dict) else None
-        head = self._snapshot.branches.get(branch)
-        if wanted in {None, head}:
-            return
-        with self._recorder.database.read() as connection:
-            if head is not None and turns.is_own_commit(connection, head):
-                return
-        there = "gone" if head is None else f"at {head}"
-        raise GitCommandError(f"the branch {branch} is {there}; the run was started for {wanted}")
-
     def _starting_point(self) -> StartingPoint | None:
         """Apply the kept patch that the turn begins with, if any; None: the checkout is the branch and no more."""
         attempt, branch = self._attempt, self._attempt.run.branch
@@ -384,6 +378,7 @@ class TurnWork:
 
     def _apply_kept(self) -> StartingPoint | None:
         """Apply the patch that is kept of an earlier turn, or of an earlier attempt."""
+        workspace, git = self._attempt.workspace, self._attempt.git
         turn, number = self._attempt.turn, self._attempt.turn.from_turn
         if number is None:
             before = turns.last_begun(self._attempt.conversation)
@@ -394,10 +389,21 @@ class TurnWork:
             patch = turn_files.diff(connection, self._folder, (turn.run_id, number), "diff")
         if patch is None:
             return _dropped(number, f"What turn {number} changed is not kept any longer")
+        text = patch.decode("utf-8", "surrogateescape")
+        folders = {"git_dir": workspace.history, "work_tree": workspace.tree}
+        conflicts: list[str] = []
         try:
-            conflicts = _apply(self._attempt.workspace, self._attempt.git, patch)
-        except GitCommandError as error:
-            return _dropped(number, f"What turn {number} changed {error}")
+            git.feed(text, "apply", "--3way", "--whitespace=nowarn", "-", **folders)
+        except GitCommandError:
+            conflicts = git("diff", "--name-only", "--diff-filter=U", "-z", **folders).split("\0")[:-1]
+            if not conflicts:
+                is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
+                why = "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
+                return _dropped(number, f"What turn {number} changed {why}")
+            # For the agent's git they are ordinary changes.
+            git("reset", "--quiet", "--", *conflicts, **folders)
+        listed = git.feed(text, "apply", "--numstat", "-z", "-").split("\0")[:-1]
+        workspace.begun_with = frozenset(one.split("\t", 2)[2] for one in listed)
         whose = "An earlier attempt at this turn" if number == turn.number else f"Turn {number}"
         text = f"{whose} was not finished: what it changed is in the checkout, and not committed yet."
         if conflicts:
@@ -415,8 +421,8 @@ class TurnWork:
             trees.remove(self._folder.sessions / run.id)
         cached = self._folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
         preparation = Preparation(self._setup, attempt.workspace, cached, is_restricted=bool(run.head_ref))
-        if preparation.setup.mcp_servers and not check_agent.takes_servers(agent.options):
-            self._log(f"the repository's MCP servers are left out: {check_agent.TAKES_NONE}")
+        if preparation.setup.mcp_servers and not programs.takes_servers(agent.options):
+            self._log(f"the repository's MCP servers are left out: {programs.TAKES_NONE}")
         meter = TurnMeter(self._recorder.database, attempt.turn, agent, self._recorder.clock)
         command = AgentCommand(
             agent,
@@ -472,7 +478,13 @@ class TurnWork:
         question = asked(attempt.workspace.tree, mask, remarks)
         if failed is not None and question is None:
             raise failed
-        has_findings = self._store_findings(remarks)
+        found = collect(attempt.workspace.tree, self._sandbox.tree_of(attempt.workspace), mask)
+        for remark in (*found.remarks, *remarks):
+            self._log(remark)
+        if found.remarks:
+            self._store(turn_files.UNREAD, "; ".join(found.remarks).encode())
+        if found.findings is not None:
+            self._store(turn_files.FINDINGS, packed(self._base, found.findings))
         message = mask(commit_message(attempt, result.commit_message))
         try:
             with self._tracer.step("commit"):
@@ -482,7 +494,11 @@ class TurnWork:
                 raise
             made = None
         is_silent = (
-            made is None and not has_findings and not has_artifacts and question is None and result.summary is None
+            made is None
+            and found.findings is None
+            and not has_artifacts
+            and question is None
+            and result.summary is None
         )
         if is_silent and attempt.agent.options.preset is not None:
             raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
@@ -527,19 +543,6 @@ class TurnWork:
         except OSError as error:
             self._log(f"{ARTIFACTS} is not read: {error.strerror}")
         return bool(held[0])
-
-    def _store_findings(self, remarks: list[str]) -> bool:
-        """Store the agent's findings, and log the remarks on its files; return whether it has findings."""
-        attempt = self._attempt
-        found = collect(attempt.workspace.tree, self._sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
-        for remark in (*found.remarks, *remarks):
-            self._log(remark)
-        if found.remarks:
-            self._store(turn_files.UNREAD, "; ".join(found.remarks).encode())
-        if found.findings is None:
-            return False
-        self._store(turn_files.FINDINGS, packed(self._base, found.findings))
-        return True
 
     def _store(self, kind: str, content: bytes) -> None:
         kept = (self._attempt.at_work.key, self._attempt.turn.attempt, kind, content)
@@ -622,27 +625,3 @@ class TurnWork:
 
 def _dropped(number: int, why: str) -> StartingPoint:
     return StartingPoint("branch", number, f"{why}, and its changes were dropped: the checkout is as the branch is.")
-
-
-def _apply(workspace: Workspace, git: GitRunner, patch: bytes) -> list[str]:
-    """Apply a kept patch to the checkout; return the files in which it conflicts with the branch.
-
-    Raises:
-        GitCommandError: It cannot be applied at all, and the checkout is unchanged; the text says why.
-    """
-    text = patch.decode("utf-8", "surrogateescape")
-    folders = {"git_dir": workspace.history, "work_tree": workspace.tree}
-    conflicts: list[str] = []
-    try:
-        git.feed(text, "apply", "--3way", "--whitespace=nowarn", "-", **folders)
-    except GitCommandError as error:
-        is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
-        conflicts = git("diff", "--name-only", "--diff-filter=U", "-z", **folders).split("\0")[:-1]
-        if not conflicts:
-            why = "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
-            raise GitCommandError(why) from error
-        # For the agent's git they are ordinary changes.
-        git("reset", "--quiet", "--", *conflicts, **folders)
-    listed = git.feed(text, "apply", "--numstat", "-z", "-").split("\0")[:-1]
-    workspace.begun_with = frozenset(one.split("\t", 2)[2] for one in listed)
-    return conflicts

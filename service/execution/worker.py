@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.clock import SECOND_MICROS
@@ -332,7 +331,15 @@ class TurnWorker:
         held = self._engine.held()
         with self._database.read() as connection:
             known = workers.all_of(connection)
-            living = {worker.executor for worker in self._living(connection, known)} | {self.me.executor}
+            living = {self.me.executor}
+            # SQLite has one worker at a time: every other one on record is dead.
+            if not self._database.is_sqlite:
+                ttl_s, now = self._settings.worker_ttl_s, time.monotonic()
+                # After an outage of the database all heartbeats are old: the others get the time to send one again.
+                is_sure = now - self._beat_at <= max(ttl_s / 2, _LATE_S) and now - self._beating_since >= ttl_s
+                heard = workers.heard_within(connection, int(ttl_s * SECOND_MICROS), self._clock)
+                found = heard if is_sure else [worker for worker in known if worker.seen_at]
+                living |= {worker.executor for worker in found}
             under_way = [f"{run_id}:{number}" for run_id, number in turns.dispatched(connection)]
         mine = self._engine.at_work
         lost = [name for name in under_way if name not in mine and held.get(name) not in living]
@@ -365,15 +372,3 @@ class TurnWorker:
                 _logger.log(level, "worker %s (%s, pid %d) is gone", worker.executor, worker.host, worker.pid)
                 with self._database.write() as connection:
                     workers.forget(connection, worker.executor)
-
-    def _living(self, connection: sa.Connection, known: list[Worker]) -> list[Worker]:
-        """Return those that are not known to be dead."""
-        if self._database.is_sqlite:
-            # It has one worker at a time: every other one on record is dead.
-            return []
-        ttl_s = self._settings.worker_ttl_s
-        # After an outage of the database all heartbeats are old: the others get the time to send one again.
-        now = time.monotonic()
-        is_sure = now - self._beat_at <= max(ttl_s / 2, _LATE_S) and now - self._beating_since >= ttl_s
-        heard = workers.heard_within(connection, int(ttl_s * SECOND_MICROS), self._clock)
-        return heard if is_sure else [worker for worker in known if worker.seen_at]

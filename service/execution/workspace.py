@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from service.execution import large_files, processes, submodules, trees
+from service import trees
+from service.execution import large_files, processes, submodules
 from service.execution.commits import (
     LINK,
     AgentHistory,
@@ -26,9 +27,9 @@ from service.execution.commits import (
     head_of,
     history_of,
 )
-from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
 from service.findings import collect
+from service.git import GitCommandError, GitRunner
 from service.settings import DataFolder
 from service.text import one_line, plural, storable, table
 
@@ -241,7 +242,12 @@ class Workspace:
         if outsized:
             what = f"the agent changed files that the repository keeps in Git LFS: {listed(outsized)}"
             fault = fault or f"{what}; allow it with lfs = true in the repository's setup"
-        entries = self._prepared_among(files) + self._submodules(git, compared, files) + pointers
+        entries = self._submodules(git, compared, files) + pointers
+        if self._prepared is not None:
+            # Files that are as the set-up left them, without those of the kept patch, stay as in the base.
+            for name, old in zip(files.names, files.before, strict=True):
+                if name not in self.begun_with and self._prepared.get(name) == self._digest(name):
+                    entries += f"{old}\t{name}\0"
         if entries:
             git.feed(entries, "update-index", "-z", "--index-info", git_dir=self.ours)
             tree = git("write-tree", "--missing-ok", git_dir=self.ours)
@@ -406,14 +412,6 @@ class Workspace:
         self.git_home.mkdir(mode=0o700, parents=True, exist_ok=True)
         borrow(self.ours, snapshot.git_dir)
         git.feed(pack.decode("utf-8", "surrogateescape"), "unpack-objects", "-q", git_dir=self.ours)
-
-    def _prepared_among(self, files: ChangedFiles) -> str:
-        """Return the base's entries of files that are as the set-up left them, without those of the kept patch."""
-        if self._prepared is None:
-            return ""
-        entries = zip(files.names, files.before, strict=True)
-        left = (one for one in entries if one[0] not in self.begun_with)
-        return "".join(f"{old}\t{name}\0" for name, old in left if self._prepared.get(name) == self._digest(name))
 
     def _indexed(self, git: GitRunner, *paths: str, more: tuple[str, ...] = ()) -> list[str]:
         """Return those of the paths, or the files in them, that are in the index."""

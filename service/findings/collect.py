@@ -12,7 +12,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Final
 
-from service.execution import trees
+from service import trees
 from service.findings import document, sarif
 from service.findings.document import MOST, SEVERITIES, Finding, FindingsError, IdentifiedFinding, checked, read_json
 from service.text import plural

@@ -16,7 +16,7 @@ from service.store import hosts, repositories
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.triggers.events import HookEvent
+from service.triggers.rules import HookEvent
 
 _KEPT_S: Final = 3600.0
 _FAILED_KEPT_S: Final = 300.0
@@ -68,7 +68,7 @@ class OwnAccounts:
     def _account(self, host: Host, path: str) -> str | None:
         url = host.api_url or ""
         try:
-            token = token_of(host)
+            token = token_of(self._database, host)
         except TokenError:
             return None
         if token is None:
@@ -97,16 +97,16 @@ def completed(database: Database, platform: str, event: HookEvent) -> dict[str, 
         ]
     # A GitHub App's token can take longer than code hosts wait.
     threads = ThreadPoolExecutor(_MOST_THREADS, "pull requests")
-    asked = {owner: threads.submit(_looked_up, one, connected, event) for owner, one, connected in found}
+    asked = {owner: threads.submit(_looked_up, database, one, connected, event) for owner, one, connected in found}
     threads.shutdown(wait=False)
     done = wait(asked.values(), _PATIENCE_S).done
     late = replace(event, fault="the pull request cannot be read: its code host gave no answer in time")
     return {owner: answer.result() if answer in done else late for owner, answer in asked.items()}
 
 
-def _looked_up(repository: Repository, connected: list[Host], event: HookEvent) -> HookEvent:
+def _looked_up(database: Database, repository: Repository, connected: list[Host], event: HookEvent) -> HookEvent:
     try:
-        forge = forge_of(connected, repository, _TIMEOUT_S)
+        forge = forge_of(database, connected, repository, _TIMEOUT_S)
         named = [forge.pull_request(event.number)] if event.number else forge.pull_requests(event.head)
     except ForgeError as error:
         return replace(event, fault=f"the pull request cannot be read: {error}")

@@ -1,6 +1,6 @@
 """GitHub: pull requests, commit statuses and reviews with its REST API, threads with GraphQL."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
@@ -116,6 +116,21 @@ class GitHub:
 
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
+        nodes: list[Mapping[str, Any]] = []
+        after, is_last = None, False
+        for _ in range(_MOST_PAGES):
+            variables = {"owner": self._owner, "name": self._name, "number": number, "after": after}
+            found = self._query(_THREADS, variables)
+            try:
+                page = found["repository"]["pullRequest"]["reviewThreads"]
+                nodes += page["nodes"]
+                if is_last := not page["pageInfo"]["hasNextPage"]:
+                    break
+                after = page["pageInfo"]["endCursor"]
+            except (KeyError, TypeError) as error:
+                raise ForgeError(f"GitHub shows no threads of pull request {number}") from error
+        if not is_last:
+            raise ForgeError(f"pull request {number} has more than {_MOST_PAGES * 50} threads", is_final=True)
         return [
             Thread(
                 id=str(node["id"]),
@@ -127,7 +142,7 @@ class GitHub:
                 is_resolved=bool(node.get("isResolved")),
                 resolved_by=login_of(node.get("resolvedBy")) or None,
             )
-            for node in self._thread_nodes(number)
+            for node in nodes
             for first in ((node.get("comments") or {}).get("nodes") or [])[:1]
         ]
 
@@ -173,21 +188,6 @@ class GitHub:
         head = document.get("head") or {}
         repository = (head.get("repo") or {}).get("full_name") or ""
         return head.get("ref") == branch and repository.lower() == f"{self._owner}/{self._name}".lower()
-
-    def _thread_nodes(self, number: int) -> Iterator[Mapping[str, Any]]:
-        after = None
-        for _ in range(_MOST_PAGES):
-            variables = {"owner": self._owner, "name": self._name, "number": number, "after": after}
-            found = self._query(_THREADS, variables)
-            try:
-                page = found["repository"]["pullRequest"]["reviewThreads"]
-                yield from page["nodes"]
-                if not page["pageInfo"]["hasNextPage"]:
-                    return
-                after = page["pageInfo"]["endCursor"]
-            except (KeyError, TypeError) as error:
-                raise ForgeError(f"GitHub shows no threads of pull request {number}") from error
-        raise ForgeError(f"pull request {number} has more than {_MOST_PAGES * 50} threads", is_final=True)
 
     def _query(self, text: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
         found = self.http.document("POST", self._graphql, {"query": text, "variables": variables})

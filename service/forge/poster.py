@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
-from service.execution.secrets import Secrets, of_environment
 from service.forge.client import ForgeError
 from service.forge.handlers import FORGES, Forge, Handler, Subject, post_comment, post_pull_request, post_status
 from service.forge.review import post_review
 from service.hosts.tokens import TokenError, rotated, token_of
 from service.reference import location
+from service.secrets import Secrets, of_environment
 from service.settings import ForgeSettings
 from service.store import agents, hosts, postings, repositories, runs, turns
 from service.store.database import Database
@@ -61,10 +61,11 @@ class Poster:
             shown = None if url is None else url.replace("{run_id}", run.id)
             by_kind = {one.kind: one for one in requested if one.kind != "status"}
             issue = by_kind["comment"].wanted["issue"] if "comment" in by_kind else None
-            mask = Secrets(of_environment(names) | rotated(connected)).mask
+            mask = Secrets(of_environment(names) | rotated(self._database, connected)).mask
             subject = Subject(posting, run, of_run, default, shown, mask, same, by_kind.get("pull_request"), issue)
             try:
-                posted = _HANDLERS[posting.kind](forge_of(connected, run, self._settings.timeout_s), subject)
+                forge = forge_of(self._database, connected, run, self._settings.timeout_s)
+                posted = _HANDLERS[posting.kind](forge, subject)
             except ForgeError as error:
                 self._fail(posting, run, error)
             except Exception:  # The boundary: one posting's fault must not keep the others back.
@@ -92,7 +93,7 @@ class Poster:
         _logger.warning("%s: the %s was not posted: %s; %s", posting.run_id, posting.kind, error, cure)
 
 
-def forge_of(connected: Sequence[Host], run: Run | Repository, timeout_s: float) -> Forge:
+def forge_of(database: Database, connected: Sequence[Host], run: Run | Repository, timeout_s: float) -> Forge:
     """Return the forge of a repository, or of a run's.
 
     Raises:
@@ -103,7 +104,7 @@ def forge_of(connected: Sequence[Host], run: Run | Repository, timeout_s: float)
         # The same path on another host is another repository.
         if host.platform == run.platform and where is not None and where.host == host.host:
             try:
-                token = token_of(host)
+                token = token_of(database, host)
             except TokenError as error:
                 raise ForgeError(str(error), is_away=True) from error
             if host.api_url is None or token is None:

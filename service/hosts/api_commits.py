@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from service.execution.git import GitCommandError, GitRunner
+from service.git import GitCommandError, GitRunner
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import token_of
+from service.store.database import Database
 from service.store.hosts import Host
 
 _TIMEOUT_S: Final = 60.0
@@ -34,7 +35,8 @@ _FIXES: Final = {
 class ApiCommits:
     """The Git database of one repository at GitHub."""
 
-    def __init__(self, host: Host, path: str, git: GitRunner) -> None:
+    def __init__(self, database: Database, host: Host, path: str, git: GitRunner) -> None:
+        self._database = database
         self._host = host
         self._base = f"{(host.api_url or '').rstrip('/')}/repos/{quote(path)}/git"
         self._git = git
@@ -105,10 +107,11 @@ class ApiCommits:
 
     def _ask(self, method: str, path: str, document: object) -> dict[str, Any]:
         try:
-            token = token_of(self._host)
+            token = token_of(self._database, self._host)
             answer = self._answer(token, method, path, document)
             if answer.status == HTTPStatus.UNAUTHORIZED:
-                answer = self._answer(token_of(self._host, token), method, path, document)
+                token = token_of(self._database, self._host, token)
+                answer = self._answer(token, method, path, document)
         except HostUnreachableError as error:
             raise GitCommandError(
                 f"the commit cannot be made through GitHub's API: {error}", is_passing=True

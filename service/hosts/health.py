@@ -12,11 +12,12 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from service.execution.git import GitCommandError, GitRunner
+from service.git import GitCommandError, GitRunner
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import HostLogin, TokenError, token_of
 from service.reference import PLATFORMS
 from service.settings import ProbingSettings
+from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.text import table
@@ -52,11 +53,11 @@ class HostState:
 OK: Final = HostState("ok")
 
 
-def probe_api(host: Host, settings: ProbingSettings) -> HostState:
+def probe_api(database: Database, host: Host, settings: ProbingSettings) -> HostState:
     """Ask a host's HTTP API, with its token if it has one."""
     base = (host.api_url or "").rstrip("/")
     try:
-        token = token_of(host)
+        token = token_of(database, host)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         first, *others = PLATFORMS[host.platform].probes
         answer = ask(base + first, settings.timeout_s, headers=headers)
@@ -75,12 +76,13 @@ def probe_api(host: Host, settings: ProbingSettings) -> HostState:
     return replace(_judged(host, answer, settings), token_ends=ends)
 
 
-def probe_git(host: Host, url: str, settings: ProbingSettings) -> HostState:
+def probe_git(database: Database, host: Host, url: str, settings: ProbingSettings) -> HostState:
     """Ask for a repository's HEAD with `git ls-remote`."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
         try:
-            GitRunner(Path(home), settings.timeout_s, login=HostLogin(host, url))("ls-remote", "--", url, "HEAD")
+            login = HostLogin(database, host, url)
+            GitRunner(Path(home), settings.timeout_s, login=login)("ls-remote", "--", url, "HEAD")
         except GitCommandError as error:
             said = " ".join(str(error).split())[-_SHOWN:]
             if _REFUSALS.search(said):
@@ -124,7 +126,8 @@ _NOTHING_TO_ASK: Final = HostState(
 class HealthProbes:
     """Asks hosts for their health: one probe serves all organizations that connected the same host."""
 
-    def __init__(self, settings: ProbingSettings) -> None:
+    def __init__(self, database: Database, settings: ProbingSettings) -> None:
+        self._database = database
         self._settings = settings
         self._pool = ThreadPoolExecutor(32, thread_name_prefix="probe")
         self._running: dict[tuple[Host, str | None], tuple[float, Future[HostState]]] = {}
@@ -166,8 +169,8 @@ class HealthProbes:
 
         def probe() -> HostState:
             if host.probe == "api":
-                return probe_api(host, self._settings)
-            return _NOTHING_TO_ASK if url is None else probe_git(host, url, self._settings)
+                return probe_api(self._database, host, self._settings)
+            return _NOTHING_TO_ASK if url is None else probe_git(self._database, host, url, self._settings)
 
         with self._lock:
             # Callers during a probe share its answer.

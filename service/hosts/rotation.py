@@ -1,14 +1,12 @@
 """Rotation of GitLab's tokens before they expire: once for all workers, and kept in the database.
 
-A rotation revokes the old token at once, and asking for one with a revoked token revokes its successor too. So a worker
-asks only after it has noted that it will, and nobody repeats a request of which the answer may be lost.
+GitLab revokes the old token at once. If a revoked token asks for a rotation, GitLab revokes its successor too. So a
+worker records a rotation before it asks for it, and no request is repeated if its answer may have been lost.
 """
 
 import hashlib
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from http import HTTPStatus
@@ -19,7 +17,7 @@ import sqlalchemy as sa
 from service import how_to_add
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts.http import HostResponse, HostUnreachableError, ask
-from service.printed import NoKeyError
+from service.key_command import NoKeyError
 from service.store.database import Database, insert_new
 from service.store.hosts import Host
 from service.store.schema import first, found, host_tokens, hosts
@@ -31,8 +29,6 @@ _IN_FLIGHT_MICROS: Final = 600 * SECOND_MICROS
 _EARLY_DAYS: Final = 7
 _LONGEST_DAYS: Final = 365
 _logger = logging.getLogger(__name__)
-_open: list[Database] = []
-"""The databases that are in use; tokens are looked up in the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +36,7 @@ class RotatedToken:
     """The state of the token in a variable."""
 
     digest: str
-    """Of the variable's token: another token there gets its row; this one stays in case the old token returns."""
+    """The digest of the variable's token. Another token gets another row; this one stays in case the token returns."""
     sealed: str | None
     """The token that replaced it, encrypted with it: neither a back-up nor the database alone shows one."""
     asked_at: int | None
@@ -51,25 +47,13 @@ class RotatedToken:
     """Whether there is no valid token any more."""
 
 
-@contextmanager
-def used(database: Database) -> Iterator[None]:
-    """Look tokens up in a database while the context lasts."""
-    _open.append(database)
-    try:
-        yield
-    finally:
-        _open.remove(database)
-
-
-def successor_of(token: str) -> str:
+def successor_of(database: Database, token: str) -> str:
     """Return the token that is valid in place of one from the environment.
 
     Raises:
         NoKeyError: It was rotated, and the new one is not known.
     """
-    if not _open:
-        return token
-    with _open[-1].read() as connection:
+    with database.read() as connection:
         return _token(token, first(connection, RotatedToken, host_tokens, host_tokens.c.digest == _digest(token)))
 
 
@@ -89,7 +73,7 @@ class TokenRotation:
         """New tokens that the database did not take yet."""
 
     def run(self) -> None:
-        """Rotate what expires soon."""
+        """Rotate the tokens that expire soon."""
         for digest, values in [*self._unsaved.items()]:
             self._save(digest, values)
         with self._database.read() as connection:
@@ -104,7 +88,7 @@ class TokenRotation:
     def _look_after(self, host: Host, given: str) -> None:
         """Rotate a host's token if it expires soon; `given` is the token in its variable."""
         digest, now = _digest(given), self._clock()
-        # What is known of the token, from now on under its variable.
+        # The token's row, from now on under the name of its variable.
         with self._database.write() as connection:
             insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
             mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
@@ -168,9 +152,9 @@ class TokenRotation:
 
 
 def _due(shown: dict[str, Any], today: date) -> int | None:
-    """Return for how many days a token that GitLab shows was made, if it must be rotated now; None: it need not.
+    """Return the lifetime, in days, of a token that has to be rotated now; None: it does not have to be.
 
-    Without an end, it never expires.
+    `shown` is GitLab's description of it; without a date it never expires.
     """
     try:
         ends_on = date.fromisoformat(str(shown["expires_at"]))
@@ -214,7 +198,7 @@ def _token(given: str, row: RotatedToken | None) -> str:
 
 
 def _cipher(given: str) -> tuple[Any, Any, type[Exception]]:
-    """Return the encryption, a key of its own for each token, and the error of what was changed.
+    """Return the encryption, the key for a token, and the error of a text that was changed.
 
     Raises:
         NoKeyError: The extra `oidc` is not installed.

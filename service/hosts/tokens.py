@@ -12,11 +12,12 @@ from urllib.parse import quote
 
 from service import how_to_add
 from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
-from service.execution.git import login
+from service.git import login
 from service.hosts import rotation
 from service.hosts.http import HostResponse, HostUnreachableError, ask
-from service.printed import NoKeyError, PrintedKey
+from service.key_command import NoKeyError, PrintedKey
 from service.reference import location
+from service.store.database import Database
 from service.store.hosts import Host
 from service.store.schema import GitHubApp
 from service.text import table
@@ -44,7 +45,7 @@ class TokenError(HostUnreachableError):
         """Whether waiting cannot help."""
 
 
-def token_of(host: Host, refused: str | None = None) -> str | None:
+def token_of(database: Database, host: Host, refused: str | None = None) -> str | None:
     """Return a host's token, and another than the `refused` one if there can be; None: none is configured.
 
     Asks the host's command or GitHub, if need be, and remembers the answer while it is valid.
@@ -60,27 +61,27 @@ def token_of(host: Host, refused: str | None = None) -> str | None:
             return _printed(host.token_command).get(refused)
         token = (os.environ.get(host.token_env) or None) if host.token_env else None
         # Even if `rotate` was dropped since: GitLab has revoked the variable's token.
-        return rotation.successor_of(token) if token and host.platform == "gitlab" else token
+        return rotation.successor_of(database, token) if token and host.platform == "gitlab" else token
     except NoKeyError as error:
         raise TokenError(f"there is no token for {host.host}: {error}") from error
 
 
-def token_at(host: Host, url: str, refused: str | None = None) -> str | None:
+def _token_at(database: Database, host: Host, url: str, refused: str | None = None) -> str | None:
     """Return a host's token for git at an address; None when the address is on another host, which must not see it.
 
     Raises:
         TokenError: As for `token_of`.
     """
     where = location(url)
-    return token_of(host, refused) if where is not None and where.host == host.host else None
+    return token_of(database, host, refused) if where is not None and where.host == host.host else None
 
 
-def rotated(connected: Iterable[Host]) -> dict[str, str]:
+def rotated(database: Database, connected: Iterable[Host]) -> dict[str, str]:
     """Return the tokens that took the place of those in variables, under names that say so."""
     found = {}
     for host in connected:
         with contextlib.suppress(TokenError):
-            if host.token_env and (token := token_of(host)) and token != os.environ.get(host.token_env):
+            if host.token_env and (token := token_of(database, host)) and token != os.environ.get(host.token_env):
                 found[f"{host.token_env}, rotated"] = token
     return found
 
@@ -97,7 +98,8 @@ def author_of(host: Host | None) -> tuple[str, str] | None:
 class HostLogin:
     """Logs git in at a connected host, with a token that is valid at that moment."""
 
-    def __init__(self, host: Host | None, url: str) -> None:
+    def __init__(self, database: Database, host: Host | None, url: str) -> None:
+        self._database = database
         self._host = host
         self._url = url
         self._token: str | None = None
@@ -108,12 +110,12 @@ class HostLogin:
         Raises:
             TokenError: There is no token now.
         """
-        self._token = None if self._host is None else token_at(self._host, self._url)
+        self._token = None if self._host is None else _token_at(self._database, self._host, self._url)
         return login(self._url, self._token)
 
     def at(self, url: str) -> "HostLogin":
         """Return the login for another address; it has no token where that is on another host."""
-        return HostLogin(self._host, url)
+        return HostLogin(self._database, self._host, url)
 
     def renew(self) -> bool:
         """Replace a token that was refused; return whether there is another one.
@@ -126,7 +128,9 @@ class HostLogin:
         if variable and not os.environ.get(variable):
             text = f"{variable} is not set in the environment of this worker: set it for every worker"
             raise TokenError(text, is_lasting=True)
-        return self._host is not None and refused is not None and token_at(self._host, self._url, refused) != refused
+        if self._host is None or refused is None:
+            return False
+        return _token_at(self._database, self._host, self._url, refused) != refused
 
 
 @functools.cache

@@ -14,8 +14,8 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 
 from service.errors import ServiceError
-from service.execution.secrets import MASK, Secrets, of_environment
 from service.ids import TOKEN_PREFIX
+from service.secrets import MASK, Secrets, of_environment
 from service.settings import LogFormat
 from service.text import one_line, printable
 

@@ -27,7 +27,7 @@ from service.settings import SettingsError
 from service.store import dispatch, endings, postings, turns, usage, workers
 from service.store.database import Database, round_trip_s
 from service.store.dispatch import Share
-from service.store.outages import Sources
+from service.store.outages import ProviderOutages
 from service.store.schema import CANCELLED, unsent
 from service.store.schema import mails as mails_table
 from service.store.usage import MICROS_PER_USD, UsageFigures
@@ -164,7 +164,7 @@ class _DatabaseCollector(Collector):
             budgets = usage.day_shares(connection, now)[:_ORGANIZATIONS]
             ending = endings.soon(connection, now)[:_ENDINGS]
             waiting = Counts[str]()
-            for outage, number in Sources(connection).waiting(connection):
+            for outage, number in ProviderOutages(connection).waiting(connection):
                 waiting[label(outage.shown)] += number
         ages: list[float] = [0 if line.oldest is None else max(0, now - line.oldest) / SECOND_MICROS for line in lines]
         by_owner: dict[tuple[str, str], list[float]] = {

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -11,8 +10,7 @@ from fastapi import APIRouter, Request, Response
 from service.agents.options import PresetName
 from service.agents.steps import LONGEST_LINE, Step, settled, steps_of
 from service.api import results
-from service.api.auth import Caller
-from service.api.context import Context, RequestContext
+from service.api.context import RequestContext
 from service.page.runs import repository_name
 from service.page.site import HEADERS, page
 from service.page.text import cut, plain, terminal
@@ -147,25 +145,24 @@ async def follow(
     run_id: str, turn: str, context: RequestContext, caller: RunReader, offset: int = 0, line: int = 0
 ) -> Response:
     """Return the rows from an offset on, at which a line begins, once there are any; `line` is that line's number."""
-    ask = partial(_more, context, caller, run_id, turn, offset, line)
-    return await results.awaited(context, ask, lambda answer: "Runwarden-Log-Grown" in answer.headers, _WAIT_S)
 
+    def more() -> Response:
+        with results.turn_log(context, caller, run_id, turn) as log:
+            piece = log.read(offset, LONGEST_LINE if log.preset else 4 * _CHUNK)
+        data, is_last = piece.data, piece.offset + len(piece.data) == piece.size
+        skipped = data.find(b"\n") + 1 if offset < 0 and piece.offset else 0
+        if not (is_last and log.is_ended):
+            whole = data[: data.rfind(b"\n") + 1]
+            whole = whole[: settled(log.preset, whole)] if log.preset else whole
+            # A line that does not fit into a piece is shown in parts.
+            data = whole or (b"" if is_last else data)
+        following = piece.offset + len(data)
+        rows = list(_rows(log.preset, data[skipped:], line))
+        answer = page("log_rows", rows=rows, turn=turn)
+        answer.headers["Runwarden-Log-Next"] = str(following)
+        answer.headers["Runwarden-Log-Line"] = str(line and line + data.count(b"\n", skipped))
+        if data or log.is_ended:
+            answer.headers["Runwarden-Log-Grown"] = "over" if is_last and log.is_ended else "more"
+        return answer
 
-def _more(context: Context, caller: Caller, run_id: str, turn: str, offset: int, line: int) -> Response:
-    with results.turn_log(context, caller, run_id, turn) as log:
-        piece = log.read(offset, LONGEST_LINE if log.preset else 4 * _CHUNK)
-    data, is_last = piece.data, piece.offset + len(piece.data) == piece.size
-    skipped = data.find(b"\n") + 1 if offset < 0 and piece.offset else 0
-    if not (is_last and log.is_ended):
-        whole = data[: data.rfind(b"\n") + 1]
-        whole = whole[: settled(log.preset, whole)] if log.preset else whole
-        # A line that does not fit into a piece is shown in parts.
-        data = whole or (b"" if is_last else data)
-    following = piece.offset + len(data)
-    rows = list(_rows(log.preset, data[skipped:], line))
-    answer = page("log_rows", rows=rows, turn=turn)
-    answer.headers["Runwarden-Log-Next"] = str(following)
-    answer.headers["Runwarden-Log-Line"] = str(line and line + data.count(b"\n", skipped))
-    if data or log.is_ended:
-        answer.headers["Runwarden-Log-Grown"] = "over" if is_last and log.is_ended else "more"
-    return answer
+    return await results.awaited(context, more, lambda answer: "Runwarden-Log-Grown" in answer.headers, _WAIT_S)

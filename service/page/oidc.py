@@ -98,9 +98,14 @@ async def come_back(request: Request, context: RequestContext) -> Response:
     if not found:
         raise HttpError(403, "not_a_member", f"{email} is in no organization here: ask an administrator to add it")
     if len(found) > 1:
-        names = await run_in_threadpool(_names, context, found)
+
+        def choices() -> list[tuple[str, str]]:
+            with context.database.read() as connection:
+                names = {one.id: f"{one.name} ({one.slug})" for one in organizations.all_of(connection)}
+            return sorted(((one.id, names[one.organization_id]) for one in found), key=lambda choice: choice[1])
+
         ticket = _signer(context, "choice").dumps([email, request.session["next"]])
-        answer: Response = page("choose", ticket=ticket, choices=names)
+        answer: Response = page("choose", ticket=ticket, choices=await run_in_threadpool(choices))
     else:
         answer = await run_in_threadpool(_enter, context, found[0], request.session["next"])
     answer.delete_cookie(_COOKIE, path="/sign-in", secure=True, httponly=True, samesite="lax")
@@ -149,12 +154,6 @@ def _memberships(context: Context, settings: OidcSettings, email: str) -> list[M
         found = sessions.memberships(connection, [email])
         active = {one.id for one in organizations.all_of(connection) if one.active}
     return [one for one in found if one.organization_id in active]
-
-
-def _names(context: Context, found: list[Member]) -> list[tuple[str, str]]:
-    with context.database.read() as connection:
-        names = {one.id: f"{one.name} ({one.slug})" for one in organizations.all_of(connection)}
-    return sorted(((one.id, names[one.organization_id]) for one in found), key=lambda choice: choice[1])
 
 
 def _enter(context: Context, member: Member, following: str) -> Response:

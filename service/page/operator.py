@@ -56,7 +56,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         ending = endings.soon(connection, now)
         refused = postings.refused(connection, _MOST)
         posted_for = runs.by_ids(connection, [one.run_id for one in refused])
-        away = outages.Sources(connection).waiting(connection)
+        away = outages.ProviderOutages(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         trail = audit.latest(connection, _MOST)[::-1]
         named = [text or "" for one in trail for text in (one.target, one.organization_id, one.actor.split(":")[-1])]

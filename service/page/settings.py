@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final, cast
 
 from fastapi import APIRouter, Request, Response
@@ -17,7 +16,7 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import DAY_MICROS, EPOCH
 from service.errors import first_fault
-from service.mail.message import checked_address
+from service.mail import checked_address
 from service.page.site import leads_to, page
 from service.page.visitor import (
     Administrator,
@@ -32,7 +31,7 @@ from service.page.visitor import (
 )
 from service.settings import Role
 from service.setup import SetupError, TokenEntry, make_token
-from service.store import audit, deliveries, events, repositories, sessions, tokens, trials, usage
+from service.store import audit, deliveries, events, organizations, repositories, sessions, tokens, usage
 from service.store.sessions import ROLES
 from service.store.tokens import SCOPES
 from service.store.usage import UsageFilters
@@ -175,15 +174,15 @@ async def show_hosts(context: RequestContext, caller: SettingsReader, visitor: A
         if error.error_code != "no_code_host":
             raise
         health = {}
-    return await run_in_threadpool(_hosts, context, caller, visitor, health)
 
+    def show() -> Response:
+        with context.database.read() as connection:
+            found = repositories.of(connection, caller.organization.id)
+            schedules = repositories.scheduled(connection, caller.organization.id)
+            last = deliveries.latest_scheduled(connection, caller.organization.id)
+        return page("hosts", visitor, health=health, repositories=found, schedules=schedules, last=last)
 
-def _hosts(context: Context, caller: Caller, visitor: Visitor | None, health: Any) -> Response:
-    with context.database.read() as connection:
-        found = repositories.of(connection, caller.organization.id)
-        schedules = repositories.scheduled(connection, caller.organization.id)
-        last = deliveries.latest_scheduled(connection, caller.organization.id)
-    return page("hosts", visitor, health=health, repositories=found, schedules=schedules, last=last)
+    return await run_in_threadpool(show)
 
 
 @router.get("/agents")
@@ -226,20 +225,20 @@ def _events(
 @router.post("/events/endpoints")
 async def add_endpoint(context: RequestContext, form: Writer, caller: Configurer, visitor: Anybody) -> Response:
     """Add an endpoint and show its secret, which cannot be shown again."""
+
+    def add() -> Response:
+        url, types = form.get("url"), [kind for kind in events.TYPES if form.get(f"type-{kind}")]
+        try:
+            addresses_of(url, context.settings.events.allow_private)
+            with context.database.write() as connection:
+                made = events.add_endpoint(connection, caller.organization.id, url, types, (), context.clock())
+                _record(connection, context, caller, "endpoint.add", made.id)
+        except events.EndpointError as error:
+            return _events(context, caller, visitor, str(error), url=url, types=types)
+        return page("new_secret", visitor, endpoint=made, secret=made.secret)
+
     # Its name is looked up, which may take long.
-    return await context.outgoing.run(partial(_add_endpoint, context, form, caller, visitor), caller.organization.id)
-
-
-def _add_endpoint(context: Context, form: Form, caller: Caller, visitor: Visitor | None) -> Response:
-    url, types = form.get("url"), [kind for kind in events.TYPES if form.get(f"type-{kind}")]
-    try:
-        addresses_of(url, context.settings.events.allow_private)
-        with context.database.write() as connection:
-            made = events.add_endpoint(connection, caller.organization.id, url, types, (), context.clock())
-            _record(connection, context, caller, "endpoint.add", made.id)
-    except events.EndpointError as error:
-        return _events(context, caller, visitor, str(error), url=url, types=types)
-    return page("new_secret", visitor, endpoint=made, secret=made.secret)
+    return await context.outgoing.run(add, caller.organization.id)
 
 
 @router.post("/events/endpoints/{endpoint_id}/rotate")
@@ -293,7 +292,7 @@ def show_usage(context: RequestContext, caller: SettingsReader, visitor: Anybody
         (total,) = usage.totals(connection, filters, None)
         by_day = {one.subject["day"]: one for one in usage.totals(connection, filters, "day")}
         by_agent, by_repository = (usage.totals(connection, filters, by) for by in ("agent", "repository"))
-        trial = trials.of(connection, caller.organization.id)
+        trial = organizations.trial_of(connection, caller.organization.id)
     dated = [(EPOCH.date() + timedelta(days=day), by_day.get(day)) for day in days]
     most = max((one.figures.micro_usd for _, one in dated if one), default=0)
     return page(

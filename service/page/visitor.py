@@ -4,7 +4,6 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -91,19 +90,19 @@ async def read_form(request: Request) -> Form:
     if not hasattr(request.state, "form"):
         context = context_of(request)
         raw = await read_bytes(request, context.settings.limits.body_bytes, _UNPROVEN)
-        request.state.form = await context.parsing.run(partial(_parsed, raw))
+
+        def parse() -> Form:
+            try:
+                pairs = parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+            except ValueError as error:
+                raise bad_request("malformed_form", f"the form cannot be read: {error}") from error
+            if any("\0" in part for pair in pairs for part in pair):
+                raise bad_request("invalid_text", "no field may hold NUL")
+            return Form({name: value.replace("\r\n", "\n") for name, value in pairs})
+
+        request.state.form = await context.parsing.run(parse)
     form: Form = request.state.form
     return form
-
-
-def _parsed(raw: bytes) -> Form:
-    try:
-        pairs = parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
-    except ValueError as error:
-        raise bad_request("malformed_form", f"the form cannot be read: {error}") from error
-    if any("\0" in part for pair in pairs for part in pair):
-        raise bad_request("invalid_text", "no field may hold NUL")
-    return Form({name: value.replace("\r\n", "\n") for name, value in pairs})
 
 
 async def _own_form(request: Request) -> Form:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from service import trees
 from service.errors import ServiceError, first_fault
-from service.execution import trees
 from service.findings.collect import FILES, read
 from service.reviewer.review import REVIEWS, Checkout, Review, recorded
 from service.reviewer.tools import Topic

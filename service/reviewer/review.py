@@ -14,9 +14,9 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from service.execution.git import GitCommandError, GitRunner
 from service.findings.collect import identified
 from service.findings.document import MOST, SEVERITIES, IdentifiedFinding, checked
+from service.git import GitCommandError, GitRunner
 from service.reviewer.tools import read_files, topic
 from service.text import one_line, plural
 
@@ -210,11 +210,12 @@ class Review:
         yield from _listed([f"{code(path)} {lines}" for path, lines in rows])
         yield "## What was not checked\n"
         yield "- Whether the code does what it should: nothing was run, and no model read it or the instructions."
-        yield "- Languages other than Python, but for secrets, conflicts, JSON and TOML; dependencies; earlier commits."
+        yield "- Languages other than Python, except for secrets, conflicts, JSON and TOML."
+        yield "- Dependencies, and earlier commits."
         if self._older:
             yield f"- Findings from before the branch: {self._older}, not listed; ask for `everything` to see them."
         if self._unread:
-            yield f"- Files left unread, by their size or encoding or a tool that failed: {len(self._unread)}."
+            yield f"- Files that were not read, for their size, their encoding or a failed tool: {len(self._unread)}."
         yield from (*(f"- {plain(one)}." for one in self._remarks), "")
 
 

@@ -169,12 +169,17 @@ class Database:
         """Bring the schema to this program's version; simultaneous first starts wait for each other.
 
         Raises:
-            DatabaseError: The database cannot be reached, another version of this program has migrated it, or a
-                connection pooler is in the way.
+            DatabaseError: The database cannot be reached, another version of this program has migrated it, its
+                encoding is not UTF-8, or a connection pooler is in the way.
         """
         try:
             if not self.is_sqlite:
-                self._check_encoding()
+                with self.engine.connect() as connection:
+                    encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
+                if encoding != "UTF8":
+                    # It cannot hold every text.
+                    fix = f"create one with: createdb --encoding=UTF8 --template=template0 {self.url.database}"
+                    raise DatabaseError(f"the database {self.shown} has the encoding {encoding}, not UTF8; {fix}")
                 self._check_sessions()
             with self.read() as connection:
                 # Read first: a reader does not wait for a writer, and usually there is nothing to migrate.
@@ -186,18 +191,6 @@ class Database:
         except sa.exc.OperationalError as error:
             why = f"cannot be used: {error.orig}; check that it exists and that we may use it"
             raise DatabaseError(f"the database {self.shown} {why}") from error
-
-    def _check_encoding(self) -> None:
-        """Refuse a database that cannot hold every text.
-
-        Raises:
-            DatabaseError: Its encoding is not UTF-8.
-        """
-        with self.engine.connect() as connection:
-            encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
-        if encoding != "UTF8":
-            fix = f"create one with: createdb --encoding=UTF8 --template=template0 {self.url.database}"
-            raise DatabaseError(f"the database {self.shown} has the encoding {encoding}, not UTF8; {fix}")
 
     def _check_sessions(self) -> None:
         """Refuse a connection pooler that changes sessions between transactions: settings and LISTEN need a fixed one.

@@ -6,7 +6,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.store.schema import deliveries, exists, found
-from service.triggers.events import CLOSED, NO_CHANGES, SCHEDULE
+from service.triggers.rules import CLOSED, NO_CHANGES, SCHEDULE
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from service.clock import SECOND_MICROS, Clock
 from service.settings import ExecutionSettings
 from service.store import workers
-from service.store.outages import Sources
+from service.store.outages import ProviderOutages
 from service.store.runs import OPEN, Run
 from service.store.schema import HAD_SLOT, WAITING, WORKS, organizations, runs, turns
 from service.store.turns import MADE_UP, SLOTTED, Turn
@@ -43,7 +43,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     taken = Counter(row.organization_id for row in under_way)
     # Turns on the same branch of a repository (a lane) are executed one after the other.
     lanes = {(row.url, row.branch) for row in under_way}
-    sources = Sources(connection)
+    sources = ProviderOutages(connection)
     asked = {sources.of(row.organization_id, row.agent) for row in under_way} - {None}
     chosen: list[Any] = []
     while len(chosen) < room and (able := [owner for owner in able if taken[owner] < share]):
@@ -159,7 +159,7 @@ def _reason(
     connection: sa.Connection, run: Run, turn: Turn, settings: ExecutionSettings, clock: Clock, *, for_operator: bool
 ) -> str | None:
     if not run.is_restricted:
-        sources = Sources(connection)
+        sources = ProviderOutages(connection)
         if (source := sources.of(run.organization_id, turn.agent or run.agent)) is not None:
             return sources.outages[source].text if turn.status == "queued" else sources.outages[source].fact
     if turn.status != "queued" or turn.executor == MADE_UP:

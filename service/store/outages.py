@@ -55,7 +55,7 @@ def all_of(connection: sa.Connection) -> list[Outage]:
     return found(connection, Outage, model_outages, order=[model_outages.c.since, model_outages.c.source])
 
 
-class Sources:
+class ProviderOutages:
     """The agents whose provider is down; agents are read only if any provider is."""
 
     def __init__(self, connection: sa.Connection) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import sqlalchemy as sa
 
-from service.clock import rfc3339
+from service.clock import rfc3339_or_none
 from service.findings.document import SEVERITIES
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
@@ -56,7 +56,7 @@ class Posting:
     def document(self) -> dict[str, object]:
         """Return the posting as the API and the command line show it."""
         shown = {"kind": self.kind, "state": self.state, "turn": self.number, "url": self.url, "reason": self.failure}
-        posted_at = None if self.posted_at is None else rfc3339(self.posted_at)
+        posted_at = rfc3339_or_none(self.posted_at)
         return shown | {"commit": self.subject or self.wanted.get("commit"), "posted_at": posted_at}
 
 

@@ -19,8 +19,18 @@ from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
 from service.store.schema import CANCELLED
 from service.text import fence_of, one_line, plural
-from service.triggers.events import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, ISSUE_TEXT, SCHEDULE, HookEvent
-from service.triggers.rules import TriggerRule, fire_times
+from service.triggers.rules import (
+    CLOSED,
+    COMMENT,
+    CONFIDENTIAL,
+    FAILED,
+    ISSUE,
+    ISSUE_TEXT,
+    SCHEDULE,
+    HookEvent,
+    TriggerRule,
+    fire_times,
+)
 
 
 class UnknownRepositoryError(ServiceError):
@@ -132,9 +142,12 @@ class Receiver:
         note = partial(self._note, connection, subject, delivery)
         if event.kind == CLOSED:
             return [note(-1, None, self._close(connection, subject, event))]
-        reason = self._own(connection, organization_id, delivery)
-        if reason is not None:
-            return [note(-1, None, DeliveryDecision("own", reason))]
+        named = {account.lower() for account in self._settings.triggers.own_accounts}
+        named |= delivery.own_accounts.get(organization_id, frozenset())
+        if event.kind != FAILED and event.sender.lower() in named:
+            return [note(-1, None, DeliveryDecision("own", "done by the service's own account"))]
+        if event.kind not in {FAILED, COMMENT} and turns.is_own_commit(connection, event.head_sha):
+            return [note(-1, None, DeliveryDecision("own", "the service pushed this commit"))]
         if event.fault:
             return [note(-1, None, DeliveryDecision("ignored", event.fault))]
         mismatches = [rule.mismatch(event) for rule in repository.triggers]
@@ -147,18 +160,6 @@ class Receiver:
             decision = self._decide(connection, subject, repository, index, delivery)
             decisions.append(note(index, repository.triggers[index].agent, decision))
         return decisions
-
-    def _own(self, connection: sa.Connection, organization_id: str, delivery: WebhookDelivery) -> str | None:
-        """Return why a change is the service's own; None: it is not."""
-        event = delivery.event
-        if event.kind == FAILED:
-            return None
-        named = {account.lower() for account in self._settings.triggers.own_accounts}
-        if event.sender.lower() in named | delivery.own_accounts.get(organization_id, frozenset()):
-            return "done by the service's own account"
-        if event.kind == COMMENT:
-            return None
-        return "the service pushed this commit" if turns.is_own_commit(connection, event.head_sha) else None
 
     def _decide(
         self,
@@ -176,15 +177,27 @@ class Receiver:
             what = {COMMENT: "comment", FAILED: "check of this commit", ISSUE: "request"}.get(event.kind, "commit")
             return DeliveryDecision("repeated", f"{rule.agent} has had this {what} by this rule")
         mine = [one for one in past if (one.event, one.agent) == (event.kind, rule.agent)]
-        if event.kind == FAILED and (reason := self._after_itself(connection, rule, event, mine)):
-            return DeliveryDecision("own", reason)
+        if event.kind == FAILED:
+            # No agent starts that works on this commit, or made it.
+            here = [one.run_id for one in mine if one.run_id and one.head_sha == event.head_sha]
+            if turns.open_runs(connection, here):
+                return DeliveryDecision("own", f"{rule.agent} is at work on this commit")
+            if turns.is_own_commit(connection, event.head_sha):
+                used = sum(turns.is_own_commit(connection, one.head_sha) for one in mine)
+                if used >= rule.own_commits:
+                    text = f"the service pushed this commit (own_commits = {rule.own_commits})"
+                    return DeliveryDecision("own", text)
         if event.kind == ISSUE and turns.open_runs(connection, [one.run_id for one in mine if one.run_id]):
             return DeliveryDecision("refused", f"{rule.agent} is at work on this issue")
         if reason := self._late(connection, subject, event, now):
             return DeliveryDecision("stale", reason)
         if refusal := _refusal(connection, subject, repository, rule, event):
             return DeliveryDecision("refused", refusal)
-        if limit := self._limit(connection, subject, now):
+        most = self._settings.triggers.pull_request_runs_a_day
+        if deliveries.started_since(connection, subject, now - DAY_MICROS) >= most:
+            what = "issue" if subject.is_issue else "pull request"
+            return DeliveryDecision("limited", f"pull_request_runs_a_day: {plural(most, 'run')} for one {what}")
+        if limit := self._hour_limit(connection, subject, now):
             return DeliveryDecision("limited", limit)
         reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
         # A comment cancels nothing, and a run that a comment asked for is not cancelled by the next push.
@@ -198,18 +211,6 @@ class Receiver:
             postings.want(connection, (decision.run_id, 1), "comment", {"issue": event.number}, now)
         return decision
 
-    def _after_itself(
-        self, connection: sa.Connection, rule: TriggerRule, event: HookEvent, mine: Sequence[DeliveryEntry]
-    ) -> str | None:
-        """Return why a failed check starts no agent, which works on it or made the commit; None: it may start."""
-        here = [one.run_id for one in mine if one.run_id and one.head_sha == event.head_sha]
-        if turns.open_runs(connection, here):
-            return f"{rule.agent} is at work on this commit"
-        if not turns.is_own_commit(connection, event.head_sha):
-            return None
-        used = sum(turns.is_own_commit(connection, one.head_sha) for one in mine)
-        return None if used < rule.own_commits else f"the service pushed this commit (own_commits = {rule.own_commits})"
-
     def _late(self, connection: sa.Connection, subject: SubjectKey, event: HookEvent, now: int) -> str | None:
         """Return why a change comes too late; None: it comes in time."""
         if event.changed_at < deliveries.latest_change(connection, subject, only_closed=event.kind in {COMMENT, ISSUE}):
@@ -221,13 +222,6 @@ class Receiver:
             if event.changed_at < now - kept
             else None
         )
-
-    def _limit(self, connection: sa.Connection, subject: SubjectKey, now: int) -> str | None:
-        settings = self._settings.triggers
-        if deliveries.started_since(connection, subject, now - DAY_MICROS) >= settings.pull_request_runs_a_day:
-            what = "issue" if subject.is_issue else "pull request"
-            return f"pull_request_runs_a_day: {plural(settings.pull_request_runs_a_day, 'run')} for one {what}"
-        return self._hour_limit(connection, subject, now)
 
     def _hour_limit(self, connection: sa.Connection, subject: SubjectKey, now: int) -> str | None:
         most, hour_ago = self._settings.triggers.repository_runs_an_hour, now - DAY_MICROS // 24

@@ -40,7 +40,20 @@ def store(connection: sqlite3.Connection, samples: Collection[HealthSample], at:
         # Host and group may be missing.
         texts = {name: sqlite_text_or_none(value) for name, value in asdict(sample).items()}
         connection.execute(_KEEP, {**texts, "at_us": at_us})
-        _extend_span(connection, sqlite_text(sample.platform), sqlite_text(sample.status), at_us)
+        # A sample extends the span that it continues, or begins a new one.
+        span = {"platform": sqlite_text(sample.platform), "status": sqlite_text(sample.status), "at": at_us}
+        extended = connection.execute(
+            "UPDATE health_spans SET end_us = max(end_us, :at), samples = samples + 1"
+            " WHERE id = (SELECT max(id) FROM health_spans WHERE platform = :platform)"
+            " AND status = :status AND end_us >= :at - :gap",
+            {**span, "gap": LONGEST_GAP // timedelta(microseconds=1)},
+        )
+        if extended.rowcount == 0:
+            connection.execute(
+                "INSERT INTO health_spans (platform, status, start_us, end_us, samples)"
+                " VALUES (:platform, :status, :at, :at, 1)",
+                span,
+            )
     after = {sqlite_text(sample.platform): sqlite_text(sample.status) for sample in samples}
     for platform in before.keys() - after.keys():
         connection.execute(
@@ -69,22 +82,6 @@ def platforms(connection: sqlite3.Connection) -> tuple[PlatformHealth, ...]:
         PlatformHealth(platform, status, host, group, from_us(since_us), from_us(checked_us), bool(connected), *rest)
         for platform, status, host, group, since_us, checked_us, connected, *rest in found.fetchall()
     )
-
-
-def _extend_span(connection: sqlite3.Connection, platform: str, status: str, at_us: int) -> None:
-    """Add a sample to the span that it continues, or begin a new one."""
-    gap_us = LONGEST_GAP // timedelta(microseconds=1)
-    extended = connection.execute(
-        "UPDATE health_spans SET end_us = max(end_us, :at), samples = samples + 1"
-        " WHERE id = (SELECT max(id) FROM health_spans WHERE platform = :platform)"
-        " AND status = :status AND end_us >= :at - :gap",
-        {"at": at_us, "gap": gap_us, "platform": platform, "status": status},
-    )
-    if extended.rowcount == 0:
-        connection.execute(
-            "INSERT INTO health_spans (platform, status, start_us, end_us, samples) VALUES (?, ?, ?, ?, 1)",
-            (platform, status, at_us, at_us),
-        )
 
 
 def spans(connection: sqlite3.Connection, since: datetime, longest_gap: timedelta) -> tuple[HealthSpan, ...]:

@@ -141,18 +141,17 @@ class PreparedRuns(Struct, eq=False):
             text = f"{run.run_id}\n{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{run.raw_json}"
             octets = text.encode("utf-8", "replace")
             digest = crc32(octets) << 31 ^ adler32(octets) ^ updated_us
-            stored = run if text.isascii() else _without_surrogates(run)
+            stored = run
+            if not text.isascii():
+                repository = Repository(sqlite_text(run.repository.platform), sqlite_text(run.repository.data_json))
+                run_id, status, branch, raw = map(sqlite_text, (run.run_id, run.status, run.branch_name, run.raw_json))
+                named = {"run_id": run_id, "status": status, "branch_name": branch}
+                stored = replace(run, **named, repository=repository, raw_json=raw)
             if run.status == "failed" and run.run_id in cancelled:
                 stored = replace(stored, status=CANCELLED)
             if stored.run_id not in arrived or updated_us >= arrived[stored.run_id].updated_us:
                 arrived[stored.run_id] = ArrivedRun(stored, updated_us, digest)
         return cls(to_us(asked_at), arrived, cancelled, is_of_write, news_from)
-
-
-def _without_surrogates(run: Run) -> Run:
-    repository = Repository(sqlite_text(run.repository.platform), sqlite_text(run.repository.data_json))
-    run_id, status, branch, raw = map(sqlite_text, (run.run_id, run.status, run.branch_name, run.raw_json))
-    return replace(run, run_id=run_id, status=status, branch_name=branch, repository=repository, raw_json=raw)
 
 
 class AnswerQueue:
@@ -302,8 +301,19 @@ class RunMerge(Struct, frozen=True):
 
     def take(self, answer: PreparedRuns) -> RunChanges:
         """Store the runs of an answer; return the changes."""
-        left = self._without_unchanged(answer)
-        asked_us = answer.asked_us
+        asked_us, arrived = answer.asked_us, list(answer.arrived.items())
+        left: dict[str, ArrivedRun] = {}
+        # Unchanged runs are confirmed, hundreds at a time; the others are left.
+        for start in range(0, len(arrived), _ROWS):
+            some = arrived[start : start + _ROWS]
+            if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (some[-1][0],)).fetchone() is None:
+                left.update(some)  # The last run is new, so the page is most likely all new history.
+                continue
+            values: list[str | int] = [asked_us]
+            for run_id, found in some:
+                values += run_id, found.digest
+            if self.connection.execute(_with_rows(_CONFIRM, 2, len(some)), values).rowcount < len(some):
+                left.update(some)
         same: list[int] = []
         changed: dict[int, ArrivedRun] = {}
         seen_at_us: dict[int, int] = {}
@@ -325,9 +335,9 @@ class RunMerge(Struct, frozen=True):
             self.connection.executemany("DELETE FROM questions WHERE run_id = ?", failed)
             sql = "INSERT INTO notes (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
             self.connection.execute(sql, (QUESTIONS_DUE,))
-        for some in _chunks(same):
-            sql = f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(some)})"
-            self.connection.execute(sql, (asked_us, *some))
+        for numbers in _chunks(same):
+            sql = f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(numbers)})"
+            self.connection.execute(sql, (asked_us, *numbers))
         added = self._add(list(left.values()), asked_us) if left else ()
         changes = RunChanges(added, *self._change(changed, seen_at_us, asked_us)) if left or changed else RunChanges()
         if answer.is_of_write:
@@ -337,23 +347,6 @@ class RunMerge(Struct, frozen=True):
             sql = "INSERT OR IGNORE INTO notes (name, value) VALUES ('news_from_us', ?)"
             self.connection.execute(sql, (to_us(answer.news_from),))
         return changes
-
-    def _without_unchanged(self, answer: PreparedRuns) -> dict[str, ArrivedRun]:
-        """Confirm unchanged runs, hundreds at a time; return the others."""
-        left: dict[str, ArrivedRun] = {}
-        arrived = list(answer.arrived.items())
-        asked_us = answer.asked_us
-        for start in range(0, len(arrived), _ROWS):
-            some = arrived[start : start + _ROWS]
-            if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (some[-1][0],)).fetchone() is None:
-                left.update(some)  # The last run is new, so the page is most likely all new history.
-                continue
-            values: list[str | int] = [asked_us]
-            for run_id, found in some:
-                values += run_id, found.digest
-            if self.connection.execute(_with_rows(_CONFIRM, 2, len(some)), values).rowcount < len(some):
-                left.update(some)
-        return left
 
     def _add(self, new: Sequence[ArrivedRun], asked_us: int) -> tuple[str, ...]:
         """Insert new runs; return their ids."""

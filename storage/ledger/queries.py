@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections import defaultdict
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from storage.database import snapshot
@@ -42,29 +42,31 @@ def select(connection: sqlite3.Connection, rest: str, parameters: tuple[str | in
     """The actions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
     found = connection.execute(f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {rest}", parameters)
     names = [description[0] for description in found.description]
-    return tuple(_action(dict(zip(names, values, strict=True))) for values in found.fetchall())
+    chosen: list[Action] = []
+    for values in found.fetchall():
+        row = dict(zip(names, values, strict=True))
+        kind, message, status, code = (row.pop(f"error_{name}") for name in ("kind", "message", "status", "code"))
+        # A confirmed action keeps the error from before it was resolved, which no longer matters.
+        has_failed = kind is not None and row["state"] != "confirmed"
+        resolved_us, *resolver = json.loads(row.pop("resolved") or "[null]")
+        chosen.append(
+            Action(
+                created_at=from_us(row.pop("created_us")),
+                sending_at=from_us_or_none(row.pop("sending_us")),
+                settled_at=from_us_or_none(row.pop("settled_us")),
+                error=ActionFailure(kind, message, status, code) if has_failed else None,
+                author=Author(row.pop("user"), row.pop("host"), row.pop("surface")),
+                resolved_at=from_us_or_none(resolved_us),
+                resolved_by=Author(*resolver),
+                **row,
+            )
+        )
+    return tuple(chosen)
 
 
 def by_id(connection: sqlite3.Connection, action_id: str) -> Action | None:
     """The action with exactly this id; None: there is none."""
     return next(iter(select(connection, "WHERE action_id = ?", (action_id,))), None)
-
-
-def _action(row: dict[str, Any]) -> Action:
-    kind, message, status, code = (row.pop(f"error_{name}") for name in ("kind", "message", "status", "code"))
-    # A confirmed action keeps the error from before it was resolved, which no longer matters.
-    has_failed = kind is not None and row["state"] != "confirmed"
-    resolved_us, *resolver = json.loads(row.pop("resolved") or "[null]")
-    return Action(
-        created_at=from_us(row.pop("created_us")),
-        sending_at=from_us_or_none(row.pop("sending_us")),
-        settled_at=from_us_or_none(row.pop("settled_us")),
-        error=ActionFailure(kind, message, status, code) if has_failed else None,
-        author=Author(row.pop("user"), row.pop("host"), row.pop("surface")),
-        resolved_at=from_us_or_none(resolved_us),
-        resolved_by=Author(*resolver),
-        **row,
-    )
 
 
 def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:

@@ -10,7 +10,7 @@ Level = Literal["information", "warning", "error"]
 MessagePhase = Literal["new", "again", "over"]
 """Whether a message reports a new problem, reminds of a lasting one (`again`), or says that it is over."""
 Settled = Literal["told", "shown", "over", "muted", "expired"]
-"""How an alert was settled; `told`: sent over its routes; `shown`: a console showed it."""
+"""How an alert was settled. `told` means that it was sent over its routes, `shown` that a console showed it."""
 
 
 class AlertSubject(Struct, frozen=True):
@@ -34,7 +34,7 @@ class AlertSubject(Struct, frozen=True):
 
     @property
     def batch(self) -> str:
-        """Subjects with the same value may share a message; code hosts do not, because each has times of its own."""
+        """Subjects with the same value may share a message. Code hosts do not, because their times differ."""
         return (
             f"{self.source}:{self.group.partition(':')[2]}:host"
             if self.kind == "host"
@@ -57,8 +57,8 @@ class Alert(AlertSubject, frozen=True, kw_only=True):
     entered_at: datetime | None = None
     """When it was stored; None: not yet."""
     after: tuple[str, ...] = ()
-    """The keys of a state's beginning, for the alert about its end: one of them must have been reported. Empty: no
-    condition.
+    """The keys of the alerts that a state began, if this alert says that it is over: it is sent only if one of them
+    was reported. Empty: no condition.
     """
     is_lasting: bool = False
     """Whether it reports a lasting state instead of an event; if so, it is sent even when it is late."""

@@ -75,13 +75,25 @@ def _row(alert: Alert, now: datetime, outcome: Settled | None = None) -> tuple[s
 def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
     """Open alerts, oldest first."""
     query = f"SELECT {_ALERT} FROM alerts WHERE outcome IS NULL ORDER BY entered_us, key LIMIT ?"
-    return tuple(map(_alert, connection.execute(query, (MOST_WAITING,)).fetchall()))
+    alerts = []
+    for key, *named, body, at_us, about, entered_us in connection.execute(query, (MOST_WAITING,)).fetchall():
+        group, source, route, level, title = named
+        subject = (group, source, route, level, title, json.loads(about))
+        at, entered_at = from_us(at_us), from_us(entered_us)
+        alerts.append(Alert(*subject, key=key, body=body, at=at, entered_at=entered_at))
+    return tuple(alerts)
 
 
 def told(connection: sqlite3.Connection) -> tuple[ReportedProblem, ...]:
-    """Told problems that are not over."""
-    rows = connection.execute(f"SELECT {_TOLD} FROM told ORDER BY first_us, grp").fetchall()
-    return tuple(map(_reported_problem, rows))
+    """Reported problems that are not over."""
+    problems = []
+    for *subject, about, first_us, last_us, newest_us, count in connection.execute(
+        f"SELECT {_TOLD} FROM told ORDER BY first_us, grp"
+    ).fetchall():
+        first, last, newest = map(from_us, (first_us, last_us, newest_us))
+        subject.append(json.loads(about))
+        problems.append(ReportedProblem(*subject, first_at=first, last_at=last, newest_at=newest, count=count))
+    return tuple(problems)
 
 
 def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], datetime]:
@@ -212,19 +224,6 @@ def forget_reported(connection: sqlite3.Connection, now: datetime) -> None:
 
 def _forget_alerts(connection: sqlite3.Connection, now: datetime) -> None:
     connection.execute("DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL", (to_us(now - KEPT),))
-
-
-def _alert(row: tuple[Any, ...]) -> Alert:
-    key, group, source, route, level, title, body, at_us, about, entered_us = row
-    subject = (group, source, route, level, title, json.loads(about))
-    return Alert(*subject, key=key, body=body, at=from_us(at_us), entered_at=from_us(entered_us))
-
-
-def _reported_problem(row: tuple[Any, ...]) -> ReportedProblem:
-    group, source, route, level, title, about, first_us, last_us, newest_us, count = row
-    subject = (group, source, route, level, title, json.loads(about))
-    first_at, last_at, newest_at = map(from_us, (first_us, last_us, newest_us))
-    return ReportedProblem(*subject, first_at=first_at, last_at=last_at, newest_at=newest_at, count=count)
 
 
 def _delivery(row: tuple[Any, ...]) -> Delivery:

@@ -22,10 +22,9 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from app.actions.actions import Actions
-from app.actions.command_writes import exit_of, sent_once, settled
+from app.actions.command_writes import exit_of, sent_once, settled, unsent_document, write_document
 from app.api.client import Client
 from app.api.requests import StartRun
-from app.cli.documents import unsent_document, write_document
 from app.profiles.token import Token
 from app.sync.runs import RunSync
 from storage import database

@@ -14,7 +14,7 @@ FIRST = (
     " app.console.process, app.console.terminal"
 )
 SLOW = """httpx pydantic apscheduler sqlite_utils click plotext app.engine.engine app.api.client app.actions.actions
-app.actions.screen_form app.console.keys.keymap storage.ledger storage.cache.cache"""
+app.actions.screen_form app.console.keymap storage.ledger storage.cache.cache"""
 COMMANDS = """
 from app.__main__ import main
 for line in ("--version", "--help", "config path", "config check", "profiles list", "runs list --help"):

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from app.api.client import Client
 from app.api.errors import ApiError, NotSendableError, UnreachableError
-from app.api.heartbeat import beat
-from app.api.network import Network, as_proxy, is_exempt
+from app.api.network import Network, as_proxy, beat, is_exempt
 from app.notify.channels import relayed
 from app.profiles import NotifyRoute
 from app.profiles.token import Token

@@ -33,7 +33,7 @@ PATIENCE_S = 120.0
 
 
 EXECUTES_FEW = """
-import sys, app.demo.history as history
+import sys, app.demo as history
 from app.__main__ import main
 history.FIRST, history.LAST = (*history.FIRST[:1], *history.FIRST[2:3], *history.FIRST[4:]), ()
 sys.exit(main())
@@ -199,7 +199,7 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("app.demo.world.AGENT", agent)
     monkeypatch.setattr("app.demo.world.REPLAY", agent)
     monkeypatch.setattr("app.demo._say", (said := []).append)
-    monkeypatch.setattr("app.demo.history.MONTH_RUNS", 200)
+    monkeypatch.setattr("app.demo.MONTH_RUNS", 200)
     folder, begun_at = tmp_path / "demo", datetime.now(UTC).isoformat()
 
     def show(settings: Settings, profile: Profile) -> int:

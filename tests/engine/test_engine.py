@@ -75,7 +75,7 @@ async def test_a_poll_that_breaks_is_a_failing_link(
         raise OverflowError("date value out of range")
 
     monkeypatch.setattr("app.sync.runs.RunSync.refresh", breaks)
-    monkeypatch.setattr("app.sync.polls.HealthSync.refresh", breaks)
+    monkeypatch.setattr("app.sync.polling.HealthSync.refresh", breaks)
     events: list[Event] = []
     async with await Engine.open(*configured(board, tmp_path), actor="test", announce=events.append) as engine:
         engine.start_polling()

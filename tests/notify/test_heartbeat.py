@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from app.api.heartbeat import Heartbeat
+from app.api.network import Heartbeat
 from app.profiles import NotifySettings
 from tests.lab import Drop, Respond, Server
 

@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 
 from service.api import errors
-from service.execution.git import GitCommandError
+from service.git import GitCommandError
 from tests.service.conftest import BARE, OPERATIONS
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.execution.git import is_passing
+from service.git import is_passing
 from tests.lab import Drop, Received, Respond, Step
 from tests.service.conftest import UNBOXED, Api, Make, member, placed
 from tests.service.deployment import deployment

@@ -10,6 +10,7 @@ import pytest
 
 from service.hosts.health import HealthProbes, HostState
 from service.settings import ProbingSettings
+from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from tests.lab import Drop, Hang, Respond, Server, Step
@@ -24,16 +25,16 @@ SPENT = {"resources": {"core": {"limit": 5000, "remaining": 0, "reset": 1_900_00
 
 
 @pytest.fixture
-def probes() -> Iterator[HealthProbes]:
+def probes(database: Database) -> Iterator[HealthProbes]:
     """Probes that remember nothing, and wait for longer than any answer needs."""
-    with closing(HealthProbes(ProbingSettings(timeout_s=120, slow_s=110, cache_s=0))) as made:
+    with closing(HealthProbes(database, ProbingSettings(timeout_s=120, slow_s=110, cache_s=0))) as made:
         yield made
 
 
 @pytest.fixture
-def hasty() -> Iterator[HealthProbes]:
+def hasty(database: Database) -> Iterator[HealthProbes]:
     """Probes for hosts that never answer."""
-    with closing(HealthProbes(ProbingSettings(timeout_s=1, cache_s=0))) as made:
+    with closing(HealthProbes(database, ProbingSettings(timeout_s=1, cache_s=0))) as made:
         yield made
 
 

@@ -150,7 +150,7 @@ def test_an_app_pushes_as_its_own(
 
 
 def test_an_apps_token_is_replaced_near_its_end_and_faults_are_named(
-    tmp_path: Path, app_host: AppHost, key: RSAKey
+    database: Database, tmp_path: Path, app_host: AppHost, key: RSAKey
 ) -> None:
     """A key that is another's, and an API that is away."""
 
@@ -161,15 +161,15 @@ def test_an_apps_token_is_replaced_near_its_end_and_faults_are_named(
 
     mine = host("mine.pem", key.as_pem(private=True))
     app_host.life = timedelta(minutes=5)
-    first = token_of(mine)
+    first = token_of(database, mine)
     app_host.life = timedelta(hours=1)
-    assert [first, token_of(mine), token_of(mine)] == ["minted-1", "minted-2", "minted-2"]
+    assert [first, token_of(database, mine), token_of(database, mine)] == ["minted-1", "minted-2", "minted-2"]
 
     with pytest.raises(TokenError, match=r"the App 7 no token: 401 A JSON .*; check app id, key_file .*app.pem"):
-        token_of(host("app.pem", RSAKey.generate_key(2048).as_pem(private=True)))
+        token_of(database, host("app.pem", RSAKey.generate_key(2048).as_pem(private=True)))
     app_host.fault = lambda _: Drop()
     with pytest.raises(TokenError, match="no token for the GitHub App 7: http"):
-        token_of(host("right.pem", key.as_pem(private=True)))
+        token_of(database, host("right.pem", key.as_pem(private=True)))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -228,6 +228,10 @@ class Rotating:
         TokenRotation(self.database, lambda: self.now).run()
 
     @property
+    def token(self) -> str | None:
+        return token_of(self.database, self.host)
+
+    @property
     def faults(self) -> list[str]:
         with self.database.read() as connection:
             return faults(connection)
@@ -237,7 +241,7 @@ class Rotating:
 def rotating(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rotating]:
     monkeypatch.setenv("GITLAB_TOKEN", "glpat-token-1")
     made = Rotating(database)
-    with closing(made.gitlab), rotation.used(database):
+    with closing(made.gitlab):
         yield made
 
 
@@ -245,7 +249,7 @@ def rotating(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ro
 def test_a_token_is_rotated_before_its_end_and_once(rotating: Rotating) -> None:
     """However many workers look at the same time; the database does not show it, and the next has its turn."""
     rotating.rotate()
-    assert (rotating.gitlab.rotations, token_of(rotating.host)) == (0, "glpat-token-1")
+    assert (rotating.gitlab.rotations, rotating.token) == (0, "glpat-token-1")
 
     with ThreadPoolExecutor(8) as workers:
         rotating.now += 4 * DAY_MICROS
@@ -253,12 +257,12 @@ def test_a_token_is_rotated_before_its_end_and_once(rotating: Rotating) -> None:
         assert [each.result() for each in rounds] == [None] * 8
     rotating.rotate()
 
-    assert (rotating.gitlab.rotations, token_of(rotating.host)) == (1, "glpat-token-2")
+    assert (rotating.gitlab.rotations, rotating.token) == (1, "glpat-token-2")
     with rotating.database.read() as connection:
         row = connection.execute(host_tokens.select()).one()
     assert "glpat" not in str(row)
     rotating.rotate(days=55)
-    assert (rotating.gitlab.rotations, token_of(rotating.host), rotating.faults) == (2, "glpat-token-3", [])
+    assert (rotating.gitlab.rotations, rotating.token, rotating.faults) == (2, "glpat-token-3", [])
 
 
 def test_a_worker_that_is_refused_meanwhile_lets_no_other_rotate(
@@ -304,7 +308,7 @@ def test_a_worker_that_is_refused_meanwhile_lets_no_other_rotate(
     rotates.join(30)
 
     assert (rotating.gitlab.rotations, rotating.gitlab.is_revoked) == (1, False)
-    assert token_of(rotating.host) == "glpat-token-2"
+    assert rotating.token == "glpat-token-2"
 
 
 def test_a_rotation_whose_answer_is_lost_is_never_repeated(rotating: Rotating, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,12 +323,12 @@ def test_a_rotation_whose_answer_is_lost_is_never_repeated(rotating: Rotating, m
     (fault,) = rotating.faults
     assert "the answer to the rotation of the token in GITLAB_TOKEN was lost" in fault
     with pytest.raises(TokenError, match=r"create a new token at 127\.0\.0\.1, and set it there"):
-        token_of(rotating.host)
+        _ = rotating.token
 
     monkeypatch.setenv("GITLAB_TOKEN", "glpat-of-an-admin")
     rotating.gitlab.tokens, rotating.gitlab.answer_to_rotation = ["glpat-of-an-admin"], None
     rotating.rotate()
-    assert (token_of(rotating.host), rotating.faults) == ("glpat-of-an-admin", [])
+    assert (rotating.token, rotating.faults) == ("glpat-of-an-admin", [])
 
 
 def test_a_rotated_token_is_found_whatever_changed_meanwhile(
@@ -348,7 +352,7 @@ def test_a_rotated_token_is_found_whatever_changed_meanwhile(
         with rotating.database.write() as connection:
             connect(connection, owner, host, NOW)
         rotating.rotate()
-        assert token_of(host) == "glpat-token-2"
+        assert token_of(rotating.database, host) == "glpat-token-2"
 
     assert (rotating.gitlab.rotations, rotating.gitlab.is_revoked, len(rotating.faults)) == (1, False, 1)
 
@@ -361,21 +365,21 @@ def test_a_rotation_that_fails_is_named_and_made_later(rotating: Rotating, monke
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, "joserfc", None)
         rotating.rotate(days=4)
-    assert (rotating.gitlab.rotations, token_of(rotating.host)) == (0, "glpat-token-1")
+    assert (rotating.gitlab.rotations, rotating.token) == (0, "glpat-token-1")
     assert ["needs the extra `oidc`" in fault for fault in rotating.faults] == [True]
 
     rotating.gitlab.scopes = ("read_api",)
     rotating.rotate()
     (fault,) = rotating.faults
     assert "answered 403 needs higher privileges; it must be valid, and needs the scope self_rotate or api" in fault
-    assert token_of(rotating.host) == "glpat-token-1"
+    assert rotating.token == "glpat-token-1"
 
     rotating.gitlab.scopes = ("read_api", "self_rotate")
     rotating.gitlab.script(Respond(200, {"expires_at": f"{rotating.gitlab.ends}", "created_at": "2026-01-01"}), Drop())
     rotating.rotate()
-    assert (rotating.gitlab.tokens, token_of(rotating.host)) == (["glpat-token-1"], "glpat-token-1")
+    assert (rotating.gitlab.tokens, rotating.token) == (["glpat-token-1"], "glpat-token-1")
     rotating.rotate()
-    assert (token_of(rotating.host), rotating.faults, rotating.gitlab.is_revoked) == ("glpat-token-2", [], False)
+    assert (rotating.token, rotating.faults, rotating.gitlab.is_revoked) == ("glpat-token-2", [], False)
 
 
 def test_a_host_has_one_kind_of_token() -> None:

@@ -12,8 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
-from service.mail.message import MailError, MailMessage
-from service.mail.sender import MailSender, SmtpRelay
+from service.mail import MailError, MailMessage, MailSender, SmtpRelay
 from service.settings import MailSettings, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from service.execution.git import GitCommandError, GitRunner
+from service.execution.mirror import RepositoryMirror
 from service.execution.mirror import RepositoryMirror
 from service.execution.rehearsal import scratch_repository
 from service.execution.workspace import Workspace
+from service.git import GitCommandError, GitRunner
 from service.settings import ExecutionSettings
 from tests.service.conftest import OBEYS, Api, Make, placed
 from tests.service.git_hosts import GitHttpHost, push

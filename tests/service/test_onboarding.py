@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from service.clock import now_micros
-from service.hosts.onboarding import Onboarding, OnboardingError, Outcome, ProjectKey
+from service.forge.onboarding import Onboarding, OnboardingError, Outcome, ProjectKey
 from service.settings import GitLabSettings, ProbingSettings, Settings
 from service.store import organizations, repositories
 from service.store.database import Database

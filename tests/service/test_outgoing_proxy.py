@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service.egress.proxy import EgressProxy, Reporter
-from service.execution.git import GitCommandError, GitRunner
+from service.egress.proxies import EgressProxy, Reporter
+from service.git import GitCommandError, GitRunner
 from service.webhooks import EndpointError, addresses_of
 from tests import proxy as proxies
 from tests.lab import Received, Respond, Step

@@ -16,12 +16,12 @@ import sqlalchemy as sa
 
 from service.agents.invocation import PlaceholderError
 from service.clock import now_micros
-from service.execution.git import GitRunner
 from service.execution.record import SupersededError
 from service.execution.sandbox import Sandbox
 from service.execution.turn import OWN_FAULT, TurnExecution
 from service.execution.work import commit_message, own_commit
 from service.execution.workspace import Workspaces
+from service.git import GitRunner
 from service.settings import DataFolder, ExecutionSettings
 from service.setup import AgentEntry, put_agent
 from service.store import turns

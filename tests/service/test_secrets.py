@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.api.app import Readiness
-from service.execution.secrets import MASK, MaskedStream, Secrets, of_environment
+from service.secrets import MASK, MaskedStream, Secrets, of_environment
 from tests.service.conftest import MODEL_KEY as KEY
 from tests.service.conftest import Api, Make, Own, placed
 from tests.service.git_hosts import GitHttpHost

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from service.execution.commits import check_signing
-from service.execution.git import GitCommandError
+from service.git import GitCommandError
 from tests.lab import Received, Respond, Step
 from tests.service.conftest import UNBOXED, Api, Make, placed
 from tests.service.git_hosts import push

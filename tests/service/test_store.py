@@ -26,7 +26,6 @@ from service.store import (
     runs,
     schema,
     tokens,
-    trials,
     turn_files,
     turns,
     usage,
@@ -35,10 +34,10 @@ from service.store import (
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.hosts import Host
+from service.store.organizations import Offer
 from service.store.rate_limits import RateLimiter
 from service.store.repositories import Repository
 from service.store.runs import Filters
-from service.store.trials import Offer
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 from tests.service.conftest import BOTH, NOW, accepted, order, organization
@@ -151,15 +150,15 @@ def test_a_trial_starts_once(database: Database) -> None:
     for change, state in ((offer, "offer"), (replace(offer, price="59 EUR"), "standard"), (None, "standard")):
         owner = organization(database, f"{state}-{change is None}")
         with database.write() as connection:
-            trials.put_offer(connection, offer)
-            trials.sign_up(connection, owner, None if change is None else "TRIAL")
-            before = present(trials.of(connection, owner)).state
-            trials.put_offer(connection, change or offer)
-            started = present(trials.activate(connection, owner, NOW))
-            trials.put_offer(connection, replace(offer, retired=True))
+            organizations.put_offer(connection, offer)
+            organizations.sign_up(connection, owner, None if change is None else "TRIAL")
+            before = present(organizations.trial_of(connection, owner)).state
+            organizations.put_offer(connection, change or offer)
+            started = present(organizations.start_trial(connection, owner, NOW))
+            organizations.put_offer(connection, replace(offer, retired=True))
 
             assert (before, started.state, started.started_at) == ("waiting", state, NOW)
-            assert trials.activate(connection, owner, NOW + 1) == started
+            assert organizations.start_trial(connection, owner, NOW + 1) == started
 
 
 @contextlib.contextmanager
@@ -236,7 +235,7 @@ Act = Callable[[sa.Connection, str, runs.Run, int], object]
 ACTS: dict[str, Act] = {
     "organizations": lambda c, owner, run, n: organizations.create(c, name="Same", now=NOW),
     "tokens": lambda c, owner, run, n: tokens.create(c, owner, scopes=("admin",), alias="same", now=NOW),
-    "offers": lambda c, owner, run, n: trials.put_offer(c, Offer("SAME", "partner")),
+    "offers": lambda c, owner, run, n: organizations.put_offer(c, Offer("SAME", "partner")),
     "hosts": lambda c, owner, run, n: hosts.connect(c, owner, HOST, NOW),
     "repositories": lambda c, owner, run, n: repositories.put(c, owner, Repository("a", "github", "a/b", "/a"), NOW),
     "default_branches": lambda c, owner, run, n: repositories.note_default_branch(c, "/srv/a.git", f"branch-{n}"),

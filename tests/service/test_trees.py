@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from service.execution import trees
+from service import trees
 from service.execution.workspace import Workspace
 from tests.service.conftest import Own
 from tests.service_process import git

@@ -19,9 +19,8 @@ from service.store import audit, deletions, deliveries, hosts, organizations, re
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.triggers.events import HookEvent, PayloadError
 from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
-from service.triggers.rules import TriggerRule
+from service.triggers.rules import HookEvent, PayloadError, TriggerRule
 from tests.lab import Respond, Server
 from tests.service.conftest import BOTH, NOW, organization
 from tests.service.payloads import SECRET, forgejo, github, gitlab, signed

@@ -157,9 +157,10 @@ class Conversation(VerticalScroll):
             remark = why if why == ASKING else f"{ELSEWHERE if messages else NONE_FROM_HERE} {why}"
             lines.append(Content.styled(safe_text(remark.strip()), QUIET))
         self._text.update(Content("\n").join(lines))
-        after_refresh(self, self._fit)
 
-    def _fit(self) -> None:
-        # A text updated while its page is hidden keeps its old height.
-        self._text.refresh(layout=True)
-        self.scroll_end(animate=False)
+        def fit() -> None:
+            # A text updated while its page is hidden keeps its old height.
+            self._text.refresh(layout=True)
+            self.scroll_end(animate=False)
+
+        after_refresh(self, fit)

@@ -23,8 +23,7 @@ from storage.records.query import Suggestion
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import fit
-from widgets.kit.clickable import Chip, ClickableLine, clickable
-from widgets.kit.line_text import SteadyText, unscrolled_size
+from widgets.kit.line_text import Chip, ClickableLine, SteadyText, clickable, unscrolled_size
 from widgets.runs.extent import ExtentLine
 
 MARGIN: Final = 1

@@ -15,7 +15,7 @@ from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, span
 from widgets.kit.badges import STYLES, Badge, StyledText, Tone, run_badge
 from widgets.kit.cells import fit, shorten
-from widgets.kit.clickable import clickable
+from widgets.kit.line_text import clickable
 
 if TYPE_CHECKING:
     from storage.records.following import PinnedRun, RunDurations

@@ -4,8 +4,8 @@ import pytest
 from textual.command import Command
 from textual.widgets import Input, OptionList
 
-from app.console.keys.help import KeyHelpScreen
-from app.console.keys.keymap import problems
+from app.console.keymap import problems
+from app.console.palette import KeyHelpScreen
 from app.profiles import UserCommand
 from app.runs.screen_run import RunScreen
 from tests.console.conftest import SMALL, Scene, Staged

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.console.keys.own_commands import CommandUnusableError, filled_in, placeholder_values, run_beside
+from app.console.own_commands import CommandUnusableError, filled_in, placeholder_values, run_beside
 from app.console.sheets import ConfirmSheet
 from app.profiles import UserCommand
 from storage.records import Repository, Run

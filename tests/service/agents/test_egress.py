@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from service.agents.allowlist import Allowlist, RefusedError, addresses_of
 from service.agents.options import AgentOptions
-from service.egress.allowlist import Allowlist, RefusedError, addresses_of
 from service.network import Host, is_public
 from tests.service.certificates import make_certificate
 
@@ -64,7 +64,7 @@ def proxied(host: TlsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehe
     """Let a shell script run with `allowed.example` on its list, which stands for the server on loopback."""
     addresses = {ALLOWED: [("127.0.0.1", host.port)], "other.example": [("127.0.0.1", host.port)]}
     resolve = lambda name, *given, **_: addresses.get(name.text) or addresses_of(name, *given)  # noqa: E731
-    monkeypatch.setattr("service.egress.proxy.addresses_of", resolve)
+    monkeypatch.setattr("service.egress.proxies.addresses_of", resolve)
     stage = rehearse()
 
     def run(source: str) -> Any:

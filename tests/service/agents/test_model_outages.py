@@ -295,7 +295,7 @@ def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database:
         found = next_turns(connection, 20, None, NOW)
         turns.mark_dispatched(connection, [(one.run_id, one.number) for one in found], NOW)
         more = next_turns(connection, 20, None, NOW)
-        waiting = [(one.shown, number) for one, number in outages.Sources(connection).waiting(connection)]
+        waiting = [(one.shown, number) for one, number in outages.ProviderOutages(connection).waiting(connection)]
         outages.end(connection, models["a"].options.model.source)  # type: ignore[union-attr]
         last = next_turns(connection, 20, None, NOW)
 
@@ -314,7 +314,7 @@ def test_turns_with_a_fallback_begin_while_another_asks_a_provider_that_is_away(
         outages.begin(connection, present(first.options.model), NOW)
         found = [len(next_turns(connection, 20, None, NOW + at)) for at in (hour, hour + 1)]
         turns.mark_dispatched(connection, [(asking_now.id, 1)], NOW)
-        sources = outages.Sources(connection)
+        sources = outages.ProviderOutages(connection)
         probed = [sources.is_probed(connection, run) for run in (asking_now, *others)]
         name, why = present(sources.stand_in(owner, "a", NOW + hour + 1))
         outages.begin(connection, present(second.options.model), NOW)

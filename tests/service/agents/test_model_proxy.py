@@ -13,7 +13,7 @@ import pytest
 from service.agents.options import ModelAccess
 from service.agents.prices import Price, price_of
 from service.egress.budget import MemoryMeter
-from service.egress.key import ModelKey
+from service.egress.forwarding import ModelKey
 from service.egress.model import ModelProxy
 from service.egress.outages import ModelState, Outages, Patience
 from service.egress.routes import PROVIDERS

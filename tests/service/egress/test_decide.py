@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from service.egress.hello import NotTlsError, read_hello
+from service.egress.proxies import NotTlsError, read_hello
 from service.egress.routes import (
     PROVIDERS,
     BlockedRequestError,

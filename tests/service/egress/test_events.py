@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.egress.events import EventStream
-from service.egress.usage import Meter, Usage
+from service.egress.usage import EventStream, Meter, Usage
 
 EVENTS = [
     ("message_start", {"type": "message_start", "message": {"usage": {"input_tokens": 1000, "output_tokens": 1}}}),

@@ -6,8 +6,8 @@ import pytest
 
 from service.agents.options import ChangeLimits
 from service.execution.commits import Patches, changed_between, oversize, refusal
-from service.execution.git import GitRunner
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment
+from service.git import GitRunner
 from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
 
 PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)

@@ -15,9 +15,8 @@ from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, postings, repositories, schema, turns
 from service.store.database import Database
 from service.store.repositories import Repository
-from service.triggers.events import HookEvent
 from service.triggers.receiver import Receiver, WebhookDelivery
-from service.triggers.rules import TriggerRule
+from service.triggers.rules import HookEvent, TriggerRule
 from tests.lab import Respond
 from tests.service.conftest import accepted, organization
 from tests.service.forge.conftest import ONE_FORGE, Desk

@@ -1,6 +1,10 @@
-"""Sending mail: into a folder or to a mail server, retried until it is sent, refused, or its invitation expires."""
+"""Mail: invitations (spec 4.1), the only mail that the service sends, and their delivery.
+
+They go into a folder or to a mail server, and are retried until sent or refused, or until the invitation expires.
+"""
 
 import contextlib
+import html
 import logging
 import os
 import secrets
@@ -9,17 +13,162 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from email.message import EmailMessage
+from email.policy import SMTP, SMTPUTF8
+from email.utils import format_datetime, formatdate, parseaddr
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from service.clock import SECOND_MICROS, Clock
-from service.mail.message import Mailer, MailError, MailMessage, invitation_message
+from service.clock import EPOCH, SECOND_MICROS, Clock
+from service.errors import ServiceError
 from service.network import Host, authority_of, cut_off, proxy_of
 from service.settings import DataFolder, MailSettings, SettingsError, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
 from service.store.invitations import Invitation
+from service.store.organizations import Organization
+from service.store.sessions import TASKS
 from service.text import one_line
+
+_TEXT = """\
+Hello,
+
+{parent} invites you to {task} the organization "{name}" on the
+code-review agent service.
+
+  Organization   {name} ({slug})
+  Identifier     {id}
+  Accept until   {expires}
+
+Your invitation code, for you alone:
+
+  {code}
+
+{way}
+
+{apart}If you did not expect this mail, ignore it:
+the invitation expires by itself.
+"""
+_WAY = """\
+Accept it here, which shows you your first API token:
+
+  {link}"""
+_OTHER_WAY = """\
+Give the code to the operator of the service, who turns it into your first API token:
+
+  runwarden service org accept-invitation CODE"""
+_HTML = """\
+<!doctype html>
+<html lang="en"><body style="font:16px/1.5 sans-serif">
+<p>Hello,</p>
+<p><b>{parent}</b> invites you to {task} the organization <b>{name}</b> on the code-review agent service.</p>
+<p><a href="{link}">Accept the invitation</a>, which shows you your first API token.
+The link is for you alone, until {expires}.</p>
+<p>Or enter this code there: <code>{code}</code></p>
+<p>Organization: {slug} ({id}). {apart}If you did not expect this mail, ignore it:
+the invitation expires by itself.</p>
+</body></html>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MailMessage:
+    """A message, ready to be sent."""
+
+    organization_id: str
+    invitation_id: str
+    sender: str
+    """The sender's address, without a name."""
+    recipient: str
+    content: bytes
+    """The headers and the text, with CRLF after each line."""
+
+
+class MailError(ServiceError):
+    """A message was not sent; the text has the reason and the fix."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+        """The mail server refuses this message permanently: do not retry it automatically."""
+
+
+class Mailer(Protocol):
+    """Sends messages."""
+
+    def send(self, message: MailMessage) -> None:
+        """Send one message.
+
+        Raises:
+            MailError: It was not sent.
+        """
+        ...
+
+
+def invitation_message(
+    sender: str,
+    invitation: Invitation,
+    code: str,
+    organization: Organization,
+    parent: Organization | None,
+    page_url: str | None = None,
+) -> MailMessage:
+    """Compose the mail that invites a member; `sender` is an address, with or without a name.
+
+    `page_url`: the address of the page that accepts it; None: the operator does.
+    """
+    expires = EPOCH + timedelta(microseconds=invitation.expires_at)
+    try:
+        # A domain in another script has an ASCII form.
+        recipient = checked_address(invitation.email)[1]
+    except ValueError:
+        recipient = invitation.email
+    address = parseaddr(sender)[1]
+    name = one_line(organization.name)
+    facts = {
+        "parent": one_line(parent.name if parent else "The operator of the service"),
+        "apart": f"{one_line(parent.name)} has no access to your organization. " if parent else "",
+        "name": name,
+        "task": TASKS[invitation.role],
+        "slug": organization.slug,
+        "id": organization.id,
+        "expires": f"{expires:%d %B %Y, %H:%M} UTC",
+        "code": code,
+    }
+    # Seven bits, because not every server on the way accepts eight.
+    message = EmailMessage(policy=(SMTP if recipient.isascii() else SMTPUTF8).clone(cte_type="7bit"))
+    message["From"] = sender
+    message["To"] = recipient
+    message["Subject"] = f"You are invited to {facts['task']} {name}"
+    message["Date"] = formatdate(usegmt=True)
+    # The id is the same for each attempt, so that a duplicate is recognized.
+    message["Message-ID"] = f"<{invitation.id}@{address.rpartition('@')[2]}>"
+    message["Expires"] = format_datetime(expires, usegmt=True)
+    message["X-Runwarden-Organization"] = organization.id
+    link = None if page_url is None else f"{page_url}/invitation?code={code}"
+    message.set_content(_TEXT.format(way=_WAY.format(link=link) if link else _OTHER_WAY, **facts))
+    if link:
+        shown = {key: html.escape(value) for key, value in facts.items()}
+        message.add_alternative(_HTML.format(link=html.escape(link), **shown), subtype="html")
+    return MailMessage(organization.id, invitation.id, address, recipient, message.as_bytes())
+
+
+def checked_address(email: str) -> tuple[str, str]:
+    """Return an address in its normal form, in ASCII if possible (spec 2.1).
+
+    Raises:
+        ValueError: It is not a valid address; the text says why.
+    """
+    import email_validator
+
+    # Many private networks use this top-level name, which the library reserves.
+    if "local" in email_validator.SPECIAL_USE_DOMAIN_NAMES:
+        email_validator.SPECIAL_USE_DOMAIN_NAMES.remove("local")
+    found = email_validator.validate_email(email, check_deliverability=False, strict=True)
+    return found.normalized, found.ascii_email or found.normalized
+
 
 _logger = logging.getLogger(__name__)
 _LONGEST_WAIT_S: Final = 3600
@@ -116,7 +265,16 @@ class SmtpRelay:
         session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
         with cut_off(self._settings.timeout_s, lambda: session.sock):
             try:
-                code, reply = self._connected(session)
+                host = Host.parse(self._settings.host)
+                proxy = proxy_of("https", host, self._port) if self._settings.proxy else None
+                if proxy is None:
+                    code, reply = session.connect(self._settings.host, self._port)
+                else:
+                    until = time.monotonic() + self._settings.timeout_s
+                    link = proxy.tunnel(authority_of(host.text, self._port), until)
+                    session.sock = tls.wrap_socket(link, server_hostname=host.text) if is_tls else link
+                    session.file = None
+                    code, reply = session.getreply()
                 if code != _READY:
                     raise smtplib.SMTPConnectError(code, reply)
                 if self._settings.security == "starttls":
@@ -129,18 +287,6 @@ class SmtpRelay:
                     session.quit()
             finally:
                 session.close()
-
-    def _connected(self, session: smtplib.SMTP) -> tuple[int, bytes]:
-        """Connect a session, through the proxy if the mail server is reached through it, and return its greeting."""
-        host = Host.parse(self._settings.host)
-        proxy = proxy_of("https", host, self._port) if self._settings.proxy else None
-        if proxy is None:
-            return session.connect(self._settings.host, self._port)
-        link = proxy.tunnel(authority_of(host.text, self._port), time.monotonic() + self._settings.timeout_s)
-        is_tls = self._settings.security == "tls"
-        session.sock = ssl.create_default_context().wrap_socket(link, server_hostname=host.text) if is_tls else link
-        session.file = None
-        return session.getreply()
 
     def _explained(self, error: Exception) -> MailError:
         if isinstance(error, smtplib.SMTPRecipientsRefused):

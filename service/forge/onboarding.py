@@ -11,10 +11,10 @@ from urllib.parse import quote, urlsplit
 
 from service.clock import Clock
 from service.errors import ServiceError
-from service.execution.git import GitCommandError, GitRunner
 from service.forge.client import ForgeError, ForgeHttp
+from service.git import GitCommandError, GitRunner
 from service.hosts.tokens import HostLogin, TokenError, token_of
-from service.reference import Location, checked_path, location
+from service.reference import checked_path, location
 from service.settings import GitLabSettings, Settings
 from service.store import audit, repositories
 from service.store.database import Database
@@ -42,7 +42,7 @@ class Project:
     id: int | None
 
 
-def find_project(host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Project:
+def find_project(database: Database, host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Project:
     """Look up a project with its id or, without one, its path.
 
     Raises:
@@ -57,12 +57,14 @@ def find_project(host: Host, project_id: int | None, path: str | None, timeout_s
             )
         with tempfile.TemporaryDirectory(prefix="runwarden-onboarding-") as home:
             try:
-                GitRunner(Path(home), timeout_s, login=HostLogin(host, url))("ls-remote", "--", url, "HEAD")
+                login = HostLogin(database, host, url)
+                GitRunner(Path(home), timeout_s, login=login)("ls-remote", "--", url, "HEAD")
             except GitCommandError as error:
                 raise OnboardingError(f"the project {path} cannot be read: {error}") from error
         return Project(path, url, project_id)
     try:
-        body = api_of(host, timeout_s).document("GET", f"/projects/{quote(str(project_id or path), safe='')}")
+        api = api_of(database, host, timeout_s)
+        body = api.document("GET", f"/projects/{quote(str(project_id or path), safe='')}")
     except ForgeError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             named = project_id or path
@@ -72,10 +74,10 @@ def find_project(host: Host, project_id: int | None, path: str | None, timeout_s
     return _project(host, body)
 
 
-def api_of(host: Host, timeout_s: float) -> ForgeHttp:
+def api_of(database: Database, host: Host, timeout_s: float) -> ForgeHttp:
     """Return the API of a connected host; without a token GitLab shows public projects only."""
     try:
-        token = token_of(host)
+        token = token_of(database, host)
     except TokenError as error:
         raise ForgeError(str(error)) from error
     return ForgeHttp("GitLab", host.api_url or "", {"PRIVATE-TOKEN": token} if token else {}, timeout_s)
@@ -88,38 +90,26 @@ def _project(host: Host, body: Mapping[str, Any]) -> Project:
     except ValueError as error:
         raise OnboardingError(f"the project {found!r} cannot be named here: {error}") from error
     _check_group(host, path)
-    url = host.clone_url_of(path) or _checked_address(host, path, body.get("http_url_to_repo"))
+    if (url := host.clone_url_of(path)) is None:
+        given = body.get("http_url_to_repo")
+        url = given if isinstance(given, str) else ""
+        api = urlsplit(host.api_url or "")
+        parts, where = urlsplit(url), location(url)
+        # An address without TLS is accepted only if the operator connected the API without TLS.
+        is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
+        root = api.path.partition("/api/")[0].strip("/")
+        # It may lead elsewhere: to another host, another project, or a folder of this machine.
+        expected = (host.host, f"{root}/{path}".strip("/").lower())
+        if not is_trusted or where is None or (where.host, where.path.lower()) != expected:
+            other = f"{url!r} is not the project {path} on {host.host}"
+            what = other if url else f"GitLab names no address to clone {path} from"
+            raise OnboardingError(f"{what}; correct GitLab's external URL, or connect the host with --clone-url")
     return Project(path, url, number if isinstance(number, int) else None)
 
 
 def _check_group(host: Host, path: str) -> None:
     if not host.owns(path):
         raise OnboardingError(f"the project {path} is outside the connected group {host.group}")
-
-
-def _checked_address(host: Host, path: str, given: object) -> str:
-    """Return the clone address that GitLab named, if it is that of this project on this host.
-
-    Raises:
-        OnboardingError: It leads elsewhere: to another host, another project, or a folder of this machine.
-    """
-    url = given if isinstance(given, str) else ""
-    api = urlsplit(host.api_url or "")
-    parts, where = urlsplit(url), location(url)
-    # An address without TLS is accepted only if the operator connected the API without TLS.
-    is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
-    root = api.path.partition("/api/")[0].strip("/")
-    expected = Location(host.host, f"{root}/{path}".strip("/"))
-    if not is_trusted or where is None or (where.host, where.path.lower()) != (expected.host, expected.path.lower()):
-        raise OnboardingError(
-            (
-                f"{url!r} is not the project {path} on {host.host}"
-                if url
-                else f"GitLab names no address to clone {path} from"
-            )
-            + "; correct GitLab's external URL, or connect the host with --clone-url"
-        )
-    return url
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +122,16 @@ class Webhook:
     """Why there is no webhook, or why that is not known, with the fix."""
 
 
-def ensure_webhook(host: Host, project_id: int, settings: GitLabSettings, timeout_s: float) -> Webhook:
+def ensure_webhook(
+    database: Database, host: Host, project_id: int, settings: GitLabSettings, timeout_s: float
+) -> Webhook:
     """Ensure that a project has exactly one webhook of this service, as configured."""
     secret = os.environ.get(settings.webhook_secret_env or "", "")
     if settings.webhook_secret_env is not None and not secret:
         return Webhook(
             configured=False, failure=f"the webhook needs its secret: {settings.webhook_secret_env} is not set"
         )
-    if not host.has_token or (host.token_env and token_of(host) is None):
+    if not host.has_token or (host.token_env and token_of(database, host) is None):
         return Webhook(configured=False, failure="the webhook needs a token: connect the GitLab host with --token-env")
     try:
         # GitLab switches push_events on unless a request says otherwise.
@@ -148,7 +140,7 @@ def ensure_webhook(host: Host, project_id: int, settings: GitLabSettings, timeou
         if "issues_events" in fields:
             # Also that an issue became confidential comes as such an event, and cancels what waits for its run.
             fields["confidential_issues_events"] = True
-        api, hooks = api_of(host, timeout_s), f"/projects/{project_id}/hooks"
+        api, hooks = api_of(database, host, timeout_s), f"/projects/{project_id}/hooks"
         present = _ours(api, hooks, fields)
         if not present:
             api.ask("POST", hooks, fields)
@@ -235,7 +227,8 @@ class Onboarding:
             settings = self._settings.gitlab
             if same is not None and same.webhook_secret_env is not None:
                 settings = settings.model_copy(update={"webhook_secret_env": same.webhook_secret_env})
-            webhook = ensure_webhook(self._host, project.id, settings, self._settings.probing.timeout_s)
+            timeout_s = self._settings.probing.timeout_s
+            webhook = ensure_webhook(self._database, self._host, project.id, settings, timeout_s)
         with self._database.write() as connection:
             repositories.begin_change(connection, self._organization_id)
             own = repositories.of(connection, self._organization_id)
@@ -268,7 +261,8 @@ class Onboarding:
         if known is not None and known.project_id is not None:
             return Project(known.path, known.url, known.project_id)
         try:
-            return find_project(self._host, key.project_id, key.path, self._settings.probing.timeout_s)
+            timeout_s = self._settings.probing.timeout_s
+            return find_project(self._database, self._host, key.project_id, key.path, timeout_s)
         except OnboardingError:
             if known is None:
                 raise

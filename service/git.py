@@ -9,7 +9,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol, Self
 from urllib.parse import unquote
@@ -141,22 +141,6 @@ def _header(url: str, login: str) -> dict[str, str]:
     }
 
 
-def _split_logins(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the arguments without the logins in their addresses, and variables with which git still logs in.
-
-    Every user of the machine can read the arguments of a process.
-    """
-    clean_arguments, variables = [], dict[str, str]()
-    for argument in arguments:
-        clean = without_login(argument)
-        clean_arguments.append(clean)
-        if clean != argument:
-            user, _, password = argument.partition("://")[2].partition("/")[0].rpartition("@")[0].partition(":")
-            start = clean.rfind("=", 0, clean.index("://")) + 1
-            variables = _header(clean[start:], f"{unquote(user)}:{unquote(password)}")
-    return clean_arguments, variables
-
-
 class Login(Protocol):
     """Logs git in at a code host."""
 
@@ -231,7 +215,15 @@ class GitRunner:
     def _run(self, text: str | None, *arguments: str, git_dir: Path | None, work_tree: Path | None) -> str:
         options = [f"--git-dir={git_dir}"] if git_dir else []
         options += [f"--work-tree={work_tree}"] if work_tree else []
-        clean_arguments, variables = _split_logins(arguments)
+        # Every user of the machine can read the arguments of a process: git gets logins in variables.
+        clean_arguments, variables = [], dict[str, str]()
+        for argument in arguments:
+            clean = without_login(argument)
+            clean_arguments.append(clean)
+            if clean != argument:
+                user, _, password = argument.partition("://")[2].partition("/")[0].rpartition("@")[0].partition(":")
+                start = clean.rfind("=", 0, clean.index("://")) + 1
+                variables = _header(clean[start:], f"{unquote(user)}:{unquote(password)}")
         name = next(word for at, word in enumerate(arguments) if word != "-c" and arguments[at - 1 : at] != ("-c",))
         is_remote = name in _REMOTE
         if is_remote and self.login is not None:

@@ -1,24 +1,31 @@
-"""The command palette: every key's action by name, the places to go to, and themes."""
+"""The command palette: every key's action by name, the places to go to, and themes; and the help of the keys."""
 
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from itertools import groupby
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
-from textual.app import App
+from textual import on
+from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
+from textual.binding import Binding, BindingType
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Input
 
 from app.console.base import ALL, TABS, BaseScreen, key_actions, screen_type
-from app.console.keys.keymap import bindings_of, written
+from app.console.keymap import bindings_of, written
 from app.console.messages import GoToTab, OpenRun, SwitchProfile
 from app.console.session.user_preferences import UserPreferences, keep, read
-from app.console.sheets import OVER_CSS
+from app.console.sheets import OVER_CSS, Sheet
 from app.console.themes import THEMES
 from app.engine.text import safe_text
 from app.runs.query import listed
@@ -26,6 +33,7 @@ from app.runs.screen_views import PreferencesFile, views_of
 from storage.records import RunFilter, RunSort
 from widgets.kit.badges import STYLES
 from widgets.kit.choice_lists import fuzzy
+from widgets.kit.line_text import LinePane
 
 if TYPE_CHECKING:
     from app.runs.query import KeyName
@@ -45,6 +53,10 @@ NEAREST: Final = 8
 """Runs that a search shows; the list of runs shows them all."""
 MOST_NAMES: Final = 500
 _NAME_CELLS: Final = 60
+KEY_CELLS: Final = 13
+DOES_CELLS: Final = 20
+LEAST_MORE_CELLS: Final = 14
+SCOPES: Final = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
 
 
 class PaletteCommand(Struct, frozen=True):
@@ -242,3 +254,71 @@ async def _go_and_do(app: App[Any], tab: str, action: str) -> None:
     await app.run_action(f"app.tab('{tab}')")
     if isinstance(app.screen, BaseScreen) and not await app.run_action(action, app.screen):
         app.screen.session.notify("Not possible here.")
+
+
+class KeyHelpScreen(Sheet[None]):
+    """A sheet of keys."""
+
+    LEAVE = "leave"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "filter", id="help.filter"),
+        Binding("escape", "leave", "close", id="help.leave"),
+        Binding("q,question_mark,enter", "dismiss", "close"),
+    ]
+
+    def __init__(self, screen: Screen[Any]) -> None:
+        super().__init__()
+        order = list(SCOPES)
+        self._actions = sorted(key_actions(screen), key=lambda each: order.index(each.scope))
+
+    def compose(self) -> ComposeResult:
+        """Compose the sheet."""
+        with Vertical() as sheet:
+            sheet.border_title = "Keys"
+            sheet.border_subtitle = "/ filter · : everything else · esc close"
+            yield Input(placeholder="search keys and actions", compact=True)
+            yield LinePane(lambda width: [*self._lines(width)])
+
+    def on_mount(self) -> None:
+        """Focus the keys, so that they scroll; the filter has its own key."""
+        self.query_one(LinePane).focus()
+
+    def action_filter(self) -> None:
+        """Focus the filter."""
+        self.query_one(Input).focus()
+
+    def action_leave(self) -> None:
+        """Clear the filter; without one, close."""
+        field = self.query_one(Input)
+        if not (field.value or field.has_focus):
+            self.dismiss()
+        field.value = ""
+        self.query_one(LinePane).focus()
+
+    @on(Input.Submitted)
+    def _to_the_keys(self) -> None:
+        self.query_one(LinePane).focus()
+
+    @on(Input.Changed)
+    def _filter(self) -> None:
+        self.query_one(LinePane).paint()
+
+    def _lines(self, width: int) -> Iterator[Content]:
+        words = self.query_one(Input).value.casefold().split()
+        matches = [
+            each
+            for each in self._actions
+            if each.keys and all(word in " ".join([*each.keys, each.does, each.more]).casefold() for word in words)
+        ]
+        if not matches:
+            yield Content("No key found. Search the palette: press :.")
+        for scope, group in groupby(matches, key=lambda each: each.scope):
+            yield Content.styled(SCOPES[scope], "$accent bold")
+            for each in group:
+                keys = (f"{' '.join(each.keys):<{KEY_CELLS}} ", "bold")
+                does = f"{each.does:<{DOES_CELLS}}"
+                for line in wrap(each.more, max(LEAST_MORE_CELLS, width - KEY_CELLS - 1 - DOES_CELLS)) or [""]:
+                    yield Content.assemble(keys, does, (line, STYLES["quiet"]))
+                    keys = (" " * (KEY_CELLS + 1), "")
+                    does = " " * DOES_CELLS
+            yield Content()

@@ -1,1 +1,0 @@
-"""Keys and their actions: the key map, the help, the palette, and the user's own commands."""

@@ -1,1 +1,0 @@
-"""Mail: invitations, the only mail that the service sends, and their delivery."""
