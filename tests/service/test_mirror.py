@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from service.execution.mirror import RepositoryMirror
-from service.execution.mirror import RepositoryMirror
 from service.execution.rehearsal import scratch_repository
 from service.execution.workspace import Workspace
 from service.git import GitCommandError, GitRunner
