@@ -12,7 +12,7 @@ import smtplib
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from email.message import EmailMessage
@@ -235,36 +235,15 @@ class SmtpRelay:
         """
         started = time.monotonic()
         try:
-            with self._session() as session:
-                options: list[str] = []
-                if not message.recipient.isascii():
-                    session.ehlo_or_helo_if_needed()
-                    if not session.has_extn("smtputf8"):
-                        text = f"the mail server cannot write to {message.recipient}: it lacks SMTPUTF8"
-                        raise MailError(f"{text}; invite an ASCII address", refused=True)
-                    options = ["SMTPUTF8", "BODY=8BITMIME"]
-                session.sendmail(message.sender, [message.recipient], message.content, mail_options=options)
-        except (smtplib.SMTPException, OSError, ValueError) as error:
-            text = f"{self._name} took longer than {self._settings.timeout_s:g} s (mail.smtp.timeout_s)"
-            late = isinstance(error, TimeoutError) or time.monotonic() - started >= self._settings.timeout_s
-            raise (MailError(text) if late else self._explained(error)) from error
-
-    @property
-    def _name(self) -> str:
-        return f"the mail server {self._settings.host}:{self._port}"
-
-    @contextlib.contextmanager
-    def _session(self) -> Iterator[smtplib.SMTP]:
-        # With a name given, smtplib does not look up this machine's name in the DNS.
-        given: Any = {"local_hostname": socket.gethostname() or "localhost", "timeout": self._settings.timeout_s}
-        is_tls = self._settings.security == "tls"
-        tls = ssl.create_default_context()
-        session = smtplib.SMTP_SSL(**given, context=tls) if is_tls else smtplib.SMTP(**given)
-        # Certificates are checked against this name. The constructor would also set it, but connect at once, before the
-        # deadline applies.
-        session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
-        with cut_off(self._settings.timeout_s, lambda: session.sock):
-            try:
+            # With a name given, smtplib does not look up this machine's name in the DNS.
+            given: Any = {"local_hostname": socket.gethostname() or "localhost", "timeout": self._settings.timeout_s}
+            is_tls = self._settings.security == "tls"
+            tls = ssl.create_default_context()
+            session = smtplib.SMTP_SSL(**given, context=tls) if is_tls else smtplib.SMTP(**given)
+            # Certificates are checked against this name. The constructor would also set it, but connect at once, before
+            # the deadline applies.
+            session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
+            with cut_off(self._settings.timeout_s, lambda: session.sock), contextlib.closing(session):
                 host = Host.parse(self._settings.host)
                 proxy = proxy_of("https", host, self._port) if self._settings.proxy else None
                 if proxy is None:
@@ -281,12 +260,25 @@ class SmtpRelay:
                     session.starttls(context=ssl.create_default_context())
                 if self._settings.username is not None:
                     session.login(self._settings.username, self._environment.get(self._settings.password_env, ""))
-                yield session
+                options: list[str] = []
+                if not message.recipient.isascii():
+                    session.ehlo_or_helo_if_needed()
+                    if not session.has_extn("smtputf8"):
+                        text = f"the mail server cannot write to {message.recipient}: it lacks SMTPUTF8"
+                        raise MailError(f"{text}; invite an ASCII address", refused=True)
+                    options = ["SMTPUTF8", "BODY=8BITMIME"]
+                session.sendmail(message.sender, [message.recipient], message.content, mail_options=options)
                 # The server has taken the message: a failing QUIT changes nothing.
                 with contextlib.suppress(smtplib.SMTPException, OSError):
                     session.quit()
-            finally:
-                session.close()
+        except (smtplib.SMTPException, OSError, ValueError) as error:
+            text = f"{self._name} took longer than {self._settings.timeout_s:g} s (mail.smtp.timeout_s)"
+            late = isinstance(error, TimeoutError) or time.monotonic() - started >= self._settings.timeout_s
+            raise (MailError(text) if late else self._explained(error)) from error
+
+    @property
+    def _name(self) -> str:
+        return f"the mail server {self._settings.host}:{self._port}"
 
     def _explained(self, error: Exception) -> MailError:
         if isinstance(error, smtplib.SMTPRecipientsRefused):

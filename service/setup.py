@@ -485,7 +485,30 @@ class _Organizations:
             if before != host:
                 self._hosts[organization.id] = [*others, host]
                 self._connected[organization.id, host.platform] = host
-        configured = [self._configure(organization.id, repository) for repository in entry.repositories]
+        configured, held = [], self._repositories[organization.id]
+        for one in entry.repositories:
+            try:
+                path = checked_path(one.platform, one.path)
+                known = held.get((one.platform, path.lower()))
+                made = _repository(one, path, known, self._hosts[organization.id], self._folder)
+                namesake = next((each for each in held.values() if each.name == made.name and each is not known), None)
+                if namesake is not None:
+                    raise repositories.taken(made.name, namesake.path)
+            except ValueError as error:
+                raise SetupError(f"repository {one.name}: {error}") from error
+            self.applied.append(_outcome("repository", f"{made.platform}:{made.path}", organization.id, known, made))
+            if known != made:
+                held[_key(made)] = self._configured[organization.id, _key(made)] = made
+            configured.append(made)
+        shown = []
+        for wish in entry.tokens:
+            owned = self._tokens[organization.id]
+            kept = next((each for each in owned if each.alias == wish.alias and each.is_valid(self._now)), None)
+            token, value = (kept, None) if kept else make_token(self._connection, organization, wish, self._now)
+            if kept is None:
+                owned.append(token)
+            document = {"id": token.id, "alias": token.alias, "value": value, "scopes": list(token.scopes)}
+            shown.append(document | {"expires_at": rfc3339(token.expires_at)})
         connected = {(one.platform, one.host) for one in self._hosts[organization.id]}
         return {
             "id": organization.id,
@@ -493,7 +516,7 @@ class _Organizations:
             "slug": organization.slug,
             "created": found is None,
             "differs": [] if found is None else _differences(found, entry),
-            "tokens": [self._token(organization, token) for token in entry.tokens],
+            "tokens": shown,
             "hosts": [host.platform for host in entry.hosts],
             "repositories": [
                 {"name": one.name, "platform": one.platform, "path": one.path, "url": without_login(one.url)}
@@ -519,36 +542,6 @@ class _Organizations:
         for organization in {one.id: one for one in self._named.values()}.values():
             for repository in self._repositories[organization.id].values():
                 yield organization, repository
-
-    def _configure(self, owner: str, entry: RepositoryEntry) -> repositories.Repository:
-        held = self._repositories[owner]
-        try:
-            path = checked_path(entry.platform, entry.path)
-            before = held.get((entry.platform, path.lower()))
-            made = _repository(entry, path, before, self._hosts[owner], self._folder)
-            namesake = next((one for one in held.values() if one.name == made.name and one is not before), None)
-            if namesake is not None:
-                raise repositories.taken(made.name, namesake.path)
-        except ValueError as error:
-            raise SetupError(f"repository {entry.name}: {error}") from error
-        self.applied.append(_outcome("repository", f"{made.platform}:{made.path}", owner, before, made))
-        if before != made:
-            held[_key(made)] = self._configured[owner, _key(made)] = made
-        return made
-
-    def _token(self, organization: Organization, entry: TokenEntry) -> dict[str, object]:
-        held = self._tokens[organization.id]
-        kept = next((one for one in held if one.alias == entry.alias and one.is_valid(self._now)), None)
-        token, value = (kept, None) if kept else make_token(self._connection, organization, entry, self._now)
-        if kept is None:
-            held.append(token)
-        return {
-            "id": token.id,
-            "alias": token.alias,
-            "value": value,
-            "scopes": list(token.scopes),
-            "expires_at": rfc3339(token.expires_at),
-        }
 
 
 def _key(one: repositories.Repository) -> tuple[str, str]:

@@ -34,7 +34,17 @@ def walk(root: Path | str, *, within: int | None = None) -> Iterator[tuple[str, 
             entries = _entries(here)
             yield trail[-1].path, here, entries
             trail[-1].waiting.extend(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-            here = _next(here, (root, within), trail)
+            below = None
+            # The next folder is entered, if there is one; otherwise the trail is empty.
+            while trail and below is None:
+                if not trail[-1].waiting:
+                    trail.pop()
+                    here = _climb(here, (root, within), trail)
+                elif (below := _open(name := trail[-1].waiting.pop(), here)) is not None:
+                    os.close(here)
+                    here, above = below, trail[-1].path
+                    path = above if len(os.fsencode(above)) > LONGEST_PATH else f"{above}{name}/"
+                    trail.append(_Level(name, path, _identity(here)))
     finally:
         os.close(here)
 
@@ -88,21 +98,6 @@ class _Level:
     identity: tuple[int, int]
     waiting: list[str] = field(default_factory=list)
     """The folders in it that are still to be entered."""
-
-
-def _next(here: int, root: _Root, trail: list[_Level]) -> int:
-    """Enter the next folder of a walk and append it to the trail; without a next one, empty the trail."""
-    while trail:
-        if not trail[-1].waiting:
-            trail.pop()
-            here = _climb(here, root, trail)
-        elif (below := _open(name := trail[-1].waiting.pop(), here)) is not None:
-            os.close(here)
-            above = trail[-1].path
-            path = above if len(os.fsencode(above)) > LONGEST_PATH else f"{above}{name}/"
-            trail.append(_Level(name, path, _identity(below)))
-            return below
-    return here
 
 
 def _climb(here: int, root: _Root, trail: list[_Level]) -> int:

@@ -16,7 +16,6 @@ import os
 import sys
 import time
 from asyncio.subprocess import Process
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -112,7 +111,7 @@ class Turn:
         self._conversation = conversation
         self._is_lost = False
         """Whether the wanted session is gone."""
-        self._options: Sequence[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = ()
+        self._options: list[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = []
         """The options of the session, such as its model."""
         self._shown = ""
         """The session whose reports are this turn's; empty while it is loaded, and repeats those of earlier turns."""
@@ -187,14 +186,24 @@ class Turn:
         can = about.agent_capabilities
         can_load = can is not None and bool(can.load_session)
         has_http = can is not None and can.mcp_capabilities is not None and bool(can.mcp_capabilities.http)
-        servers: list[Any] = list(_servers(has_http=has_http))
+        servers: list[Any] = []
+        for name, one in json.loads(os.environ.get(SERVERS) or "{}").items():
+            if not one.get("url"):
+                known = [
+                    schema.EnvVariable(name=each, value=os.environ[each])
+                    for each in one["variables"]
+                    if each in os.environ
+                ]
+                servers.append(schema.McpServerStdio(name=name, command=one["command"], args=one["args"], env=known))
+            elif has_http:
+                servers.append(schema.HttpMcpServer(type="http", name=name, url=one["url"], headers=[]))
         if self._wanted and can_load:
             # Gemini CLI names a session's file after the minute, and would overwrite one of the current minute.
             for file in Path.home().glob(f".gemini/tmp/*/chats/session-2*-{self._wanted[:8]}.jsonl"):
                 file.rename(file.with_name(f"session-kept-{file.name}"))
             with contextlib.suppress(RequestError):
                 loaded = await connection.load_session(str(Path.cwd()), self._wanted, servers)
-                self._options = loaded.config_options or ()
+                self._options = loaded.config_options or []
                 report("session", id=self._wanted)
                 return self._wanted
         if self._wanted:
@@ -210,7 +219,7 @@ class Turn:
             chosen = next((one for one in methods if "key" in one.lower()), methods[0])
             await connection.authenticate(chosen)
             made = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
-        self._options = made.config_options or ()
+        self._options = made.config_options or []
         if can_load:
             report("session", id=made.session_id)
         return made.session_id
@@ -259,19 +268,6 @@ class Call:
             result = {key: known.get(key) for key in ("toolCallId", "status", "content", "rawOutput")}
             seconds = round(time.monotonic() - self._begun, 3)
             report("update", update={**result, "sessionUpdate": "tool_call_update"}, seconds=seconds)
-
-
-def _servers(*, has_http: bool) -> Iterator[schema.HttpMcpServer | schema.McpServerStdio]:
-    """Yield the repository's MCP servers; one at an address only if the program can use it."""
-    for name, one in json.loads(os.environ.get(SERVERS) or "{}").items():
-        if one.get("url"):
-            if has_http:
-                yield schema.HttpMcpServer(type="http", name=name, url=one["url"], headers=[])
-            continue
-        known = [
-            schema.EnvVariable(name=each, value=os.environ[each]) for each in one["variables"] if each in os.environ
-        ]
-        yield schema.McpServerStdio(name=name, command=one["command"], args=one["args"], env=known)
 
 
 async def _forward(program: Process) -> None:

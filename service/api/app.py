@@ -105,18 +105,18 @@ class Readiness:
 
     async def ask(self) -> dict[str, str] | None:
         """Return the facts in the database; None if it does not answer before the deadline."""
-        limiter = anyio.CapacityLimiter(1)
-        with anyio.move_on_after(self._deadline_s):
-            return await anyio.to_thread.run_sync(self._answers, limiter=limiter, abandon_on_cancel=True)
-        return None
 
-    def _answers(self) -> dict[str, str] | None:
-        if not self._slots.acquire(blocking=False):
-            return None
-        try:
-            with self._database.read() as connection:
-                return self._facts(connection)
-        except SQLAlchemyError:
-            return None
-        finally:
-            self._slots.release()
+        def facts() -> dict[str, str] | None:
+            if not self._slots.acquire(blocking=False):
+                return None
+            try:
+                with self._database.read() as connection:
+                    return self._facts(connection)
+            except SQLAlchemyError:
+                return None
+            finally:
+                self._slots.release()
+
+        with anyio.move_on_after(self._deadline_s):
+            return await anyio.to_thread.run_sync(facts, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=True)
+        return None

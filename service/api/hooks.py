@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
 from service.api.bodies import Reserve, read_bytes
-from service.api.context import Context, RequestContext
+from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
 from service.forge.accounts import completed
@@ -43,7 +43,15 @@ _HEADERS: Final = {
 async def receive(platform: str, request: Request, context: RequestContext) -> Response:
     """Handle a delivery: 202 if it starts a run, 204 if it starts none."""
     platform = ALIASES.get(platform, platform)
-    secrets = await run_in_threadpool(_secrets, context, platform) if platform in PLATFORMS else {}
+
+    def find_secrets() -> dict[str, str]:
+        with context.database.read() as connection:
+            names = repositories.webhook_variables(connection, platform)
+        common = context.settings.secret_of_webhooks(platform)
+        names |= {common} if common else set()
+        return {name: secret for name in names if (secret := os.environ.get(name))}
+
+    secrets = await run_in_threadpool(find_secrets) if platform in PLATFORMS else {}
     if not secrets:
         raise HttpError(404, "not_found", f"there is nothing at {request.url.path}")
     # A header that occurs twice proves nothing, so it is left out.
@@ -94,14 +102,6 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
         return Response(status_code=204)
     body: dict[str, object] = {"runs": started, "waiting": sum(one.result == WAITING for one in decisions)}
     return JSONResponse(body, 202)
-
-
-def _secrets(context: Context, platform: str) -> dict[str, str]:
-    with context.database.read() as connection:
-        names = repositories.webhook_variables(connection, platform)
-    common = context.settings.secret_of_webhooks(platform)
-    names |= {common} if common else set()
-    return {name: secret for name in names if (secret := os.environ.get(name))}
 
 
 def _unsigned() -> HttpError:

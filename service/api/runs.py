@@ -10,7 +10,6 @@ import re
 import tempfile
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -32,7 +31,6 @@ from service.hosts.tokens import HostLogin
 from service.reference import NAMED, NO_NUL, PLATFORMS, Reference, branch_fault, checked_path, location, reference
 from service.store import agents, hosts, repositories, runs, turns
 from service.store.agents import DEFAULT_NAME
-from service.store.database import Database
 from service.store.repositories import Repository
 from service.store.runs import Filters, Run, TurnRequest
 from service.text import plural
@@ -272,9 +270,37 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
 
     target, request = await run_in_threadpool(read)
     await _refuse_protected(context, target, request)
+
+    def resume(run_id: str) -> Run:
+        with context.database.write() as connection:
+            run = runs.by_id(connection, run_id)
+            if run is None or run.organization_id != request.organization_id:
+                raise no_run(run_id)
+            if run.platform != target.reference.platform or run.path.lower() != target.reference.path.lower():
+                raise bad_request(
+                    "repository_mismatch",
+                    f"the run {run_id} works on {run.platform}:{run.path}; name that repository, or start another run",
+                )
+            if request.branch is not None and request.branch != run.branch:
+                text = f"the run {run_id} works on branch {run.branch!r}; leave branch_name out, or name it"
+                raise bad_request("branch_mismatch", text)
+            last = turns.last_begun(turns.of(connection, run_id))
+            kept = None if last is None else last.kept_turn
+            if begin_with == "patch" and kept is None:
+                text = f"the run {run_id} left no change that was not pushed; continue it without start_from=patch"
+                raise HttpError(409, "nothing_kept", text)
+            is_wanted = last is not None and last.is_resumed_from_patch if begin_with is None else begin_with == "patch"
+            continued = replace(request, from_turn=kept if is_wanted else None)
+            resumed = runs.resume(connection, run, continued, context.clock())
+            _check_quota(context, connection, request)
+        if resumed is None:
+            raise HttpError(409, "run_active", f"the run {run_id} is {run.status}; continue it when it has ended")
+        context.wake()
+        return resumed
+
     if start.run_id is None:
         return (await run_in_threadpool(accept, context, request)).body
-    return (await run_in_threadpool(_resume, context, start.run_id, request, target, begin_with)).body
+    return (await run_in_threadpool(resume, start.run_id)).body
 
 
 def _request(
@@ -291,36 +317,35 @@ async def _refuse_protected(context: Context, target: _Target, request: TurnRequ
         return
     default = None
     if target.protected is None:
-        owner = request.organization_id
-        timeout_s = context.settings.probing.timeout_s
-        ask = partial(_default_branch, context.database, owner, request.platform, request.url, timeout_s)
-        default = await context.outgoing.run(ask, owner)
+        owner, url = request.organization_id, request.url
+
+        def find() -> str | None:
+            with context.database.read() as connection:
+                known = repositories.default_branch(connection, url)
+                host = hosts.at(connection, owner, request.platform, url)
+            if known is not None:
+                return known
+            with tempfile.TemporaryDirectory(prefix="runwarden-branch-") as home:
+                try:
+                    login = HostLogin(context.database, host, url)
+                    git = GitRunner(Path(home), context.settings.probing.timeout_s, login=login)
+                    found = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
+                except GitCommandError:
+                    # The worker asks again before the run starts.
+                    return None
+            if found is not None:
+                with context.database.write() as connection:
+                    repositories.note_default_branch(connection, url, found)
+            return found
+
+        # From the database or the host; None if there is none, or no answer.
+        default = await context.outgoing.run(find, owner)
     if repositories.is_protected(request.branch, default, target.protected):
         raise bad_request(
             "branch_protected",
             f"branch_name: {request.branch} is protected; leave it out for a new branch, or name another. "
             "The operator of the service chooses which branches are protected",
         )
-
-
-def _default_branch(database: Database, organization_id: str, platform: str, url: str, timeout_s: float) -> str | None:
-    """Return a repository's default branch, from the database or its host; None if there is none, or no answer."""
-    with database.read() as connection:
-        known = repositories.default_branch(connection, url)
-        host = hosts.at(connection, organization_id, platform, url)
-    if known is not None:
-        return known
-    with tempfile.TemporaryDirectory(prefix="runwarden-branch-") as home:
-        try:
-            git = GitRunner(Path(home), timeout_s, login=HostLogin(database, host, url))
-            default = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
-        except GitCommandError:
-            # The worker asks again before the run starts.
-            return None
-    if default is not None:
-        with database.write() as connection:
-            repositories.note_default_branch(connection, url, default)
-    return default
 
 
 def no_run(run_id: str) -> HttpError:
@@ -347,34 +372,6 @@ def _check_quota(context: Context, connection: sa.Connection, request: TurnReque
         )
 
 
-def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target, begin_with: str | None) -> Run:
-    with context.database.write() as connection:
-        run = runs.by_id(connection, run_id)
-        if run is None or run.organization_id != request.organization_id:
-            raise no_run(run_id)
-        if run.platform != target.reference.platform or run.path.lower() != target.reference.path.lower():
-            raise bad_request(
-                "repository_mismatch",
-                f"the run {run_id} works on {run.platform}:{run.path}; name that repository, or start another run",
-            )
-        if request.branch is not None and request.branch != run.branch:
-            text = f"the run {run_id} works on branch {run.branch!r}; leave branch_name out, or name it"
-            raise bad_request("branch_mismatch", text)
-        last = turns.last_begun(turns.of(connection, run_id))
-        kept = None if last is None else last.kept_turn
-        if begin_with == "patch" and kept is None:
-            text = f"the run {run_id} left no change that was not pushed; continue it without start_from=patch"
-            raise HttpError(409, "nothing_kept", text)
-        is_wanted = last is not None and last.is_resumed_from_patch if begin_with is None else begin_with == "patch"
-        request = replace(request, from_turn=kept if is_wanted else None)
-        resumed = runs.resume(connection, run, request, context.clock())
-        _check_quota(context, connection, request)
-    if resumed is None:
-        raise HttpError(409, "run_active", f"the run {run_id} is {run.status}; continue it when it has ended")
-    context.wake()
-    return resumed
-
-
 @router.post(
     "/external/agents/{name}/runs",
     status_code=201,
@@ -396,7 +393,18 @@ async def start_agent(
                 near = get_close_matches(name, known, 1)
                 advice = f"did you mean {near[0]!r}?" if near else "ask the operator of the service to add it"
                 raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
-            target = _target_by_text(connection, caller.organization.id, start.repository)
+            # By its configured name, full URL, `owner/repo` or `group/project`.
+            owner, text = caller.organization.id, start.repository.strip()
+            exact = repositories.by_name(connection, owner, text) or repositories.by_url(connection, owner, text)
+            platforms, path = [*PLATFORMS], text
+            if exact is None and (where := location(text)) is not None:
+                connected = hosts.of(connection, owner)
+                platforms, path = [host.platform for host in connected if host.host == where.host], where.path
+            candidates = []
+            for platform in platforms:
+                with contextlib.suppress(ValueError):
+                    candidates.append(Reference(platform, checked_path(platform, path)))
+            target = _first_target(connection, owner, candidates, text) if exact is None else _target(exact)
         try:
             values = inputs.checked(agent.name, agent.options.inputs, start.inputs or {})
         except InputError as error:
@@ -415,29 +423,6 @@ async def start_agent(
         "status": run.status,
         "created_at": rfc3339(run.created_at),
     }
-
-
-def _target_by_text(connection: sa.Connection, organization_id: str, text: str) -> _Target:
-    """Find a repository from its configured name, full URL, `owner/repo` or `group/project`.
-
-    Raises:
-        HttpError: 400, there is no such repository.
-    """
-    text = text.strip()
-    exact = repositories.by_name(connection, organization_id, text) or repositories.by_url(
-        connection, organization_id, text
-    )
-    if exact is not None:
-        return _target(exact)
-    platforms, path = [*PLATFORMS], text
-    if (where := location(text)) is not None:
-        connected = hosts.of(connection, organization_id)
-        platforms, path = [host.platform for host in connected if host.host == where.host], where.path
-    candidates = []
-    for platform in platforms:
-        with contextlib.suppress(ValueError):
-            candidates.append(Reference(platform, checked_path(platform, path)))
-    return _first_target(connection, organization_id, candidates, text)
 
 
 def _first_target(connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str) -> _Target:

@@ -132,32 +132,29 @@ class AdminContext:
             case "ndjson":
                 click.echo("\n".join(json.dumps(one) for one in _entries(document)), nl=bool(_entries(document)))
             case "csv":
-                click.echo(_csv(_entries(document)), nl=False)
+                entries = _entries(document)
+                buffer = StringIO()
+                rows = csv.writer(buffer, lineterminator="\n")
+                names = list(dict.fromkeys(name for one in entries for name in one))
+                rows.writerows([names] if names else [])
+                rows.writerows([_cell(one.get(name)) for name in names] for one in entries)
+                click.echo(buffer.getvalue(), nl=False)
             case "table" if lines:
                 click.echo(printable("\n".join(lines)))
             case "table":
                 click.echo("nothing yet", err=True)
 
 
+def _cell(value: object) -> str:
+    """Return a value in CSV; a text that a spreadsheet would take for a formula gets an apostrophe."""
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+    text = printable(text).replace("\n", " ")
+    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
 def _entries(document: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
     lists = [value for value in document.values() if isinstance(value, list)]
     return lists[0] if len(lists) == 1 and all(isinstance(one, dict) for one in lists[0]) else [document]
-
-
-def _csv(entries: Sequence[Mapping[str, object]]) -> str:
-    """Return CSV with a heading; a text that a spreadsheet would take for a formula gets an apostrophe."""
-
-    def cell(value: object) -> str:
-        text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
-        text = printable(text).replace("\n", " ")
-        return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-    names = list(dict.fromkeys(name for one in entries for name in one))
-    buffer = StringIO()
-    rows = csv.writer(buffer, lineterminator="\n")
-    rows.writerows([names] if names else [])
-    rows.writerows([cell(one.get(name)) for name in names] for one in entries)
-    return buffer.getvalue()
 
 
 def line(*parts: object) -> str:

@@ -92,18 +92,17 @@ def serve(
     stop_with_stdin: bool,
 ) -> None:
     """Run the service; prints one JSON line when it accepts connections, and its log on stderr."""
-    if stop_with_stdin:
-        threading.Thread(target=_stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
 
+    def stop_at_end_of_stdin() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if stop_with_stdin:
+        threading.Thread(target=stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
     folder = DataFolder(data_dir or default_data_dir())
     serving = ServeOptions(host, port, database_url, executes=not no_worker, concurrency=workers, lab=lab)
     run_process(folder, RunningService(folder, serving).run)
-
-
-def _stop_at_end_of_stdin() -> None:
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @click.command("worker")

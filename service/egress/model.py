@@ -64,7 +64,34 @@ class ModelProxy(SandboxServer):
 
     def _answer(self, agent: AgentConnection, asked: h11.Request) -> None:
         try:
-            request = self._checked(asked, agent.body())
+            body, method = agent.body(), asked.method.decode("ascii")
+            route = route_of(self._provider, method, asked.target.decode("ascii"))
+            model, is_stream, path = "", False, route.path
+            if route.is_billed:
+                document = read_body(body)
+                model = (route.model or str(document.get("model") or "unknown"))[:200]
+                for name in (model, *models_in(document)):
+                    check_model(name, self._models)
+                is_stream = bool(document.get("stream")) or "stream" in path
+                if path.endswith("completions") and document.get("stream"):
+                    # Without this option, a stream does not report its usage.
+                    document["stream_options"] = table(document.get("stream_options")) | {"include_usage": True}
+                    body = json.dumps(document).encode()
+            given = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in asked.headers)
+            headers = {name: value for name, value in given if name in _PASSED_ON or name.startswith("anthropic-")}
+            own = self._access.headers
+            if "anthropic-beta" in headers and "anthropic-beta" in own:
+                own = own | {"anthropic-beta": f"{headers['anthropic-beta']},{own['anthropic-beta']}"}
+            headers |= own | {"accept-encoding": "identity"}
+            if self._provider.place is not None:
+                suffix = self._provider.place.sub("", path, count=1)
+            else:
+                suffix = path.removeprefix("/v1") if self._base_path.endswith("/v1") else path
+            target = f"{self._base_path}{suffix}{f'?{route.query}' if route.query else ''}"
+            patience = self._state.outages.patience
+            silent_s = patience.stream_silent_s if is_stream else patience.silent_s
+            price = price_of(model, self._access.prices)
+            request = ModelRequest(method, target, body, headers, model, price, silent_s)
             if self._state.end is not None:
                 agent.refuse(403, self._state.end.text)
                 return
@@ -95,32 +122,3 @@ class ModelProxy(SandboxServer):
             text = "the use of the model cannot be recorded; the service's log says why"
             self._state.fail(TurnFailure("failed", text), is_final=True)
             raise
-
-    def _checked(self, asked: h11.Request, body: bytes) -> ModelRequest:
-        method = asked.method.decode("ascii")
-        route = route_of(self._provider, method, asked.target.decode("ascii"))
-        model, is_stream, path = "", False, route.path
-        if route.is_billed:
-            document = read_body(body)
-            model = (route.model or str(document.get("model") or "unknown"))[:200]
-            for name in (model, *models_in(document)):
-                check_model(name, self._models)
-            is_stream = bool(document.get("stream")) or "stream" in path
-            if path.endswith("completions") and document.get("stream"):
-                # Without this option, a stream does not report its usage.
-                document["stream_options"] = table(document.get("stream_options")) | {"include_usage": True}
-                body = json.dumps(document).encode()
-        given = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in asked.headers)
-        headers = {name: value for name, value in given if name in _PASSED_ON or name.startswith("anthropic-")}
-        own = self._access.headers
-        if "anthropic-beta" in headers and "anthropic-beta" in own:
-            own = own | {"anthropic-beta": f"{headers['anthropic-beta']},{own['anthropic-beta']}"}
-        headers |= own | {"accept-encoding": "identity"}
-        if self._provider.place is not None:
-            suffix = self._provider.place.sub("", path, count=1)
-        else:
-            suffix = path.removeprefix("/v1") if self._base_path.endswith("/v1") else path
-        target = f"{self._base_path}{suffix}{f'?{route.query}' if route.query else ''}"
-        patience = self._state.outages.patience
-        silent_s = patience.stream_silent_s if is_stream else patience.silent_s
-        return ModelRequest(method, target, body, headers, model, price_of(model, self._access.prices), silent_s)

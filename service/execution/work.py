@@ -313,19 +313,18 @@ class TurnWork:
             check_signing(attempt.git.signing_key)
         self._log_remarks()
         self._log(f"branch {run.branch} at {self._base or 'nothing: the repository is empty'}")
-        task = task_of(attempt, snapshot, self._starting_point(), self._begin_with_messages())
-        attempt.workspace.give(task)
-        self._log(f"sandbox: {self._sandbox}")
-        if head is not None and attempt.agent.options.on_completion.status:
-            at_work = (run, attempt.turn.number, head, self._recorder.clock())
-            self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
-        return self._run_agent(task)
+        begun = self._apply_kept()
+        pushed = [past.number for past in attempt.conversation if past.commit_sha]
+        if pushed and head is None:
+            text = f"The branch {run.branch} is gone, and was made again from {snapshot.default_branch or 'nothing'}: "
+            text += "what earlier turns pushed is there only if it was merged."
+            alone = StartingPoint("branch", pushed[-1], text)
+            begun = alone if begun is None else replace(begun, text=f"{text} {begun.text}")
+        if begun is not None:
+            self._log(begun.text)
+        key = attempt.at_work.key
 
-    def _begin_with_messages(self) -> Mapping[int, Sequence[Message]]:
-        """Return the run's messages by turn; this attempt begins with those for the agent at work."""
-        key, at_work = self._attempt.at_work.key, self._attempt.at_work
-
-        def begin(connection: sa.Connection) -> Mapping[int, Sequence[Message]]:
+        def deliver(connection: sa.Connection) -> Mapping[int, Sequence[Message]]:
             waiting = [one for one in messages.by_turn(connection, key[0])[key[1]] if one.timing == "now"]
             messages.mark(connection, waiting, "delivered")
             return messages.by_turn(connection, key[0])
@@ -333,9 +332,16 @@ class TurnWork:
         with self._recorder.database.read() as connection:
             said: Mapping[int, Sequence[Message]] = messages.by_turn(connection, key[0])
         if said[key[1]]:
-            said = self._recorder.write(begin)
-        at_work.heard += [one.id for one in said[key[1]] if one.state == "delivered"]
-        return said
+            # The attempt begins with those for the agent at work.
+            said = self._recorder.write(deliver)
+        attempt.at_work.heard += [one.id for one in said[key[1]] if one.state == "delivered"]
+        task = task_of(attempt, snapshot, begun, said)
+        attempt.workspace.give(task)
+        self._log(f"sandbox: {self._sandbox}")
+        if head is not None and attempt.agent.options.on_completion.status:
+            at_work = (run, attempt.turn.number, head, self._recorder.clock())
+            self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
+        return self._run_agent(task)
 
     def _fetch(self) -> RepositorySnapshot:
         attempt, turn = self._attempt, self._attempt.turn
@@ -358,23 +364,6 @@ class TurnWork:
 
     def _patches(self) -> Patches:
         return Patches(self._attempt.git, self._attempt.secrets.mask, self._snapshot.default)
-
-    def _starting_point(self) -> StartingPoint | None:
-        """Apply the kept patch that the turn begins with, if any; None: the checkout is the branch and no more."""
-        attempt, branch = self._attempt, self._attempt.run.branch
-        begun = self._apply_kept()
-        pushed = [past.number for past in attempt.conversation if past.commit_sha]
-        if pushed and branch not in self._snapshot.branches:
-            base = self._snapshot.default_branch or "nothing"
-            text = f"The branch {branch} is gone, and was made again from {base}: "
-            text += "what earlier turns pushed is there only if it was merged."
-            if begun is None:
-                begun = StartingPoint("branch", pushed[-1], text)
-            else:
-                begun = replace(begun, text=f"{text} {begun.text}")
-        if begun is not None:
-            self._log(begun.text)
-        return begun
 
     def _apply_kept(self) -> StartingPoint | None:
         """Apply the patch that is kept of an earlier turn, or of an earlier attempt."""

@@ -80,7 +80,14 @@ def start_log(form: LogFormat, stream: IO[str] | None = None) -> Masks:
     logging.captureWarnings(capture=True)
     # DBOS writes to standard error by itself unless it finds a handler.
     logging.getLogger("dbos").addHandler(logging.NullHandler())
-    threading.excepthook = _log_thread_failure
+
+    def log_thread_failure(failure: threading.ExceptHookArgs) -> None:
+        if failure.exc_value is not None:
+            found = (failure.exc_type, failure.exc_value, failure.exc_traceback)
+            name = "?" if failure.thread is None else failure.thread.name
+            logging.getLogger(__name__).critical("the thread %s died of an error", name, exc_info=found)
+
+    threading.excepthook = log_thread_failure
     return masks
 
 
@@ -140,10 +147,3 @@ def _as_text(_logger: object, _method: str, event: Event) -> str:
 
 def _ordered(event: Event) -> dict[str, Any]:
     return {key: event[key] for key in (*_HEAD, *FIELDS, *event) if key in event}
-
-
-def _log_thread_failure(failure: threading.ExceptHookArgs) -> None:
-    if failure.exc_value is not None:
-        found = (failure.exc_type, failure.exc_value, failure.exc_traceback)
-        name = "?" if failure.thread is None else failure.thread.name
-        logging.getLogger(__name__).critical("the thread %s died of an error", name, exc_info=found)

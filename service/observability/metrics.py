@@ -4,6 +4,7 @@ import logging
 import platform
 from collections import Counter as Counts
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib import metadata
 from typing import Final
 
@@ -24,12 +25,13 @@ from service import DISTRIBUTION
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.observability.requests import RequestRecord
 from service.settings import SettingsError
-from service.store import dispatch, endings, postings, turns, usage, workers
+from service.store import dispatch, endings, turns, usage, workers
 from service.store.database import Database, round_trip_s
 from service.store.dispatch import Share
 from service.store.outages import ProviderOutages
 from service.store.schema import CANCELLED, unsent
 from service.store.schema import mails as mails_table
+from service.store.schema import postings as postings_table
 from service.store.usage import MICROS_PER_USD, UsageFigures
 from service.text import one_line
 
@@ -154,10 +156,10 @@ class _DatabaseCollector(Collector):
     def _ask(self) -> list[Metric]:
         with self._database.read() as connection:
             database_s = round_trip_s(connection)
-            lines = _capped(dispatch.shares(connection))
+            shares = dispatch.shares(connection)
             living = workers.heard_within(connection, self._ttl_micros, self._clock)
             owed = unsent(connection, mails_table)
-            unposted = postings.unposted(connection)
+            unposted = unsent(connection, postings_table)
             self._ended.catch_up(connection)
             self._used.catch_up(connection)
             now = self._clock()
@@ -166,6 +168,17 @@ class _DatabaseCollector(Collector):
             waiting = Counts[str]()
             for outage, number in ProviderOutages(connection).waiting(connection):
                 waiting[label(outage.shown)] += number
+        # A line for each label: those whose turns wait longest, and one for all others. That one always exists, so that
+        # a sum over the organizations always has a value.
+        first = [replace(one, organization=label(one.organization)) for one in shares[:_ORGANIZATIONS]]
+        rest = [replace(one, organization=OTHERS) for one in shares[_ORGANIZATIONS:]]
+        merged: dict[str, Share] = {}
+        for one in [*first, *rest, Share(OTHERS, 0, None, 0)]:
+            held = merged.get(one.organization, Share(one.organization, 0, None, 0))
+            oldest = min((at for at in (held.oldest, one.oldest) if at is not None), default=None)
+            waits, works = held.waiting + one.waiting, held.at_work + one.at_work
+            merged[one.organization] = Share(one.organization, waits, oldest, works)
+        lines = list(merged.values())
         ages: list[float] = [0 if line.oldest is None else max(0, now - line.oldest) / SECOND_MICROS for line in lines]
         by_owner: dict[tuple[str, str], list[float]] = {
             ("runwarden_queue_turns", "Turns that wait for a slot."): [line.waiting for line in lines],
@@ -289,21 +302,6 @@ class _ModelUsage:
 def label(text: str) -> str:
     """Return a text as the value of a label: one line, without characters that would break a scrape."""
     return one_line(text)[:_LONGEST_LABEL]
-
-
-def _capped(found: list[Share]) -> list[Share]:
-    """Return one line for each label: those whose turns wait longest, and one for all others."""
-    first = [Share(label(one.organization), one.waiting, one.oldest, one.at_work) for one in found[:_ORGANIZATIONS]]
-    rest = [Share(OTHERS, one.waiting, one.oldest, one.at_work) for one in found[_ORGANIZATIONS:]]
-    lines: dict[str, Share] = {}
-    # The line of the others always exists, so that a sum over the organizations always has a value.
-    for one in [*first, *rest, Share(OTHERS, 0, None, 0)]:
-        held = lines.get(one.organization, Share(one.organization, 0, None, 0))
-        oldest = min((at for at in (held.oldest, one.oldest) if at is not None), default=None)
-        lines[one.organization] = Share(
-            one.organization, held.waiting + one.waiting, oldest, held.at_work + one.at_work
-        )
-    return list(lines.values())
 
 
 def _gauge(

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 from service import how_to_add
 from service.api.context import Context
 from service.page import entry, log, operator, runs, settings
-from service.page.site import Doors, build, page
+from service.page.site import PageOrApi, build, page
 from service.page.visitor import Anybody
 from service.settings import SettingsError
 from service.store.rate_limits import RateLimiter
@@ -20,17 +20,17 @@ def with_page(api: FastAPI, context: Context) -> ASGIApp:
     """Return the API together with the page, unless the settings turn it off."""
     if not context.settings.page.enabled:
         return api
-    rooms = build(context, (entry.router, runs.router, log.router, settings.router, operator.router, _description))
+    pages = build(context, (entry.router, runs.router, log.router, settings.router, operator.router, _description))
     if context.settings.page.oidc is not None:
         if find_spec("authlib") is None:
             raise SettingsError(f"page.oidc needs the oidc extra; install it {how_to_add('oidc')}")
         from service.page import oidc
 
-        rooms.include_router(oidc.router)
-        rooms.state.oidc = oidc.client_of(context.settings.page.oidc)
-    rooms.state.attempts = RateLimiter(context.database, entry.ATTEMPTS_A_MINUTE, context.clock)
-    rooms.state.description = api.openapi
-    return Doors(api, rooms)
+        pages.include_router(oidc.router)
+        pages.state.oidc = oidc.client_of(context.settings.page.oidc)
+    pages.state.attempts = RateLimiter(context.database, entry.ATTEMPTS_A_MINUTE, context.clock)
+    pages.state.description = api.openapi
+    return PageOrApi(api, pages)
 
 
 @_description.get("/api")

@@ -155,25 +155,25 @@ def build(context: Context, routers: tuple[APIRouter, ...]) -> FastAPI:
     return app
 
 
-class Doors:
-    """Leads a request to the page if its path is one of the page's, and to the API otherwise."""
+class PageOrApi:
+    """Passes a request to the page if its path is one of the page's, and to the API otherwise."""
 
-    _ROOMS: Final = frozenset(
+    _FIRST_PARTS: Final = frozenset(
         {"", "runs", "agents", "settings", "operator", "sign-in", "sign-out", "invitation", "api", "assets"}
     )
 
-    def __init__(self, api: ASGIApp, rooms: ASGIApp) -> None:
+    def __init__(self, api: ASGIApp, pages: ASGIApp) -> None:
         self.api = api
-        self.rooms = rooms
+        self.pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         is_page = (
             scope["type"] == "http"
             and scope["path"].split("/", 2)[1:2]
-            and (scope["path"].split("/", 2)[1] in self._ROOMS)
+            and (scope["path"].split("/", 2)[1] in self._FIRST_PARTS)
         )
-        await (self.rooms if is_page else self.api)(scope, receive, send)
+        await (self.pages if is_page else self.api)(scope, receive, send)
 
 
 def _check_address(request: Request) -> None:

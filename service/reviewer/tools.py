@@ -69,7 +69,22 @@ def read_files(root: Path, sizes: Mapping[str, int]) -> tuple[list[dict[str, obj
             unread.add(path)
         else:
             paths.append(path)
-            drafts += _in_text(path, text.replace("\r\n", "\n"))
+            text = text.replace("\r\n", "\n")
+            if conflict := _CONFLICT.search(text):
+                line, advice = text.count("\n", 0, conflict.start()) + 1, "Decide, and delete the markers."
+                drafts.append(_draft("merge-conflict", path, line, "A merge conflict begins here", advice))
+            try:
+                if path.endswith(".json") and text.strip() and not _COMMENTED_JSON.search(path):
+                    json.loads(text, parse_int=str)
+                elif path.endswith(".toml"):
+                    tomllib.loads(text)
+            except RecursionError:
+                pass  # it is nested too deeply for the parser, and may be correct
+            except ValueError as error:
+                place = re.search(r"line (\d+)", str(error))
+                reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is not valid TOML"
+                title, number = f"The file cannot be parsed: {reason}", int(place[1]) if place else None
+                drafts.append(_draft("data-syntax", path, number, title, "Programs that read it fail."))
     modules = [path for path in paths if path.endswith((".py", ".pyi"))]
     for name, run, chosen in (("detect-secrets", _secrets, paths), ("ruff", _ruff, modules)):
         # A line with a secret is reported once, and by the tool that does not quote it.
@@ -80,24 +95,6 @@ def read_files(root: Path, sizes: Mapping[str, int]) -> tuple[list[dict[str, obj
             unread.update(chosen)
             remarks.append(f"{name} failed: {type(error).__name__}")
     return drafts, unread, remarks
-
-
-def _in_text(path: str, text: str) -> Iterator[dict[str, object]]:
-    if conflict := _CONFLICT.search(text):
-        line = text.count("\n", 0, conflict.start()) + 1
-        yield _draft("merge-conflict", path, line, "A merge conflict begins here", "Decide, and delete the markers.")
-    try:
-        if path.endswith(".json") and text.strip() and not _COMMENTED_JSON.search(path):
-            json.loads(text, parse_int=str)
-        elif path.endswith(".toml"):
-            tomllib.loads(text)
-    except RecursionError:
-        return  # it is nested too deeply for the parser, and may be correct
-    except ValueError as error:
-        place = re.search(r"line (\d+)", str(error))
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is not valid TOML"
-        title = f"The file cannot be parsed: {reason}"
-        yield _draft("data-syntax", path, int(place[1]) if place else None, title, "Programs that read it fail.")
 
 
 def _secrets(root: Path, paths: Sequence[str]) -> Iterator[dict[str, object]]:

@@ -17,7 +17,7 @@ from service.findings.document import SEVERITIES
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
-from service.store.schema import first, found, postings, turns, unsent
+from service.store.schema import first, found, postings, turns
 from service.store.schema import runs as runs_table
 from service.store.turn_files import Key
 
@@ -222,11 +222,6 @@ def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
     """Return a run's postings in every state."""
     order = [postings.c.kind, postings.c.wanted_at]
     return found(connection, Posting, postings, postings.c.run_id == run_id, order=order)
-
-
-def unposted(connection: sa.Connection) -> dict[str, int]:
-    """Return how many postings wait, and how many were refused."""
-    return unsent(connection, postings)
 
 
 def refused(connection: sa.Connection, limit: int) -> list[Posting]:

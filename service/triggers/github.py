@@ -54,10 +54,13 @@ class _PullRequest(_Linked):
     updated_at: Time
 
 
-class _PullRequestDelivery(Part):
+class _Delivery(Part):
     action: str
     repository: Repository
     sender: Account
+
+
+class _PullRequestDelivery(_Delivery):
     pull_request: _PullRequest
 
     def event(self, _mention: str) -> HookEvent | None:
@@ -68,12 +71,9 @@ class _PullRequestDelivery(Part):
         return HookEvent(kind=kind, **about, is_draft=given.draft, changed_at=payloads.micros(given.updated_at))
 
 
-class _IssueDelivery(Part):
+class _IssueDelivery(_Delivery):
     """A change of an issue; labels of pull requests come as events of those."""
 
-    action: str
-    repository: Repository
-    sender: Account
     issue: Issue
     label: Label | None = None
     """The label that was set; Forgejo does not say which, nor who was assigned, so there all that it has count."""
@@ -100,13 +100,10 @@ class _Comment(Part):
     line: int | None = None
 
 
-class _CommentDelivery(Part):
+class _CommentDelivery(_Delivery):
     """A comment on a pull request, on its diff, or on an issue."""
 
     is_comment: ClassVar[bool] = True
-    action: str
-    repository: Repository
-    sender: Account
     issue: Issue | None = None
     """All that GitHub sends about the pull request with a comment on the whole."""
     pull_request: _PullRequest | None = None
@@ -148,10 +145,7 @@ class _Check(Part):
     """The pull requests with this head; empty for forks."""
 
 
-class _CheckDelivery(Part):
-    action: str
-    repository: Repository
-    sender: Account
+class _CheckDelivery(_Delivery):
     check_run: _Check | None = None
     workflow_run: _Check | None = None
     workflow: Label | None = None

@@ -1,7 +1,6 @@
 """Following: followed runs, and changes of status since the last report."""
 
 import sqlite3
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final
@@ -147,14 +146,10 @@ def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_fai
     ]
     told = [*takewhile(lambda event: event.new != "failed", found)] if is_held else found
     last = told[-1].cursor if told else f"{identity}.{text}"
-    return RunEvents(tuple(_corrected(told)), last, is_held=len(told) < len(found))
-
-
-def _corrected(events: Iterable[RunEvent]) -> Iterable[RunEvent]:
-    """The events without failures that turned out to be cancellations."""
+    # Failures that turned out to be cancellations are left out.
     shown: dict[str, RunEvent] = {}
     failures: dict[str, RunEvent] = {}
-    for event in events:
+    for event in told:
         failure = failures.pop(event.run_id, None)
         if failure and (event.old, event.new, event.at) == ("failed", CANCELLED, failure.at):
             del shown[failure.cursor]
@@ -163,7 +158,7 @@ def _corrected(events: Iterable[RunEvent]) -> Iterable[RunEvent]:
             failures[event.run_id] = event
         if event.old != event.new:
             shown[event.cursor] = event
-    return shown.values()
+    return RunEvents(tuple(shown.values()), last, is_held=len(told) < len(found))
 
 
 def newest_creation(connection: sqlite3.Connection) -> datetime | None:

@@ -66,7 +66,16 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
                 make_private(path)
                 if _lay_out_if_empty(path) == LAYOUT:
                     return None
-                _leave_wal(path)
+                # Copies the WAL into the file and removes it, which SQLite does only while no other connection is open:
+                # another process would continue to write to the file after it was moved aside.
+                with closing(connect(path, {})) as connection:
+                    try:
+                        set_pragma(connection, "journal_mode", "DELETE", _IN_USE_WAIT_S)
+                    except sqlite3.OperationalError as error:
+                        if not is_busy(error):
+                            raise
+                        text = f"A Runwarden of another version has {path} open. End it, then start this one again."
+                        raise DatabaseBusyError(text, path=path) from error
             except sqlite3.Error as error:
                 if not isinstance(storage_error(error, path, damage_cure=DAMAGE_CURE), DatabaseDamagedError):
                     raise
@@ -121,20 +130,3 @@ def _lay_out_if_empty(path: Path) -> int:
                 if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
                     create(connection)
         return layout_of(connection)
-
-
-def _leave_wal(path: Path) -> None:
-    """Copy the WAL into the file and remove it, which SQLite does only while no other connection is open.
-
-    Raises:
-        DatabaseBusyError: A process has it open, and would continue to write to the file after it was moved aside.
-    """
-    with closing(connect(path, {})) as connection:
-        try:
-            set_pragma(connection, "journal_mode", "DELETE", _IN_USE_WAIT_S)
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise
-            raise DatabaseBusyError(
-                f"A Runwarden of another version has {path} open. End it, then start this one again.", path=path
-            ) from error

@@ -115,7 +115,7 @@ def test_every_route_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     api = build(context)
     served: Any = with_page(api, context)
 
-    for app, rows in ((served.api, API_ROUTES), (served.rooms, PAGE_ROUTES)):
+    for app, rows in ((served.api, API_ROUTES), (served.pages, PAGE_ROUTES)):
         found = [one for one in iter_route_contexts(app.routes) if one.methods]
         assert {f"{method} {one.path}" for one in found for method in one.methods - {"HEAD"}} == {*rows}
     off: Any = MagicMock(settings=Settings(page=PageSettings(enabled=False)))

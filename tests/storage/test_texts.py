@@ -5,6 +5,7 @@ from collections import Counter
 from datetime import timedelta
 from itertools import cycle
 from pathlib import Path
+from sqlite3 import OperationalError
 from typing import Final
 
 import pytest
@@ -120,4 +121,19 @@ def test_where_too_much_is_missing_every_run_is_read(
         fill(database)
         monkeypatch.setattr(texts, "_MOST", 100)
         assert texts.by_status(database[1], RunFilter(search="agent")) is None
+        check(database, runs, {})
+
+
+def test_a_search_that_is_given_up_leaves_the_reader_as_it_was(tmp_path: Path, runs: list[Run]) -> None:
+    """Whichever of its statements runs at that moment: the next read sees the newest state."""
+    with connected(tmp_path, runs) as database:
+        fill(database)
+        _, reader = database
+        for statement in ("FROM texts", "json_each"):
+            reader.set_trace_callback(lambda sql, part=statement: part in sql and reader.interrupt())
+            with pytest.raises(OperationalError, match="interrupted"):
+                first_rows(reader, RunFilter(search="run_0003"), RunSort(), 5, 60, Remembered())
+            reader.set_trace_callback(None)
+
+            assert not reader.in_transaction
         check(database, runs, {})
