@@ -16,7 +16,7 @@ BREACHES = {
     "storage/__init__.py": "import app.engine.text",
     "storage/records/run.py": "import pydantic",
     "widgets/__init__.py": "import app.engine.engine",
-    "service/triggers/rules.py": "import service.hosts.http",
+    "service/triggers/payloads.py": "import service.hosts.http",
     "service/settings.py": "import app.engine.text",
     "app/demo/__init__.py": "import service.settings",
     "service/execution/turn.py": "import service.forge.client",
