@@ -17,6 +17,7 @@ BREACHES = {
     "storage/records/run.py": "import pydantic",
     "widgets/__init__.py": "import app.engine.engine",
     "service/triggers/payloads.py": "import service.hosts.http",
+    "service/agents/options.py": "import service.store.agents",
     "service/settings.py": "import app.engine.text",
     "app/demo/__init__.py": "import service.settings",
     "service/execution/turn.py": "import service.forge.client",
