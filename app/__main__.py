@@ -28,37 +28,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(VERSION_LINE, flush=True)  # noqa: T201 — the answer
         return 0
     has_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    code = _console_at_once() if has_screen and not argv else None
-    if code is not None:
-        return code
+    if has_screen and not argv:
+        # The console opens without the command line, before any other import of ours: every millisecond counts.
+        import signal
+
+        from app.start import first_frame
+
+        numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+        before = {each: signal.signal(each, lambda number, _: sys.exit(128 + number)) for each in numbers}
+        frame, code = first_frame.FirstFrame(os.environ), None
+        modes = first_frame.quieten()
+        try:
+            frame.show(os.get_terminal_size(sys.stdout.fileno()))
+            code = _console(frame, modes)
+        finally:
+            first_frame.take_down(modes, is_shown=frame.is_shown and code is None)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if code is not None:
+            return code
     gc.disable()  # A start makes objects and no garbage; a command's work begins with `Invocation.run`.
     from app.cli.main import run_command_line
 
     return run_command_line(argv)
 
 
-def _console_at_once() -> int | None:
-    """Open the console without importing the command line; None: there is no usable configuration."""
-    # Before any other import of ours: every millisecond counts.
-    import signal
-
-    from app.start import first_frame
-
-    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-    before = {each: signal.signal(each, lambda number, _: sys.exit(128 + number)) for each in numbers}
-    frame, code = first_frame.FirstFrame(os.environ), None
-    modes = first_frame.quieten()
-    try:
-        frame.show(os.get_terminal_size(sys.stdout.fileno()))
-        code = _console(frame, modes)
-    finally:
-        first_frame.take_down(modes, is_shown=frame.is_shown and code is None)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return code
-
-
 def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
+    """Show the console; None: there is no usable configuration."""
     # A start makes objects and no garbage; `run_console` enables the collector again.
     gc.disable()
     from app.profiles import ConfigError, config_path, load

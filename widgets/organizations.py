@@ -157,29 +157,24 @@ class ImportLine(Struct, frozen=True):
 
     def cells(self, now: datetime) -> TableLine:
         """Line number, state, email, offer and detail."""
-        badge = BADGES[self.state]
+        badge, action, detail = BADGES[self.state], self.action, SafeText()
+        if self.problem or action is None:
+            detail = self.problem
+        elif self.state in {"created", "already_created"}:
+            when = "" if self.state == "created" else f", {ago(action.settled_at or action.created_at, now)}"
+            detail = safe_text(f"{action.result_id or action.action_id}{when}")
+        elif self.state in {"blocked", "unknown"}:
+            detail = safe_text(reason(action.error) if action.error is not None else "being sent")
+        elif action.error is not None:
+            before = "before: " if self.state == "to_create" else ""
+            detail = safe_text(f"{before}{reason(action.error)}")
         return (
             (safe_text(f"{self.line:>5}"), "quiet"),
             (safe_text(badge.text), badge.tone),
             (self.email, "plain"),
             (self.offer or safe_text("standard trial"), "plain" if self.offer else "quiet"),
-            (_detail(self, now), badge.tone if badge.tone in {"bad", "warn"} else "quiet"),
+            (detail, badge.tone if badge.tone in {"bad", "warn"} else "quiet"),
         )
-
-
-def _detail(row: ImportLine, now: datetime) -> SafeText:
-    action = row.action
-    if row.problem or action is None:
-        return row.problem
-    if row.state in {"created", "already_created"}:
-        when = "" if row.state == "created" else f", {ago(action.settled_at or action.created_at, now)}"
-        return safe_text(f"{action.result_id or action.action_id}{when}")
-    if row.state in {"blocked", "unknown"}:
-        return safe_text(reason(action.error) if action.error is not None else "being sent")
-    if action.error is not None:
-        before = "before: " if row.state == "to_create" else ""
-        return safe_text(f"{before}{reason(action.error)}")
-    return SafeText()
 
 
 class ImportBar(Vertical):

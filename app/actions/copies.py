@@ -48,35 +48,33 @@ def as_command(command_line: str, profile: str, request: WriteRequest) -> str:
     Raises:
         UnfaithfulError: A value cannot be pasted into a shell as it is.
     """
-    argv = (*shlex.split(command_line), f"--profile={profile}", *_arguments(request))
-    return " ".join(shlex.quote(_faithful(each)) for each in argv)
-
-
-def _arguments(request: WriteRequest) -> tuple[str, ...]:
+    words: tuple[str, ...]
     match request:
         case StartRun() | ContinueRun():
             if request.instructions.strip() == "-":
                 raise UnfaithfulError("The command would read - from its input; copy it as curl instead.")
             options = (*_branch(request), *_pairs("metadata", request.metadata), "--")
+            words = "runs", "start", f"--repository={request.repository.label}", *options, request.instructions
             if isinstance(request, ContinueRun):
                 start = () if request.start_from is None else (f"--from-{request.start_from}",)
-                return "runs", "continue", *start, *options, request.run_id, request.instructions
-            return "runs", "start", f"--repository={request.repository.label}", *options, request.instructions
+                words = "runs", "continue", *start, *options, request.run_id, request.instructions
         case CancelRun():
-            return "runs", "cancel", "--", request.run_id
+            words = "runs", "cancel", "--", request.run_id
         case SayToRun():
-            return "runs", "say", f"--when={request.when}", "--", request.run_id, request.text
+            words = "runs", "say", f"--when={request.when}", "--", request.run_id, request.text
         case ResendInvitation():
-            return "orgs", "resend", "--", request.invitation_id
+            words = "orgs", "resend", "--", request.invitation_id
         case StartAgent():
             options = (*_branch(request), *_pairs("input", request.inputs), "--")
-            return "agents", "start", f"--repository={request.repository}", *options, request.name
+            words = "agents", "start", f"--repository={request.repository}", *options, request.name
         case CreateOrganization():
             offer = (f"--offer-code={request.offer_code}",) if request.offer_code else ()
-            return "orgs", "create", *offer, "--", request.email
+            words = "orgs", "create", *offer, "--", request.email
         case OnboardProject():
             project = request.project_path if request.project_id is None else str(request.project_id)
-            return "gitlab", "onboard", "--", project or ""
+            words = "gitlab", "onboard", "--", project or ""
+    argv = (*shlex.split(command_line), f"--profile={profile}", *words)
+    return " ".join(shlex.quote(_faithful(each)) for each in argv)
 
 
 def _branch(request: StartRun | ContinueRun | StartAgent) -> tuple[str, ...]:

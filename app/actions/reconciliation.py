@@ -364,12 +364,25 @@ class Reconciliation:
             ApiError: The service could not be asked.
         """
         cache = self.runs.cache
+        client = self.runs.reader.client
         if action.kind == "organization.create":
-            return Proposal(organizations=await self._organizations(action))
-        budget = self.runs.reader.client.budget
+            # Those for its address that none of our other actions made, the newest first.
+            created = ActionFilter(["organization.create"], ["confirmed"])
+            made = {each.result_id for each in await self.ledger.actions(created, limit=EXECUTIONS)}
+            invitations, ahead = await client.invitations(), client.budget.heard_ahead
+            # Its mail leaves after the request; a mail from before belongs to an older organization.
+            since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - CLOSE
+            own = [
+                each
+                for each in invitations
+                if each.email.casefold() == action.subject.casefold()
+                and each.organization_id not in made
+                and (since is None or each.sent_at is None or each.sent_at >= since)
+            ]
+            return Proposal(organizations=tuple({each.organization_id: each for each in own}.values()))
         if Send.of(action, await cache.run_clock()) is None:
             return Proposal()
-        await budget.settle()
+        await client.budget.settle()
         send = Send.of(action, await cache.run_clock())
         if send is None:
             return Proposal()
@@ -402,23 +415,6 @@ class Reconciliation:
             key=lambda c: (not c.is_marked, c.is_same is False, not c.is_same, c.is_ours is False, not c.is_ours),
         )
         return Proposal(tuple(ordered), is_whole)
-
-    async def _organizations(self, action: Action) -> tuple[Invitation, ...]:
-        """The organizations for the action's address that none of our other actions made, the newest first."""
-        created = ActionFilter(["organization.create"], ["confirmed"])
-        ours = {each.result_id for each in await self.ledger.actions(created, limit=EXECUTIONS)}
-        client = self.runs.reader.client
-        told, ahead = await client.invitations(), client.budget.heard_ahead
-        # Its mail leaves after the request; a mail from before belongs to an older organization.
-        since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - CLOSE
-        own = [
-            each
-            for each in told
-            if each.email.casefold() == action.subject.casefold()
-            and each.organization_id not in ours
-            and (since is None or each.sent_at is None or each.sent_at >= since)
-        ]
-        return tuple({each.organization_id: each for each in own}.values())
 
     async def check(self, action: Action, result_id: str) -> None:
         """Check that the action may have made this.
@@ -486,8 +482,21 @@ class Reconciliation:
             return
         if detail is None:
             raise DoubtfulIdError(f"The service lists no run {run_id} from around the time it was sent.")
-        if (send := Send.of(action, await cache.run_clock())) is not None:
-            raise DoubtfulIdError(f"{run_id} does not fit: {_misfit(detail, send)}")
+        if (send := Send.of(action, await cache.run_clock())) is None:
+            return
+        run, after = detail.run, send.after(detail.run.created_at)
+        if not send.is_place(run, None):
+            why = f"it is a run on {run.repository.label}."
+        elif not send.is_place(run, send.request.branch_name):
+            why = f"it is on the branch {run.branch_name}."
+        elif run.run_id == send.run_id:
+            why = "it was not continued when this was sent."
+        elif after is None or abs(after) <= send.margin:
+            why = "another action made it, or it was there before this was sent."
+        else:
+            seconds = after.total_seconds()
+            why = f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."
+        raise DoubtfulIdError(f"{run_id} does not fit: {why}")
 
     async def work(self) -> float:
         """Search for unknown actions, once the service answers again; return the seconds until the next check."""
@@ -540,21 +549,6 @@ def _asking(what: str) -> Iterator[None]:
         yield
     except ApiError as error:
         raise DoubtfulIdError(f"Whether the service {what} could not be asked: {error}") from error
-
-
-def _misfit(detail: RunDetail, send: Send) -> str:
-    run = detail.run
-    if not send.is_place(run, None):
-        return f"it is a run on {run.repository.label}."
-    if not send.is_place(run, send.request.branch_name):
-        return f"it is on the branch {run.branch_name}."
-    if run.run_id == send.run_id:
-        return "it was not continued when this was sent."
-    after = send.after(run.created_at)
-    if after is None or abs(after) <= send.margin:
-        return "another action made it, or it was there before this was sent."
-    seconds = after.total_seconds()
-    return f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."
 
 
 async def settle_from_turns(actions: Actions, action: Action) -> Action:

@@ -23,8 +23,7 @@ from app.actions.screen_resolve import ResolveForm
 from app.actions.screen_writes import form_for
 from app.api.requests import about
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
-from app.console.session import Session
+from app.console.session import FIRST_UNKNOWN, GoToTab, OpenRun, Session
 from app.console.session.feeds import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere

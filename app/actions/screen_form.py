@@ -31,8 +31,7 @@ from app.actions.screen_resolve import (
 )
 from app.api.requests import WriteRequest, as_json
 from app.console.guard import guarded_event
-from app.console.messages import FollowRun, OpenRun
-from app.console.session import FIX_TOAST_S, mark_of
+from app.console.session import FIX_TOAST_S, FollowRun, OpenRun, mark_of
 from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.console.terminal import copy_out
 from app.engine.engine import Engine

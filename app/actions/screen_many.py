@@ -24,8 +24,7 @@ from app.actions.screen_fields import PAIRS, TEXT, Field
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.api.errors import ApiError
 from app.api.requests import StartAgent, WriteRequest
-from app.console.messages import FollowRun
-from app.console.session import Session
+from app.console.session import FollowRun, Session
 from app.console.sheets import Sheet
 from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text

@@ -257,16 +257,14 @@ class NewRunForm(ActionForm):
             found.append(FieldProblem("inputs", "The instructions are above; delete them here."))
         unknown = [key for key in self._unknown if self._inputs and key != WORDS]
         found += [FieldProblem("inputs", f"{name} takes no input {key}: delete it.") for key in unknown]
-        faults = {key: _fault(one, given.get(one.name)) for key, one in self._declared.items()}
-        return (*found, *(FieldProblem(key, fault) for key, fault in faults.items() if fault))
-
-
-def _fault(one: AgentInput, value: Json) -> str:
-    """The definite fault of an input's value; only the service checks its type."""
-    if value is None:
-        return "It needs a value." if one.is_required else ""
-    text = value if isinstance(value, str) else written(value)
-    if text in one.choices or not one.choices:
-        return ""
-    near = closest(text, one.choices)
-    return f"One of {', '.join(one.choices)}{f'; did you mean {near}?' if near else ''}"
+        # Only definite faults: the service checks the types.
+        for key, one in self._declared.items():
+            value = given.get(one.name)
+            text = value if isinstance(value, str) else written(value)
+            if value is None and one.is_required:
+                found.append(FieldProblem(key, "It needs a value."))
+            elif value is not None and one.choices and text not in one.choices:
+                near = closest(text, one.choices)
+                advice = f"; did you mean {near}?" if near else ""
+                found.append(FieldProblem(key, f"One of {', '.join(one.choices)}{advice}"))
+        return tuple(found)

@@ -252,7 +252,18 @@ def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: s
     about = {name.partition(".")[2]: value for name, value in facts.items() if name.startswith(("run.", "host."))}
     if "id" in about:
         about["run_id"] = about.pop("id")
-    group = _group(decision, facts)
+    # The inbox key of its subject; when that problem is over, this is reported too.
+    match decision.occurrence.identity.partition(":")[0]:
+        case "run" if facts.get("run.status") == "failed":
+            group = f"failed:{facts['run.repository']}"
+        case "stuck":
+            group = f"stuck:{facts['run.id']}"
+        case "health" if facts.get("host.status") != "recovered":
+            group = f"host:{facts['host.platform']}"
+        case "action":
+            group = f"action:{facts['action.id']}"
+        case _:
+            group = f"rule:{decision.rule}"
     return Alert(
         key=f"automation:{decision.rule}:{decision.occurrence.identity}",
         group=group,
@@ -264,21 +275,6 @@ def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: s
         at=decision.occurrence.at,
         about=about,
     )
-
-
-def _group(decision: Decision, facts: Mapping[str, str]) -> str:
-    """The inbox key of the notification's subject; when that problem is over, this is reported too."""
-    match decision.occurrence.identity.partition(":")[0]:
-        case "run" if facts.get("run.status") == "failed":
-            return f"failed:{facts['run.repository']}"
-        case "stuck":
-            return f"stuck:{facts['run.id']}"
-        case "health" if facts.get("host.status") != "recovered":
-            return f"host:{facts['host.platform']}"
-        case "action":
-            return f"action:{facts['action.id']}"
-        case _:
-            return f"rule:{decision.rule}"
 
 
 async def propose(

@@ -17,8 +17,7 @@ from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
 from app.automations.screen_data import Automations, RulesFile, read_automations
 from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, ReplaySheet
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.messages import OpenRun
-from app.console.session import FIX_TOAST_S, Session, mark_of
+from app.console.session import FIX_TOAST_S, OpenRun, Session, mark_of
 from app.console.session.feeds import CoalescedTask
 from app.console.session.troubles import UNREADABLE, storage_notice
 from app.console.sheets import ChoiceSheet, ConfirmSheet

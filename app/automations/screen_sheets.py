@@ -301,22 +301,18 @@ class ReplaySheet(Sheet[None]):
         elif result.held_since > since:
             completeness = f"\nThe history is complete since {stamp(result.held_since)}."
         self._is_done, self._newest = True, result.newest
-        self._show(Content.assemble(_counts(result), (completeness, STYLES["quiet"]), "\n"))
+        counts = Content("Nothing would have triggered it.")
+        if total := sum(result.counts.values()):
+            parts = [
+                Content.assemble((f"{badge.glyph} {result.counts[one]:,} {WORDS.get(one, badge.word)}", badge.style))
+                for one, badge in OUTCOMES.items()
+                if one in result.counts
+            ]
+            times = "once" if total == 1 else f"{total:,} times"
+            newest = f"\nThe newest {SHOWN} of them:" if total > SHOWN else ""
+            counts = Content.assemble((f"Triggered {times}: ", "bold"), Content("   ").join(parts), newest)
+        self._show(Content.assemble(counts, (completeness, STYLES["quiet"]), "\n"))
 
     def _show(self, content: Content) -> None:
         self._count = content.split(allow_blank=True)
         self.query_one(LinePane).paint()
-
-
-def _counts(result: Replayed) -> Content:
-    total = sum(result.counts.values())
-    if not total:
-        return Content("Nothing would have triggered it.")
-    parts = [
-        Content.assemble((f"{badge.glyph} {result.counts[outcome]:,} {WORDS.get(outcome, badge.word)}", badge.style))
-        for outcome, badge in OUTCOMES.items()
-        if outcome in result.counts
-    ]
-    times = "once" if total == 1 else f"{total:,} times"
-    newest = f"\nThe newest {SHOWN} of them:" if total > SHOWN else ""
-    return Content.assemble((f"Triggered {times}: ", "bold"), Content("   ").join(parts), newest)

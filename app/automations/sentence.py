@@ -122,7 +122,20 @@ def warnings(rule: Rule, rules: Sequence[Rule], now: datetime, silent: Collectio
     if isinstance(rule.do, DoNotify) and rule.do.route in silent:
         fix = "Set notify.desktop or notify.command" if rule.do.route == "default" else "Give the route a channel"
         yield f"It reaches no one: all channels of the route {rule.do.route!r} are off. {fix}, or use another route."
-    yield from _of_times(rule, now)
+    times: Sequence[datetime] = ()
+    match rule.on:
+        case OnSchedule():
+            year = takewhile(lambda at: at < now + _YEAR, fire_times(rule.on, rule.name, now))
+            times = list(islice(year, _LOOKED_AT))
+        case OnInterval(every):
+            times = [now + n * every for n in range(1, _LOOKED_AT)]
+    if times and all(is_quiet(rule, at) for at in times):
+        yield "It never acts: its quiet hours cover every one of its times."
+    for span_of, most, word in ((_DAY, rule.limit.per_day, "day"), (_HOUR, rule.limit.per_hour, "hour")):
+        # The largest number of times within one span of this length.
+        if (count := max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)) > most:
+            yield f"It comes {count} times {'an' if word == 'hour' else 'a'} {word}, and limit.per_{word} is {most}."
+            break
     if isinstance(rule.do, DoCancel) and isinstance(rule.on, OnRun) and rule.on.to in FINAL_STATUSES:
         yield "It never cancels anything: the run has already finished."
     match rule.on:
@@ -144,24 +157,6 @@ def warnings(rule: Rule, rules: Sequence[Rule], now: datetime, silent: Collectio
     for other in rules:
         if other.name in fed and other.name > rule.name and _feeds(other, rule):
             yield f"It and {other.name!r} can trigger each other, until limit.per_conversation stops them."
-
-
-def _of_times(rule: Rule, now: datetime) -> Iterator[str]:
-    match rule.on:
-        case OnSchedule():
-            year = takewhile(lambda at: at < now + _YEAR, fire_times(rule.on, rule.name, now))
-            times = list(islice(year, _LOOKED_AT))
-        case OnInterval(every):
-            times = [now + n * every for n in range(1, _LOOKED_AT)]
-        case _:
-            return
-    if times and all(is_quiet(rule, at) for at in times):
-        yield "It never acts: its quiet hours cover every one of its times."
-    for span_of, most, word in ((_DAY, rule.limit.per_day, "day"), (_HOUR, rule.limit.per_hour, "hour")):
-        # The largest number of times within one span of this length.
-        if (count := max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)) > most:
-            yield f"It comes {count} times {'an' if word == 'hour' else 'a'} {word}, and limit.per_{word} is {most}."
-            return
 
 
 def _feeds(rule: Rule, other: Rule) -> bool:

@@ -18,11 +18,19 @@ from textual.widgets import Static
 
 from app.console.base import ALL, TABS, BaseScreen, make_screen
 from app.console.guard import CONSOLE_CSS, BaseApp
-from app.console.messages import FIRST_UNKNOWN, FOLLOWED, FollowRun, GoToTab, OpenRun, SwitchProfile
-from app.console.session import TOAST_S, Session, ShownNotice
-from app.console.session.user_preferences import keep
+from app.console.session import (
+    FIRST_UNKNOWN,
+    FOLLOWED,
+    TOAST_S,
+    FollowRun,
+    GoToTab,
+    OpenRun,
+    Session,
+    ShownNotice,
+    SwitchProfile,
+)
 from app.console.terminal import TERMINAL_BINDINGS, Terminal
-from app.console.themes import DEFAULT, begin_with_theme
+from app.console.themes import DEFAULT, begin_with_theme, keep_preferences
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
 from app.runs.screen_views import first_picture
@@ -163,7 +171,9 @@ class RunwardenApp(BaseApp[None]):
             self.session.notify(f"The console uses the theme {DEFAULT}: {self._theme_problem}", severity="warning")
             # As a choice of the user's, so that this is said once.
             configured = self.settings.console.theme
-            self.run_worker(partial(keep, self.settings, lambda known: known.with_theme(DEFAULT, configured)))
+            self.run_worker(
+                partial(keep_preferences, self.settings, lambda known: known.with_theme(DEFAULT, configured))
+            )
         self._open_soon()
 
     def _open_soon(self) -> None:

@@ -19,8 +19,7 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from app.console.guard import guarded_event
-from app.console.messages import OpenRun
-from app.console.session import Session
+from app.console.session import OpenRun, Session
 from app.console.session.troubles import READ_ONLY
 from app.profiles import Profile
 from widgets.frame import Banner, HeaderBar, KeyBar, KeyHint, Notice, Tab, TabBar, Vitals

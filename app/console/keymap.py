@@ -87,7 +87,25 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> t
             is_known = last in _NAMED or (len(last) == 1 and last.isprintable())
             if not (is_known and set(modifiers) <= _MODIFIERS):
                 found.append(f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".')
-    found += _clashes(facts, keys)
+    # Two actions that have the same key on the same screen: only one of them would run.
+    by_id = {fact.id: fact for fact in facts}
+    taken: dict[tuple[str, str], str] = {}
+    reported: set[tuple[str, str]] = set()
+    # A sheet over a screen has its keys to itself.
+    sheets = {kind.__name__ for kind in _descendants(ModalScreen)}
+    owners = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
+    # The user's own entry first, so that the sentence names it.
+    for fact in sorted(facts, key=lambda fact: fact.id not in keys):
+        for where in owners if fact.id in keys and _EVERYWHERE in fact.where else fact.where:
+            for key in _keys_of(fact, keys):
+                other = taken.setdefault((where, key), fact.id)
+                pair = (other, fact.id)
+                # Two defaults may share a key if they are never available at the same time.
+                is_usual = key in map(normal, by_id[other].keys) and key in map(normal, fact.keys)
+                if other != fact.id and other in keys and not is_usual and pair not in reported:
+                    reported.add(pair)
+                    clash = f'"{keys[other]}" is the key of {fact.id} there. Give that one another key.'
+                    found.append(f"keys.{other}: {clash}")
     # A screen's action gets its key first, so a command with the same one never runs.
     by_key: dict[str, str] = {}
     for fact in facts:
@@ -146,24 +164,3 @@ def _descendants(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
 def _keys_of(fact: KeyFact, keys: Mapping[str, str]) -> tuple[str, ...]:
     """An action's keys as Textual names them: the user's own, or the defaults."""
     return tuple(map(normal, keys[fact.id].split(",") if fact.id in keys else fact.keys))
-
-
-def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]:
-    """Report two actions that have the same key on the same screen: only one of them would run."""
-    by_id = {fact.id: fact for fact in facts}
-    taken: dict[tuple[str, str], str] = {}
-    reported: set[tuple[str, str]] = set()
-    # A sheet over a screen has its keys to itself.
-    sheets = {kind.__name__ for kind in _descendants(ModalScreen)}
-    owners = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
-    # The user's own entry first, so that the sentence names it.
-    for fact in sorted(facts, key=lambda fact: fact.id not in keys):
-        for where in owners if fact.id in keys and _EVERYWHERE in fact.where else fact.where:
-            for key in _keys_of(fact, keys):
-                other = taken.setdefault((where, key), fact.id)
-                pair = (other, fact.id)
-                # Two defaults may share a key if they are never available at the same time.
-                is_usual = key in map(normal, by_id[other].keys) and key in map(normal, fact.keys)
-                if other != fact.id and other in keys and not is_usual and pair not in reported:
-                    reported.add(pair)
-                    yield f'keys.{other}: "{keys[other]}" is the key of {fact.id} there. Give that one another key.'

@@ -23,10 +23,9 @@ from textual.widgets import Input
 
 from app.console.base import ALL, TABS, BaseScreen, key_actions, screen_type
 from app.console.keymap import bindings_of, written
-from app.console.messages import GoToTab, OpenRun, SwitchProfile
-from app.console.session.user_preferences import UserPreferences, keep, read
+from app.console.session import GoToTab, OpenRun, SwitchProfile
 from app.console.sheets import OVER_CSS, Sheet
-from app.console.themes import THEMES
+from app.console.themes import THEMES, UserPreferences, keep_preferences, read_preferences
 from app.engine.text import safe_text
 from app.runs.query import listed
 from app.runs.screen_views import PreferencesFile, views_of
@@ -98,7 +97,7 @@ class ConsoleCommands(Provider):
 
     async def _read(self) -> None:
         if isinstance(self.screen, BaseScreen):
-            self._recent = read(self.screen.session.settings).recent
+            self._recent = read_preferences(self.screen.session.settings).recent
             self._destinations = await self.screen.session.guard(destinations, self.screen) or ()
 
     async def shutdown(self) -> None:
@@ -183,7 +182,7 @@ class ConsoleCommands(Provider):
 
     def _keep(self, change: Callable[[UserPreferences], UserPreferences]) -> None:
         if isinstance(self.screen, BaseScreen):
-            self.screen.run_worker(partial(keep, self.screen.session.settings, change))
+            self.screen.run_worker(partial(keep_preferences, self.screen.session.settings, change))
 
 
 def _line(name: Content, command: PaletteCommand) -> Content:

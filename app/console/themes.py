@@ -1,8 +1,14 @@
-"""The console's themes."""
+"""The console's themes, and what a user chose for all profiles: theme, split and recent choices of the palette."""
 
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec.json
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -12,9 +18,9 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import Theme
 
-from app.console.session.user_preferences import read
+from app.engine.atomic_file import alone, replacing
 from app.engine.text import closest
-from app.profiles import Settings
+from app.profiles import Settings, data_root
 
 if TYPE_CHECKING:
     from app.console.guard import BaseApp
@@ -35,6 +41,10 @@ _RED, _BLUE, _LIGHT_GREY, _GREY, _BRIGHT_RED, _WHITE = 1, 4, 7, 8, 9, 15
 _READ_ON_BLUE: Final = frozenset({0, 4, 7, 11, 14, 15})
 """The colours readable on blue, with black and blue, in which only lines and scrollbars are drawn."""
 _PARTS: Final = "primary secondary accent success warning error foreground background surface panel"
+_FILE: Final = "console.json"
+_VERSION: Final = 1
+MOST_RECENT: Final = 12
+"""Names kept for the palette."""
 
 
 class ColourRemover(LineFilter):
@@ -136,7 +146,7 @@ def begin_with_theme(app: "BaseApp[Any]", settings: Settings) -> str:
 
     Returns why the default is used instead; empty: it is not.
     """
-    name = read(settings).theme_over(settings.console.theme)
+    name = read_preferences(settings).theme_over(settings.console.theme)
     for theme in THEMES:
         app.register_theme(theme)
     problem, has_few = theme_problem(name), app.console.color_system == "standard"
@@ -161,3 +171,53 @@ def theme_problem(name: str) -> str:
     near = closest(name, names)
     fix = f"Did you mean {near}?" if near else f"There are: {', '.join(sorted(names))}."
     return f"there is no theme {name!r}. {fix}"
+
+
+class UserPreferences(Struct, frozen=True):
+    """All preferences."""
+
+    theme: str = ""
+    """Chosen in the palette. Empty: the configured one."""
+    configured: str = ""
+    """The configured theme at that time: a theme that is configured later replaces the choice."""
+    recent: tuple[str, ...] = ()
+    """Choices in the palette, newest first."""
+    split: str = ""
+    """The size of the pane next to the runs. Empty: the default."""
+    version: int = _VERSION
+
+    def theme_over(self, configured: str) -> str:
+        """The theme to begin with."""
+        return self.theme if self.theme and self.configured == configured else configured
+
+    def with_theme(self, theme: str, configured: str) -> "UserPreferences":
+        """Remember a theme."""
+        return replace(self, theme=theme, configured=configured)
+
+    def with_recent(self, name: str) -> "UserPreferences":
+        """Remember a choice."""
+        others = (other for other in self.recent if other != name)
+        return replace(self, recent=(str(name), *others)[:MOST_RECENT])  # Plain: safe text is not JSON.
+
+
+def read_preferences(settings: Settings) -> UserPreferences:
+    """Read the preferences; defaults if the file is missing, damaged, or of another version."""
+    try:
+        found = msgspec.json.decode((data_root(settings) / _FILE).read_bytes(), type=UserPreferences)
+    except (OSError, ValueError):
+        return UserPreferences()
+    return found if found.version == _VERSION else UserPreferences()
+
+
+async def keep_preferences(settings: Settings, change: Callable[[UserPreferences], UserPreferences]) -> None:
+    """Update the file; if it cannot be written, the choice lasts until the console closes."""
+
+    def write() -> None:
+        path = data_root(settings) / _FILE
+        with suppress(OSError), alone(path.parent):
+            before = read_preferences(settings)
+            if (after := change(before)) != before:
+                with replacing(path) as file:
+                    file.write(msgspec.json.format(msgspec.json.encode(after), indent=1).decode())
+
+    await asyncio.to_thread(write)

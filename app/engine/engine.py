@@ -88,9 +88,12 @@ class Engine(Struct, frozen=True):
         async with AsyncExitStack() as stack:
             files = await ProfileFiles.open(settings, profile, actor=actor, clock=clock, cache_file=cache_file)
             stack.push_async_callback(files.close)
-            state = await _open_state(settings, profile, clock)
-            if isinstance(state, State):
+            state: State | StorageError
+            try:
+                state = await State.open(data_folder(settings, profile) / STATE_FILE, clock=clock)
                 stack.push_async_callback(state.close)
+            except StorageError as error:
+                state = error  # Without it the cache can be read and the service asked.
             client = await _make_client(profile, Budget(files.cache))
             stack.push_async_callback(client.aclose)
             await client.budget.load()
@@ -216,14 +219,6 @@ class Engine(Struct, frozen=True):
             for close in (self.client.aclose, self.polling.stop):
                 stack.push_async_callback(close)
             await self.actions.in_flight.close()
-
-
-async def _open_state(settings: Settings, profile: Profile, clock: Callable[[], datetime]) -> State | StorageError:
-    """Open the automations' state; without it the cache can be read and the service asked."""
-    try:
-        return await State.open(data_folder(settings, profile) / STATE_FILE, clock=clock)
-    except StorageError as error:
-        return error
 
 
 async def _make_client(profile: Profile, budget: Budget) -> Client:

@@ -14,8 +14,7 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.messages import GoToTab
-from app.console.session import Session
+from app.console.session import GoToTab, Session
 from app.console.session.feeds import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged

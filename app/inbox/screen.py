@@ -13,8 +13,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.console.base import INBOX, TABS_CSS, BaseScreen
-from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
-from app.console.session import Session, mark_of
+from app.console.session import FIRST_UNKNOWN, GoToTab, OpenRun, Session, mark_of
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ChoiceSheet
 from app.engine.engine import Engine

@@ -108,7 +108,18 @@ def state_alerts(
     if "link" in notify.on and link.failing_since is not None:
         has_held = now - link.failing_since >= hold and link.failures >= _LEAST_FAILURES
         if is_refused or has_held:
-            return [*states, _link_down(link, link.failing_since, now, profile, is_refused=is_refused)]
+            title, note = "No link to the service", "no code host is blamed for it"
+            if is_refused:
+                title = error_kind(link.error_kind).title
+                note = "create another and give it to this profile"
+            elif link.error_kind == InternalError.kind:
+                title = error_kind(InternalError.kind).title
+            begun = link.failing_since
+            key = f"link:{'token' if is_refused else 'down'}:{begun.isoformat()}"
+            body = f"since {clock_time(begun, now)}; {note} · {link.error_message or ''}".rstrip(" ·")
+            about = {"status": "token refused" if is_refused else "down"}
+            alert = own_alert(key, LINK, "error", f"{title}: {profile}", body, begun, about, is_lasting=True)
+            return [*states, alert]
     routes = host_routes or ((DEFAULT_ROUTE,) if "health" in notify.on else ())
     if routes and (since := unobserved_since(links, now)) is not None:
         title = f"Code hosts unobserved since {clock_time(since, now)}"
@@ -136,24 +147,6 @@ def _stuck(run: StuckRun, profile: str) -> Alert:
 
 def _about(run_id: str, repository: str, status: str) -> dict[str, str]:
     return {"run_id": run_id, "repository": repository, "status": status}
-
-
-def _link_down(link: LinkState, since: datetime, now: datetime, profile: str, *, is_refused: bool) -> Alert:
-    title = error_kind(InternalError.kind).title if link.error_kind == InternalError.kind else "No link to the service"
-    note = "no code host is blamed for it"
-    if is_refused:
-        title = error_kind(link.error_kind).title
-        note = "create another and give it to this profile"
-    return own_alert(
-        f"link:{'token' if is_refused else 'down'}:{since.isoformat()}",
-        LINK,
-        "error",
-        f"{title}: {profile}",
-        f"since {clock_time(since, now)}; {note} · {link.error_message or ''}".rstrip(" ·"),
-        since,
-        {"status": "token refused" if is_refused else "down"},
-        is_lasting=True,
-    )
 
 
 def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str) -> Alert:

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import reduce
@@ -204,14 +204,19 @@ def mistakes(file: Path, text: str) -> tuple[Settings, list[ConfigError]]:
     Raises:
         ConfigError: It is not TOML.
     """
-    values = toml_values(file, text)
+    values: Any = toml_values(file, text)
     errors: dict[KeyPath, ConfigError] = {}
     missing: list[object] = []
     while True:
         try:
             return _settings(Table(file, text, values)), list(errors.values())
         except ConfigError as error:
-            if not any(name in missing for name in _texts(values, error.path)):
+            # The value at the path of the mistake, or those of its list.
+            try:
+                found = reduce(getitem, error.path, values)
+            except LookupError:
+                found = []
+            if not any(name in missing for name in (found if isinstance(found, list) else [found])):
                 errors.setdefault(error.path, error)
             missing.append(_leave_out(values, error.path))
 
@@ -227,15 +232,6 @@ def _leave_out(values: Any, path: KeyPath) -> object:
     else:
         return _leave_out(values, path[:-1])
     return last
-
-
-def _texts(values: Any, path: KeyPath) -> Sequence[object]:
-    """The value at a path, or those of its list; empty: there is none."""
-    try:
-        value = reduce(getitem, path, values)
-    except LookupError:
-        return ()
-    return value if isinstance(value, list) else (value,)
 
 
 def toml_values(file: Path, text: str) -> dict[str, object]:

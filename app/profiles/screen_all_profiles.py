@@ -14,8 +14,7 @@ from textual.widgets import Input
 
 from app.api.errors import ApiError
 from app.console.base import ALL
-from app.console.messages import OpenRun
-from app.console.session import Session
+from app.console.session import OpenRun, Session
 from app.console.session.feeds import CoalescedTask
 from app.engine.text import plural, safe_text
 from app.health.facts import is_down

@@ -78,16 +78,6 @@ def suggested_name(base_url: str) -> str:
     return (names or parts)[0]
 
 
-def _address_problem(text: str) -> str | None:
-    try:
-        base_address(text)
-    except ValueError as error:
-        said = str(error)
-        # A text that begins with a scheme keeps its lower case.
-        return f"{said}." if said.startswith("http") else f"{said[:1].upper()}{said[1:]}."
-    return None
-
-
 def _source(origin: TokenOrigin, typed: str) -> TokenSource | str:
     """The token's source, or the problem with it; a pasted token is on a stream until it is written."""
     match origin:
@@ -300,11 +290,15 @@ class OnboardingScreen(Screen[str | None]):
         """Show the problems of visited fields, or of all; return the profile if there are none."""
         address, name = self._field("base_url").value, self._field("name").value.strip()
         source = _source(self._origin, self._token)
-        why = source if isinstance(source, str) else None
+        problems = {"base_url": "", "name": name_problem(name), self._origin: source if isinstance(source, str) else ""}
+        try:
+            base_address(address)
+        except ValueError as error:
+            said = str(error)
+            # A text that begins with a scheme keeps its lower case.
+            problems["base_url"] = f"{said}." if said.startswith("http") else f"{said[:1].upper()}{said[1:]}."
         first: FormField | None = None
-        for key, problem in (
-            ("base_url", _address_problem(address)), ("name", name_problem(name)), (self._origin, why)
-        ):  # fmt: skip
+        for key, problem in problems.items():
             field = self._field(key)
             if everywhere:
                 field.insist()

@@ -5,7 +5,7 @@ Everything else stays prose. Two ways of writing are understood: a heading that 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from storage.records.results import SEVERITIES, Finding, ReportedFinding, Review, Severity
@@ -31,7 +31,32 @@ _MOST: Final = 1_000
 
 def findings(text: str) -> tuple[Finding, ...]:
     """The findings of a review, in its order; at most a thousand."""
-    return tuple(finding for finding, _ in zip(_findings(text), range(_MOST), strict=False))
+    found = list[Finding]()
+    fence, path = "", ""
+    for at, whole in enumerate(text.split("\n")):
+        line = whole[:_LONGEST].rstrip("\r")
+        marker = _FENCE.match(line)
+        if len(found) == _MOST:
+            break
+        if fence:
+            closes = marker and marker[1].startswith(fence) and not line.strip(" `~")
+            fence = "" if closes else fence
+        elif marker:
+            fence = marker[1]
+        elif heading := _HEADING.match(line):
+            code = _CODE.fullmatch(heading[2])
+            title = code[2] if code else heading[2]
+            path = title if code or (" " not in title and ("/" in title or "." in title)) else ""
+        elif location := _PLACE.search(line):
+            before = line[: location.start()]
+            after = line[location.end() :]
+            is_first = all(word.lower() in _WEIGHTS or word.isdecimal() for word in re.findall(r"\w+", before))
+            rest = before + after if is_first and after else line
+            found.append(_finding(at, location[1], int(location[2]), rest))
+        elif path and (item := _ITEM.match(line)):
+            number = _LINE.search(item[1])
+            found.append(_finding(at, path, int(number[1]) if number else None, item[1]))
+    return tuple(found)
 
 
 def reported(turn: int, reports: Sequence[ReportedFinding]) -> Review:
@@ -73,30 +98,6 @@ def is_told_by(review: Review, others: Sequence[Review]) -> bool:
     """Whether other reviews name every place that this one does, so that it adds nothing."""
     reported = {(each.path, each.line) for other in others for each in other.findings}
     return all((each.path, each.line) in reported for each in review.findings)
-
-
-def _findings(written: str) -> Iterator[Finding]:
-    fence, path = "", ""
-    for at, whole in enumerate(written.split("\n")):
-        line = whole[:_LONGEST].rstrip("\r")
-        marker = _FENCE.match(line)
-        if fence:
-            closes = marker and marker[1].startswith(fence) and not line.strip(" `~")
-            fence = "" if closes else fence
-        elif marker:
-            fence = marker[1]
-        elif heading := _HEADING.match(line):
-            code = _CODE.fullmatch(heading[2])
-            text = code[2] if code else heading[2]
-            path = text if code or (" " not in text and ("/" in text or "." in text)) else ""
-        elif location := _PLACE.search(line):
-            before = line[: location.start()]
-            after = line[location.end() :]
-            is_first = all(word.lower() in _WEIGHTS or word.isdecimal() for word in re.findall(r"\w+", before))
-            yield _finding(at, location[1], int(location[2]), before + after if is_first and after else line)
-        elif path and (item := _ITEM.match(line)):
-            number = _LINE.search(item[1])
-            yield _finding(at, path, int(number[1]) if number else None, item[1])
 
 
 def _finding(at: int, path: str, line: int | None, rest: str) -> Finding:

@@ -326,8 +326,17 @@ class ChangesPart(SearchedPart):
         self._files.display = len(change.files) > 1
         rows = DiffRows(Patch(change.patch))
         rows.extend(FIRST)
-        self.body.show(rows, change.files, self._about(change), is_whole_file=self._is_beside)
         detail, turn = self.subject.detail, self.subject.turn
+        # The most important facts first.
+        facts: tuple[str, ...] = safe_text(change.note), f"as of {(change.head or '')[:10]}"
+        if not self._is_beside:
+            added, removed = lines_of(change)
+            base = f"since {safe_text(change.base_name)}" if change.base_name else ""
+            ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
+            source = "from git" if change.source == "git" else "from the service"
+            state, whole = "" if change.is_pushed else "not pushed", "whole run" if turn is None else f"turn {turn}"
+            facts = state, base, source, f"+{added:,} -{removed:,}", safe_text(change.note), whole, safe_text(ends)
+        self.body.show(rows, change.files, facts, is_whole_file=self._is_beside)
         may_change = detail is not None and not detail.is_final and turn in {None, self.subject.last_turn}
         self.body.notice = unavailable(f"Nothing was changed{' so far' if may_change else ''}.", change.note)
         self.refresh_bindings()
@@ -338,18 +347,6 @@ class ChangesPart(SearchedPart):
             self._settle()
         self._is_whole = True
         self._settle()
-
-    def _about(self, change: Change) -> tuple[str, ...]:
-        """Return the facts about the change, the most important first."""
-        if self._is_beside:
-            return safe_text(change.note), f"as of {(change.head or '')[:10]}"
-        added, removed = lines_of(change)
-        whole = "whole run" if self.subject.turn is None else f"turn {self.subject.turn}"
-        base = f"since {safe_text(change.base_name)}" if change.base_name else ""
-        ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
-        source = "from git" if change.source == "git" else "from the service"
-        state = "" if change.is_pushed else "not pushed"
-        return state, base, source, f"+{added:,} -{removed:,}", safe_text(change.note), whole, safe_text(ends)
 
     def _settle(self) -> None:
         """Put the cursor where a finding leads; give up once everything was read."""

@@ -65,22 +65,19 @@ class StepLines:
         used = "" if step.tokens is None else plural(step.tokens, "token")
         figures = "  ".join(filter(None, (took, used)))
         is_loud = step.failed or step.kind in {"said", "printed", "ran", "used", "error"}
-        for number, line in enumerate(self._shown(step)):
-            text = line if number or not figures else SafeText(f"{line}  ({figures})" if line else figures)
-            code = _SIGNS.get(line[:1], "") if step.kind == "edited" else "" if is_loud else _QUIET
-            yield StepLine("" if number else label, label_code, text, code)
-
-    def _shown(self, step: LogStep) -> list[SafeText]:
-        limit = _NO_LIMIT if self._whole else _LINE
         lines = step.text.replace("\r\n", "\n").rstrip("\n").split("\n")
         most = _LONG if step.kind in _WORDS else _SHORT
         left_out = 0 if self._whole else len(lines) - most
         if left_out <= 1:
-            return [safe_log_line(line, limit=limit) for line in lines]
-        # The end of an output is more useful than its beginning.
-        begin, end = lines[: most // 3], lines[most // 3 - most :]
-        between = safe_text(f"… {plural(left_out, 'more line')}: {self._more}")
-        return [*(safe_log_line(line) for line in begin), between, *(safe_log_line(line) for line in end)]
+            shown = [safe_log_line(line, limit=_NO_LIMIT if self._whole else _LINE) for line in lines]
+        else:
+            # The end of an output is more useful than its beginning.
+            begin, end = map(safe_log_line, lines[: most // 3]), map(safe_log_line, lines[most // 3 - most :])
+            shown = [*begin, safe_text(f"… {plural(left_out, 'more line')}: {self._more}"), *end]
+        for number, line in enumerate(shown):
+            text = line if number or not figures else SafeText(f"{line}  ({figures})" if line else figures)
+            code = _SIGNS.get(line[:1], "") if step.kind == "edited" else "" if is_loud else _QUIET
+            yield StepLine("" if number else label, label_code, text, code)
 
 
 def _coloured(text: str, code: str) -> str:

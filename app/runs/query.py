@@ -478,8 +478,18 @@ def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, 
                 options.append(Suggestion(token.start, token.end, text, "The repository."))
     elif cursor < current.key_end:
         options = list(_keys(current.key, current.key_end - len(current.key) - 1, current.key_end))
+    elif (wanted := key_name(current.key)) is None:
+        options = []
     else:
-        options = list(_values(current, cursor, known))
+        token = next(token for token in current.tokens if cursor <= token.end)
+        others = {each.text for each in current.tokens if each is not token}
+        typed = token.text[: max(0, cursor - token.start - int(token.is_quoted))]
+        is_plain = wanted in {"since", "until", "is"}
+        options = [
+            Suggestion(token.start, token.end, value if is_plain else value_text(value, wanted))
+            for value in _matching(typed, _known(wanted, known))
+            if value not in others
+        ]
     return tuple(option for option in options if line[option.start : option.end] != option.insert)[:MOST]
 
 
@@ -487,19 +497,6 @@ def _keys(start_of_name: str, start: int, end: int) -> Iterator[Suggestion]:
     for key in KEYS:
         if key.name.startswith(start_of_name.casefold()):
             yield Suggestion(start, end, f"{key.name}:", key.about)
-
-
-def _values(term: Term, cursor: int, known: Vocabulary) -> Iterator[Suggestion]:
-    wanted = key_name(term.key or "")
-    if wanted is None:
-        return
-    token = next(token for token in term.tokens if cursor <= token.end)
-    others = {each.text for each in term.tokens if each is not token}
-    typed = token.text[: max(0, cursor - token.start - int(token.is_quoted))]
-    for value in _matching(typed, _known(wanted, known)):
-        if value not in others:
-            text = value if wanted in {"since", "until", "is"} else value_text(value, wanted)
-            yield Suggestion(token.start, token.end, text)
 
 
 def _known(wanted: KeyName, known: Vocabulary) -> Iterable[str]:

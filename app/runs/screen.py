@@ -13,9 +13,9 @@ from textual.reactive import var
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.console.messages import GoToTab, OpenRun
-from app.console.session import Session, user_preferences
+from app.console.session import GoToTab, OpenRun, Session
 from app.console.session.troubles import UNREADABLE
+from app.console.themes import keep_preferences, read_preferences
 from app.engine.text import SafeText, closest, safe_text
 from app.runs.query import STATES, KeyName, QueryProblem, Vocabulary, listed, parse, suggestions, unknown_status
 from app.runs.screen_actions import ON_A_RUN, RETRY, RUN_BINDINGS, RunActions, ids_of, keys_for, using_engine
@@ -157,7 +157,7 @@ class RunsScreen(RunActions):
         now = session.run_now()
         confirmed_for = session.settings.history.confirmed_for
         self.table, self.pane = RunTable(now, known.columns, confirmed_for=confirmed_for), RunPane(now)
-        pane_size = user_preferences.read(session.settings).split
+        pane_size = read_preferences(session.settings).split
         self.needs_you = NeedsYou(session)
         self.split = SplitView(self.table, self.pane, pane_size, has_pane=known.detail)
         self.loader = RunsLoader(self, self.split, query)
@@ -620,7 +620,7 @@ class RunsScreen(RunActions):
             return
         self.split.resize_pane(by)
         remember = partial(replace, split=self.split.pane_size)
-        self.run_worker(partial(user_preferences.keep, self.session.settings, remember), group="split")
+        self.run_worker(partial(keep_preferences, self.session.settings, remember), group="split")
 
     def action_pane(self) -> None:
         """Hide the pane, or show it again."""

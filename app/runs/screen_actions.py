@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
 from textual.binding import Binding
 
 from app.console.base import BaseScreen
-from app.console.messages import FollowRun, OpenRun
-from app.console.session import FIX_TOAST_S, LONGEST_COPY, Session, mark_of
+from app.console.session import FIX_TOAST_S, LONGEST_COPY, FollowRun, OpenRun, Session, mark_of
 from app.engine.text import json_escaped, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from app.console.messages import FOLLOWED, GoToTab, OpenRun
-from app.console.session import Session
+from app.console.session import FOLLOWED, GoToTab, OpenRun, Session
 from app.console.session.feeds import CoalescedTask
 from app.engine.events import ActionChanged, Event, StorageFailed
 from app.engine.text import safe_text

@@ -191,7 +191,7 @@ class OlderRuns:
         """Pause the fetching in the background, or resume it."""
 
         async def change(engine: "Engine") -> None:
-            await (engine.backfill.pause() if is_paused else engine.backfill.resume())
+            await engine.backfill.pause(is_paused=is_paused)
             self._changed()
 
         with_engine(self._screen, change, "pause")

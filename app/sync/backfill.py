@@ -307,17 +307,11 @@ class Backfill:
             await self._share()
         return is_done
 
-    async def pause(self) -> None:
-        """Ask for nothing more until `resume`, in every process with this cache."""
-        self._is_paused = True
-        await self._cache.pause_backfill(paused=True)
-        self._enter("paused")
-
-    async def resume(self) -> None:
-        """Go on after a pause."""
-        self._is_paused = False
-        await self._cache.pause_backfill(paused=False)
-        self._enter("idle")
+    async def pause(self, *, is_paused: bool) -> None:
+        """Ask for nothing more, in every process with this cache, or go on."""
+        self._is_paused = is_paused
+        await self._cache.pause_backfill(paused=is_paused)
+        self._enter("paused" if is_paused else "idle")
 
     # On demand
 
@@ -402,9 +396,10 @@ class Backfill:
         order = Order(before, place.total, pages=1)
         try:
             async for stored in reader.read(token=place.token):
-                if order.pages == 1 and before is not None and _repeats(stored, before - TICK):
+                if order.pages == 1 and before is not None:
                     # Runs of one instant that change places: another of them may have been passed over.
-                    order.is_odd = True
+                    held = (run for run in stored.page.runs if run.run_id not in stored.changes.new)
+                    order.is_odd |= any(run.created_at == before - TICK for run in held)
                 order.read(stored.page)
                 following, floor = stored.page.next_token, order.floor
                 coverage: Coverage | None = None
@@ -500,11 +495,6 @@ class Backfill:
         finally:
             sharing.cancel()
             await asyncio.gather(sharing, return_exceptions=True)
-
-
-def _repeats(stored: StoredPage, instant: datetime) -> bool:
-    """Whether a page shows a run of this instant that was held before."""
-    return any(run.created_at == instant and run.run_id not in stored.changes.new for run in stored.page.runs)
 
 
 class Retention(Struct, frozen=True):

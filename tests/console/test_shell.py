@@ -3,7 +3,7 @@
 import asyncio
 
 from app.console.base import key_actions
-from app.console.messages import OpenRun
+from app.console.session import OpenRun
 from app.runs.screen import RunsScreen
 from app.runs.screen_run import RunScreen
 from tests.console.conftest import SMALL, Staged

@@ -12,9 +12,9 @@ from service.cli.output import operator
 from service.clock import DAY_MICROS, now_micros
 from service.execution.retention import Retention
 from service.settings import DataFolder, RetentionSettings, Settings
-from service.store import audit
+from service.store import audit, deletions, events, invitations, sessions, tokens
 from service.store.database import Database
-from tests.service.conftest import BOTH, Api, Make
+from tests.service.conftest import BOTH, NOW, Api, Make, organization
 from tests.service_process import command
 
 ACTS: list[tuple[str, str, str | None]] = [
@@ -78,6 +78,25 @@ def test_what_failed_is_kept_without_what_was_typed_and_a_setup_entry_by_entry(t
         ("invitation.accept", "failed", None),
     ]
     assert "rwt_" not in str(found)
+
+
+def test_the_trail_shows_names_instead_of_ids(database: Database) -> None:
+    """Of whatever has one; a token without an alias and a deleted organization keep their ids."""
+    owner, gone = organization(database), organization(database, "gone")
+    with database.write() as connection:
+        token, bare = (
+            tokens.create(connection, owner, scopes=("admin",), alias=alias, now=NOW)[0].id for alias in ("ci", None)
+        )
+        member = sessions.put_member(connection, owner, "ada@acme.example", NOW, "viewer").id
+        invited = invitations.invite(connection, owner, "joe@acme.example", NOW)
+        endpoint = events.add_endpoint(connection, owner, "https://a.example/", events.TYPES, (), NOW).id
+        both = audit.names(connection, [owner, gone])
+        assert deletions.delete_organization(connection, gone)
+        named = audit.names(connection, [owner, gone, token, bare, member, invited, endpoint, "run_x", "acme"])
+
+    assert both == {owner: "acme", gone: "gone"}
+    people = {member: "ada@acme.example", invited: "joe@acme.example"}
+    assert named == people | {owner: "acme", token: "ci", endpoint: "https://a.example/"}
 
 
 def test_what_a_token_did_is_kept_under_its_id(tenant: Make, idle: Api) -> None:

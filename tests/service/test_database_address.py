@@ -29,10 +29,13 @@ def test_an_address_of_several_hosts_is_read_as_libpq_reads_it() -> None:
     for address in ("postgresql://u@h1:x,h2:2/name", "postgresql://u@h:1,i:2/n?nope=1", "mysql://u@h1:1,h2:2/name"):
         with pytest.raises(DatabaseError, match="must read postgresql://user@host/name, or postgresql://user@host1"):
             Database(address)
+    with pytest.raises(DatabaseError, match="'mysql' is not a supported database; use postgresql://user@host/name"):
+        Database("mysql://u@h/name")
 
 
 POOLER = """
 [databases]
+kept = host=127.0.0.1 port={server} user={user} dbname={name} pool_mode=session
 * = host=127.0.0.1 port={server} user={user}
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -45,13 +48,14 @@ default_pool_size = 100
 
 
 def test_a_pooler_that_changes_sessions_is_refused(postgres: Cluster, postgres_url: str) -> None:
-    """PgBouncer in another mode than `session`: settings of a connection and LISTEN would not hold."""
+    """PgBouncer in another mode than `session`, in which settings of a connection and LISTEN hold."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("PgBouncer is not installed; on Debian: apt-get install pgbouncer")
     port = free_port()
     file = postgres.folder / f"pgbouncer-{port}.ini"
-    file.write_text(POOLER.format(server=postgres.port, user=USER, port=port), "utf-8")
+    name = postgres_url.rpartition("/")[2]
+    file.write_text(POOLER.format(server=postgres.port, user=USER, port=port, name=name), "utf-8")
     file.chmod(0o644)
     # Like PostgreSQL, it does not run as root.
     owner = None if os.geteuid() else postgres.folder.stat().st_uid
@@ -65,6 +69,8 @@ def test_a_pooler_that_changes_sessions_is_refused(postgres: Cluster, postgres_u
 
     try:
         eventually(lambda: "pool_mode = session" in refusal(), "it is refused", saw=refusal)
+        with contextlib.closing(Database(url.removesuffix(name) + "kept")) as database:
+            database.migrate()
     finally:
         process.terminate()
         process.wait(30)

@@ -137,7 +137,7 @@ def queue(database: Database) -> Waiting:
 
 
 def test_a_run_waits_for_a_worker_that_can_work(queue: Waiting) -> None:
-    """None is there, none has a sandbox, or the disks are full; the command is for the operator alone."""
+    """None is there, none has a sandbox, the disks are full, or all drain; commands are for the operator alone."""
     run = accepted(queue.database)
     assert queue.reason(run) == "no worker is running"
     assert queue.reason(run, for_operator=True) == "no worker is running; start one: runwarden service worker"
@@ -145,6 +145,12 @@ def test_a_run_waits_for_a_worker_that_can_work(queue: Waiting) -> None:
     assert queue.reason(run) == "no worker has a sandbox"
     queue.worker(0)
     assert queue.reason(run) == "the disk of every worker is nearly full"
+    with queue.database.write() as connection:
+        begun = (("host", NOW - 1), ("host", NOW), ("other", NOW + 1))
+        workers.drain(connection, "host", [Worker("w", host, "none", 1, 0, at, at) for host, at in begun])
+        assert workers.pauses(connection).drained == {"host": NOW}
+    assert queue.reason(run) == "every worker is drained"
+    assert queue.reason(run, for_operator=True) == "every worker is drained; start one: runwarden service worker"
     queue.worker(2)
     assert queue.reason(run) is None
 

@@ -226,7 +226,11 @@ def test_an_odd_question_is_a_question_all_the_same(tmp_path: Path) -> None:
     file.unlink()
     file.symlink_to("/etc/hostname")
     assert present(asked(tmp_path, str, remarks)).question.startswith("something that cannot be read")
-    assert ["the first 2000 characters" in remarks[0], "a link is not followed" in remarks[1]] == [True, True]
+    file.unlink()
+    file.write_text(json.dumps({"question": "w" * (1 << 20)}))
+    assert present(asked(tmp_path, str, remarks)).question.startswith("something that cannot be read")
+    why = ("the first 2000 characters", "a link is not followed", "is not read: larger than 1048576 bytes")
+    assert [words in remark for words, remark in zip(why, remarks, strict=True)] == [True] * 3
 
 
 @pytest.mark.parametrize(

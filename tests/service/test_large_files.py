@@ -138,7 +138,10 @@ def link(bare: Path, modules: dict[str, tuple[str, str]]) -> None:
 
 
 def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: Make, tmp_path: Path) -> None:
-    """Relative addresses, and theirs; others are remarked on, changes are not committed, and no link is lost."""
+    """Relative addresses, and theirs; others are remarked on, changes are not committed, and no link is lost.
+
+    Names that are alike elsewhere are committed, for some projects need them, and remarked on.
+    """
     hosted = tmp_path / "hosted" / "acme"
     inner = make_repository(hosted / "inner", {"inner.txt": "deep"})
     lib = make_repository(hosted / "lib", {"code.c": "x"})
@@ -151,13 +154,16 @@ def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: M
         link(bare, modules | {"vendor/far": ("https://elsewhere.example/x.git", head)})
         words = "print('seen:', pathlib.Path('vendor/lib/inner/inner.txt').read_text())\n"
         words += "pathlib.Path('vendor/lib/code.c').write_text('y')\npathlib.Path('own.txt').write_text('o')\n"
-        words += "shutil.rmtree('vendor/far')"
+        words += "shutil.rmtree('vendor/far')\npathlib.Path('vendor/dot/lost').touch()\n"
+        words += "for name in ('OWN.txt', 'n\\u00fc', 'nu\\u0308'): pathlib.Path(name).touch()"
         _, turn = worked(tenant, f"{host.url}/acme/api.git", words, submodules=True)
 
     assert turn["outcome"] == "completed", (turn["reason"], turn["log"])
     assert "seen: deep" in turn["log"]
     assert "the submodule vendor/far is not fetched: only those on 127.0.0.1 are" in turn["log"]
     assert "the submodule vendor/dot is not fetched: acme/%2e%2e/inner is outside" in turn["log"]
-    assert "files in submodules are not committed: vendor/lib\n" in turn["log"]
-    changed = git("diff", "--name-only", "main", turn["branch"], cwd=bare).split()
-    assert changed == ["own.txt"]
+    assert "files in submodules are not committed: vendor/dot, vendor/lib\n" in turn["log"]
+    alike = "as on macOS and Windows: OWN.txt, own.txt, nu\u0308, n\u00fc"
+    assert alike in turn["log"]
+    changed = git("diff", "-z", "--name-only", "main", turn["branch"], cwd=bare).split("\0")
+    assert changed == ["OWN.txt", "nu\u0308", "n\u00fc", "own.txt", ""]

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from service.execution.mirror import RepositoryMirror
+from service.execution.rehearsal import scratch_repository
+from service.execution.workspace import Workspace
 from service.git import GitCommandError, GitRunner
+from service.settings import ExecutionSettings
 from tests.service.conftest import OBEYS, Api, Make, placed
 from tests.service.git_hosts import GitHttpHost, push
 from tests.service_process import git, make_repository
@@ -30,8 +33,14 @@ def move(repository: Path, branch: str, onto: str) -> str:
     return git("rev-parse", branch, cwd=repository)
 
 
-def test_a_mirror_keeps_two_names_however_many_were_fetched(mirror: RepositoryMirror, repository: Path) -> None:
-    """Branches that move, appear and go are so in the next snapshot; git reads all names in each fetch."""
+def test_a_mirror_keeps_two_names_however_many_were_fetched(
+    mirror: RepositoryMirror, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Branches that move, appear and go are so in the next snapshot; git reads all names in each fetch.
+
+    Packs are joined; no object of a whole mirror is one that only the host has.
+    """
+    monkeypatch.setattr("service.execution.mirror._MOST_PACKS", 0)
     git("branch", "other", "main", cwd=repository)
     first = mirror.fetch("next")
     moved = move(repository, "main", "next")
@@ -45,6 +54,8 @@ def test_a_mirror_keeps_two_names_however_many_were_fetched(mirror: RepositoryMi
     assert third.branches == {"main": moved, "next/newer": moved}
     assert fourth.branches == {"main": moved}
     assert listed == ["refs/fetched/branch", "refs/fetched/default"]
+    packed = [one.suffix for one in (mirror.git_dir / "objects/pack").iterdir()]
+    assert (packed.count(".pack"), packed.count(".promisor")) == (1, 0)
 
 
 def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> None:
@@ -172,6 +183,13 @@ def test_a_silent_command_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert raised.value.is_passing == passes
 
 
+def test_a_missing_git_is_named_with_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at the first command of an agent's check."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GitCommandError, match=r"git cannot be started \(.*\); install git on this machine"):
+        scratch_repository(tmp_path / "scratch.git", ExecutionSettings())
+
+
 def test_a_login_in_an_address_is_no_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor as a setting's value: every user of the machine can read arguments."""
     url = "https://host/a.git"
@@ -255,3 +273,19 @@ def test_a_merge_with_what_others_pushed_has_what_it_reads(
 
     assert {"w", "theirs"} <= contents(mirror.git_dir)
     assert "first" not in contents(mirror.git_dir)
+    packed = [one.suffix for one in (mirror.git_dir / "objects/pack").iterdir()]
+    assert packed.count(".promisor") == packed.count(".pack")
+
+
+def test_a_partial_checkout_is_whole_and_its_history_without_contents(tmp_path: Path, hosted: Hosted) -> None:
+    """Without paths all files are there; what is missing is named by git, which does not ask the host for it."""
+    run, workspace = GitRunner(tmp_path, 300), Workspace(tmp_path / "work")
+    mirror = RepositoryMirror(tmp_path, hosted.url, run, ())
+    mirror.fill(snapshot := mirror.fetch("main"), "main")
+    workspace.part = ()
+    workspace.tree.mkdir(parents=True)
+    workspace.check_out(run, snapshot, "main")
+
+    assert {name: (workspace.tree / name).read_text() for name in FILES} == FILES | {"old.txt": "second\n"}
+    with pytest.raises(GitCommandError, match=r"contents of earlier versions and of files outside .* are not fetched"):
+        run("log", "-p", git_dir=workspace.history)

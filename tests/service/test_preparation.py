@@ -48,13 +48,15 @@ def test_a_repository_is_set_up_before_the_agent(prepared: Own) -> None:
 
 
 def test_a_set_up_that_fails_is_the_turn_s_reason(own: Own) -> None:
-    """A reason of its own; the agent is not started, and nothing is pushed."""
-    api, repository = own(setup={"run": ["echo first", "echo broken; exit 3", "touch never"]})
+    """A reason of its own; the agent, which takes no MCP servers, is not started, and nothing is pushed."""
+    setup = {"run": ["echo first", "echo broken; exit 3", "touch never"]}
+    api, repository = own(setup=setup | {"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
     told = api.work("go", "scribe")
 
     assert (told["outcome"], told["failure_kind"], told["commit"]) == ("failed", "setup_failed", None)
     assert told["reason"].startswith("the repository's set-up failed: it exited with status 3")
     assert "never" not in told["log"].replace("touch never", "")
+    assert "the repository's MCP servers are left out: only agents with the preset" in told["log"]
     assert git("branch", "--list", "agent/*", cwd=repository) == ""
 
 

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+from service.execution.commits import check_signing
+from service.git import GitCommandError
 from tests.lab import Received, Respond, Step
 from tests.service.conftest import UNBOXED, Api, Make, placed
 from tests.service.git_hosts import push
@@ -18,8 +20,12 @@ from tests.service.test_host_tokens import APP, AppHost, own_key
 from tests.service_process import git, make_repository, put_hook
 from tests.waiting import COLD_START_S, eventually
 
+NEEDS_KEYGEN: Final = pytest.mark.skipif(
+    shutil.which("ssh-keygen") is None, reason="no ssh-keygen; on Debian: openssh-client"
+)
 
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen; on Debian: openssh-client")
+
+@NEEDS_KEYGEN
 def test_commits_are_signed_with_the_services_key(start: Callable[..., Api], tmp_path: Path) -> None:
     """Git verifies them; a key that cannot sign is named in log and status, and before an agent works in vain."""
     key, signers = tmp_path / "signing", tmp_path / "signers"
@@ -39,6 +45,21 @@ def test_commits_are_signed_with_the_services_key(start: Callable[..., Api], tmp
     assert refused["outcome"] == "failed"
     assert str(key) in refused["reason"]
     assert "scribe at work" not in refused["log"]
+
+
+@NEEDS_KEYGEN
+def test_a_key_that_cannot_sign_is_explained(tmp_path: Path) -> None:
+    """A file that is no key, and a key that asks for a passphrase, which nobody could type."""
+    locked, other = tmp_path / "locked", tmp_path / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(locked)], check=True)
+    other.write_text("no key\n")
+    other.chmod(0o600)
+    for key, why in (
+        (locked, "it has a passphrase; remove it with: ssh-keygen -p"),
+        (other, "it is no private key in"),
+    ):
+        with pytest.raises(GitCommandError, match=f"commits cannot be signed with {key}: {why}"):
+            check_signing(key)
 
 
 MODES: Final = {"100644": "blob", "100755": "blob", "120000": "blob", "160000": "commit", "040000": "tree"}

@@ -40,7 +40,7 @@ from service.store.repositories import Repository
 from service.store.runs import Filters
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
-from tests.service.conftest import BOTH, NOW, order, organization
+from tests.service.conftest import BOTH, NOW, accepted, order, organization
 from tests.service.postgres import Cluster
 from tests.waiting import present
 
@@ -61,8 +61,40 @@ def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(databa
         list(pool.map(accept, range(8)))
     with database.read() as connection:
         there = runs.page(connection, Filters(owner), None, 100)
+        assert runs.by_id(connection, f"{there[0].id}\0") is None, "PostgreSQL takes no such parameter"
 
     assert len({run.created_at for run in there}) == 40
+
+
+def test_large_counts_are_kept_for_a_moment_and_small_ones_not(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its own organization, and only the latest: of the three runs that acme has, and then of others' three."""
+    monkeypatch.setattr(runs, "EXACT_BELOW", 3)
+    monkeypatch.setattr(runs, "_MOST_KEPT", 1)
+    now_s, found = [0.0], list[list[int]]()
+    counts, owners = runs.RunCounter(lambda: now_s[0]), [accepted(database, "acme").organization_id for _ in range(3)]
+    owners = [owners[0], accepted(database, "other").organization_id]
+    for now_s[0] in (0.0, 0.0, 0.001, 0.001):
+        with database.read() as connection:
+            found.append([counts.count(connection, Filters(one)) for one in owners])
+        for slug in ("acme", "other"):
+            accepted(database, slug)
+
+    assert found == [[3, 1], [3, 2], [5, 3], [6, 4]]
+
+
+def test_a_name_is_one_repository_s(database: Database) -> None:
+    """In its organization: the same path is the same repository in any case of its letters, another path another."""
+    owner, other = organization(database), organization(database, "other")
+    with database.write() as connection:
+
+        def put(path: str, of: str = owner) -> bool:
+            return repositories.put(connection, of, Repository("api", "github", path, "/a"), NOW)
+
+        assert [put("acme/api"), put("Acme/API"), put("acme/web", other)] == [True, False, True]
+        with pytest.raises(ValueError, match="the name 'api' belongs to Acme/API; choose another name"):
+            put("acme/web")
 
 
 def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:

@@ -124,7 +124,7 @@ async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: R
             return shared is not None and shared.phase == "running"
 
         await until(is_seen_running, "the other process sees the progress")
-        await other.backfill.pause()
+        await other.backfill.pause(is_paused=True)
 
         assert await filling is False
         told = await other.cache.backfill_progress(other.clock())
@@ -134,7 +134,7 @@ async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: R
         await other.backfill.work()
         assert desk.asked() == 0
         long_history.latency_s = 0.0
-        await other.backfill.resume()
+        await other.backfill.pause(is_paused=False)
         await one.backfill.work()
         assert await held(one) == 1_000
 

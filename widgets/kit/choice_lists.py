@@ -78,10 +78,20 @@ class PickList(OptionList, can_focus=False):
         at = (self.highlighted or 0) if is_same else 0
         self._picks = picks
         self._marks = marks
+        options = list[Content | Option]()
+        for pick in picks:
+            glyph, style = _BOXES[marks.get(pick.value)]
+            width = max(1, self.scrollable_content_region.width - 6 - (cell_len(pick.note) + 1 if pick.note else 0))
+            text = safe_text(pick.value, limit=300)
+            name = fit(shorten(text, width), width)
+            note = (f" {pick.note} " if pick.note else " ", STYLES["quiet"])
+            content = Content.assemble("  ", (f"{glyph} ", style), (name, "$foreground"), note)
+            for position in pick.found if text == pick.value else ():
+                if position < len(name):
+                    content = content.stylize(f"{STYLES['warn']} bold underline", position + 4, position + 5)
+            options.append(content)
         nothing = Content.styled("  nothing matches; enter use the text as typed", STYLES["quiet"])
-        self.set_options(
-            [self._prompt(pick, marks.get(pick.value)) for pick in picks] or [Option(nothing, disabled=True)]
-        )
+        self.set_options(options or [Option(nothing, disabled=True)])
         self.highlighted = at if picks else None
 
     def on_resize(self) -> None:
@@ -102,19 +112,6 @@ class PickList(OptionList, can_focus=False):
             event.prevent_default()
             self.highlighted = index
             self.post_message(self.Clicked(self._picks[index].value, event.chain > 1))
-
-    def _prompt(self, pick: PickItem, mark: ChoiceMark | None) -> Content:
-        glyph, style = _BOXES[mark]
-        width = max(1, self.scrollable_content_region.width - 6 - (cell_len(pick.note) + 1 if pick.note else 0))
-        text = safe_text(pick.value, limit=300)
-        name = fit(shorten(text, width), width)
-        note = (f" {pick.note} " if pick.note else " ", STYLES["quiet"])
-        content = Content.assemble("  ", (f"{glyph} ", style), (name, "$foreground"), note)
-        if text == pick.value:
-            for position in pick.found:
-                if position < len(name):
-                    content = content.stylize(f"{STYLES['warn']} bold underline", position + 4, position + 5)
-        return content
 
 
 _MOST_WAYS: Final = 500

@@ -1,4 +1,4 @@
-"""The session: the profile on show, its engine, and what all screens share.
+"""The session: the profile on show, its engine, what all screens share, and the messages that they post to the app.
 
 Facts that are read again after events are feeds: the header's figures, the inbox, and the batches under way.
 """
@@ -6,6 +6,7 @@ Facts that are read again after events are feeds: the header's figures, the inbo
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -15,7 +16,6 @@ from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.signal import Signal
 
-from app.console.messages import GoToTab
 from app.console.session.feeds import Batches, InboxFeed, VitalsFeed
 from app.console.session.troubles import own_failure_text
 from app.console.terminal import copy_out
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from storage.records.following import PinnedRun
     from widgets.runs.follow import BatchView
 
+FOLLOWED: Final = "is:followed"
+"""The target in Runs: the followed runs."""
+FIRST_UNKNOWN: Final = "unknown"
+"""The target in Activity: its first write of unknown outcome."""
 ResultT = TypeVar("ResultT")
 
 LONGEST_COPY: Final = 10_000
@@ -43,6 +47,42 @@ MOST_NOTICES: Final = 9
 TOAST_S: Final = 4.0
 FIX_TOAST_S: Final = 10.0
 """Seconds that a toast which names a fix is shown."""
+
+
+@dataclass
+class OpenRun(Message):
+    """Show one run on the full screen."""
+
+    run_id: str
+    profile: str = ""
+    """The profile whose run it is: the console switches to it. Empty: the one on show."""
+    part: str = "conversation"
+    """The part of its page to show."""
+
+
+@dataclass
+class FollowRun(Message):
+    """Follow these runs; unfollow them if all are followed."""
+
+    run_ids: tuple[str, ...]
+    profile: str = ""
+    """The profile whose runs they are. Empty: the one on show."""
+
+
+@dataclass
+class GoToTab(Message):
+    """Show another tab and a target in it."""
+
+    name: str
+    target: str | None = None
+    """The key of a row, or for runs a line of the query language; None: the tab as it was left."""
+
+
+@dataclass
+class SwitchProfile(Message):
+    """Show another profile."""
+
+    name: str
 
 
 def mark_of(of: "Engine | Session") -> ProfileMark:

@@ -9,7 +9,7 @@ from app.api.requests import StartRun
 from app.automations.acting import propose
 from app.automations.rule import fingerprint_of
 from app.automations.screen_sheets import ApprovalsSheet
-from app.console.messages import GoToTab
+from app.console.session import GoToTab
 from app.engine.events import StateChangedElsewhere
 from storage.records import Repository
 from storage.state import AT_WORK, State

@@ -21,7 +21,7 @@ from app.actions.screen_writes import ContinueRunForm
 from app.api.requests import CancelRun
 from app.console.app import BETWEEN, RunwardenApp
 from app.console.base import ALL
-from app.console.messages import SwitchProfile
+from app.console.session import SwitchProfile
 from app.profiles import LEDGER_FILE, Settings, data_folder
 from app.profiles.engines import ProfileEngines
 from app.profiles.load import parse
