@@ -21,25 +21,20 @@ def timestamp(received: object) -> datetime | None:
 
     None: it cannot be read as any of these, or lies outside the years 1900 to 8999.
     """
-    moment = _read(received)
+    moment: datetime | None = None
+    text = received.strip() if isinstance(received, str) else ""
+    if _DATE_TIME.fullmatch(text):
+        try:
+            moment = datetime.fromisoformat(text.upper())
+            if moment.tzinfo is not UTC:
+                moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except (OverflowError, ValueError):
+            return None
+    elif _NUMBER.fullmatch(text):
+        moment = _from_epoch(float(text))
+    elif isinstance(received, int | float) and not isinstance(received, bool):
+        moment = _from_epoch(received)
     return moment if moment is not None and _EARLIEST <= moment < _LATEST else None
-
-
-def _read(received: object) -> datetime | None:
-    if isinstance(received, str):
-        text = received.strip()
-        if _DATE_TIME.fullmatch(text):
-            try:
-                moment = datetime.fromisoformat(text.upper())
-                if moment.tzinfo is UTC:
-                    return moment
-                return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-            except (OverflowError, ValueError):
-                return None
-        return _from_epoch(float(text)) if _NUMBER.fullmatch(text) else None
-    if isinstance(received, bool) or not isinstance(received, int | float):
-        return None
-    return _from_epoch(received)
 
 
 def names_offset(received: object) -> bool:

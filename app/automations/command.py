@@ -2,7 +2,7 @@
 
 import getpass
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Final, Literal, get_args
@@ -19,7 +19,7 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
-from app.cli.output import Column, Output
+from app.cli.output import Column
 from app.engine.files import author_of
 from app.engine.times import exact_ago, parse_duration, rfc3339, stamp
 from storage.records.decision import BY_HAND, Decision, Outcome
@@ -118,30 +118,28 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
     if not entries:
         output.note(NO_RULES)
     for entry in entries:
-        _print_check(output, entry, replayed.get(entry["name"]))
+        lines = [
+            f"{entry['name']}{'' if entry['enabled'] else ' (off)'}",
+            f"  {entry['sentence']}",
+            f"  {entry['limits']}",
+            *(f"  next     {stamp(datetime.fromisoformat(at))}" for at in entry["next"]),
+            *(f"  warning  {line}" for line in entry["warnings"]),
+        ]
+        if (past := replayed.get(entry["name"])) is not None:
+            counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in past.counts.items())
+            held = "the cached history of that time is incomplete: there may have been more"
+            if past.held_since:
+                held = f"history complete since {stamp(past.held_since)}"
+            lines += [f"  replay   {counts or 'nothing would have triggered it'}", f"           {held}"]
+            if sum(past.counts.values()) > len(past.newest):
+                lines.append(f"           the newest {len(past.newest)}:")
+            for one in past.newest:
+                lines.append(
+                    f"           {stamp(one.occurrence.at)} {one.outcome}: {one.occurrence.cause} {one.reason}"
+                )
+        for line in (*lines, ""):
+            output.text(line)
     return Exit.DONE
-
-
-def _print_check(output: Output, entry: Mapping[str, Any], replayed: Replayed | None) -> None:
-    lines = [
-        f"{entry['name']}{'' if entry['enabled'] else ' (off)'}",
-        f"  {entry['sentence']}",
-        f"  {entry['limits']}",
-        *(f"  next     {stamp(datetime.fromisoformat(at))}" for at in entry["next"]),
-        *(f"  warning  {line}" for line in entry["warnings"]),
-    ]
-    if replayed is not None:
-        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in replayed.counts.items())
-        held = "the cached history of that time is incomplete: there may have been more"
-        if replayed.held_since:
-            held = f"history complete since {stamp(replayed.held_since)}"
-        lines += [f"  replay   {counts or 'nothing would have triggered it'}", f"           {held}"]
-        if sum(replayed.counts.values()) > len(replayed.newest):
-            lines.append(f"           the newest {len(replayed.newest)}:")
-        for one in replayed.newest:
-            lines.append(f"           {stamp(one.occurrence.at)} {one.outcome}: {one.occurrence.cause} {one.reason}")
-    for line in (*lines, ""):
-        output.text(line)
 
 
 @automations.command("log", cls=FactCommand)
