@@ -14,10 +14,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from service import ids
 from service.agents import programs
-from service.agents.options import AgentOptions, RepositorySetup, VariableName
+from service.agents.options import DEFAULT_NAME, DEFAULT_TIMEOUT_S, Agent, AgentOptions, RepositorySetup, VariableName
 from service.clock import Duration, parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import ALIASES, PLATFORMS, checked_path, location, without_login
+from service.rules import TriggerRule
 from service.store import agents, hosts, organizations, repositories, sessions, tokens
 from service.store.database import lock_all
 from service.store.invitations import Invitation
@@ -25,7 +26,6 @@ from service.store.organizations import Offer, Organization
 from service.store.schema import GitHubApp
 from service.store.sessions import Member
 from service.text import shown_in_one_line
-from service.triggers.rules import TriggerRule
 
 Platform = Annotated[
     Literal["github", "gitlab", "forgejo"],
@@ -127,7 +127,7 @@ class AgentEntry(AgentOptions):
     argv: tuple[Annotated[str, Field(min_length=1, max_length=2000)], ...] = ()
     """The command; with a preset: another program, or additional arguments."""
     organization: str | None = None
-    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = agents.DEFAULT_TIMEOUT_S
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = DEFAULT_TIMEOUT_S
     network: bool = False
     environment: tuple[VariableName, ...] = ()
 
@@ -195,7 +195,7 @@ def apply_setup(
     return {
         "organizations": results,
         "offers": [offer.code for offer in organizations.all_offers(connection)],
-        "agents": sorted({agents.DEFAULT_NAME} | {agent.name for agent in agents.all_of(connection)}),
+        "agents": sorted({DEFAULT_NAME} | {agent.name for agent in agents.all_of(connection)}),
         "applied": [*applied, *state.applied],
     }
 
@@ -406,7 +406,7 @@ def check_fallbacks(connection: sa.Connection) -> None:
         raise SetupError(f"the fallbacks of agents lead in a circle: {names}; remove one") from error
 
 
-def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> agents.Agent:
+def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> Agent:
     """Configure an agent; `data` is the data folder if it runs on this machine; otherwise None.
 
     Raises:
@@ -419,7 +419,7 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
     return agent
 
 
-def _agent(entry: AgentEntry, owner: Organization | None, data: Path | None) -> agents.Agent:
+def _agent(entry: AgentEntry, owner: Organization | None, data: Path | None) -> Agent:
     options = AgentOptions.model_validate(entry.model_dump(include=set(AgentOptions.model_fields)))
     faults = list(programs.contradictions(entry.argv, options, entry.environment, network=entry.network))
     if data is not None:
@@ -427,7 +427,7 @@ def _agent(entry: AgentEntry, owner: Organization | None, data: Path | None) -> 
     if faults:
         raise SetupError(f"agent {entry.name}: {'; '.join(faults)}")
     whose = None if owner is None else owner.id
-    return agents.Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment, options, whose)
+    return Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment, options, whose)
 
 
 class _Organizations:

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from service.agents.options import RepositorySetup
+from service.agents.options import Agent, RepositorySetup
 from service.agents.outcome import OutcomeReader
 from service.agents.presets import PLAIN, ModelWords, Preset, ServerWords, preset_for
 from service.errors import ServiceError
-from service.store.agents import Agent
 
 _NAMES: Final = ("instructions", "instructions_file", "conversation_file", "run_id", "branch")
 _ANY: Final = re.compile(r"\{(" + "|".join(_NAMES) + r")\}")

@@ -1,6 +1,7 @@
 """Options of an agent's configuration beyond its command; every key has a default that grants nothing."""
 
 import re
+from dataclasses import dataclass, replace
 from datetime import date
 from math import inf
 from typing import Annotated, Final, Literal, Self
@@ -295,3 +296,44 @@ class AgentOptions(_Options):
                     f"and address, such as 'registry.corp:8443=10.1.2.3' or '10.1.2.3:8443', not {entry!r} ({error})"
                 ) from error
         return hosts
+
+
+DEFAULT_TIMEOUT_S: Final = 600.0
+DEFAULT_NAME: Final = "reviewer"
+NO_OPTIONS: Final = AgentOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A configured agent."""
+
+    name: str
+    argv: tuple[str, ...]
+    """The command; `{python}` is replaced with the interpreter that runs the service."""
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    network: bool = False
+    environment: tuple[str, ...] = ()
+    """Names of the service's environment variables that the agent may see; it sees no others."""
+    options: AgentOptions = NO_OPTIONS
+    organization_id: str | None = None
+    """The organization that owns it; None if it serves all organizations."""
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """The variables whose values must be masked in everything that is stored."""
+        key = None if self.options.model is None else self.options.model.key_env
+        return self.environment if key is None else (*self.environment, key)
+
+    @property
+    def key(self) -> str:
+        """Owner and name, which stay the same when the agent is configured again."""
+        return f"{self.organization_id or ''}/{self.name}"
+
+    def restricted(self) -> "Agent":
+        """Return the agent without secrets, network access, or rights to files that outlive the run."""
+        restrictions = {"readable": (), "cache": None, "egress": None, "model": None, "trust_repository": False}
+        return replace(self, network=False, environment=(), options=self.options.model_copy(update=restrictions))
+
+
+# -P: the agent starts inside a checkout, and must not import modules from it.
+REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-P", "-m", "service.reviewer"))

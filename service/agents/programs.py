@@ -12,10 +12,9 @@ from typing import Final
 
 from service.agents.inputs import misplaced
 from service.agents.invocation import PlaceholderError, check_placeholders, preset_of
-from service.agents.options import AgentOptions
+from service.agents.options import Agent, AgentOptions
 from service.agents.presets import PRESETS, preset_for
 from service.errors import ServiceError
-from service.store.agents import Agent
 
 _NODE_MODULES: Final = "node_modules"
 _LONGEST_SHEBANG: Final = 512

@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, TypeGuard
 from service.agents.options import PresetName
 from service.agents.outcome import is_remark
 from service.clock import parse_rfc3339, rfc3339
-from service.store.turn_files import LogPiece
 from service.text import items, table
 
 StepKind = Literal["said", "thought", "ran", "edited", "used", "result", "answered", "ended", "error", "printed", "log"]
@@ -62,7 +61,7 @@ Event = dict[str, Any]
 
 def window(
     preset: PresetName,
-    read: Callable[[int, int], LogPiece | None],
+    read: Callable[[int, int], bytes],
     size: int,
     offset: int,
     before: int,
@@ -79,8 +78,7 @@ def window(
     start = min(offset, last) if offset >= 0 else max(0, last + max(offset, -LONGEST_LINE))
     end = min(start + LONGEST_LINE, last)
     # The byte before it shows whether a line begins there.
-    piece = read(max(0, start - 1), end - max(0, start - 1))
-    data = b"" if piece is None else piece.data
+    data = read(max(0, start - 1), end - max(0, start - 1))
     lines = data.partition(b"\n")[2] if start else data
     begin = end - len(lines)
     if offset < 0 and begin == end and -offset < min(LONGEST_LINE, last):

@@ -21,11 +21,11 @@ from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
 from service.forge.accounts import completed
 from service.reference import ALIASES, PLATFORMS
+from service.rules import HookEvent, PayloadError
 from service.store import repositories, turns
 from service.store.deliveries import STARTED, WAITING
 from service.triggers import github, gitlab
 from service.triggers.receiver import DeliveryDecision, Receiver, UnknownRepositoryError, WebhookDelivery
-from service.triggers.rules import HookEvent, PayloadError
 
 router = APIRouter()
 _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from service.agents import programs
 from service.agents.inputs import AgentInput
-from service.agents.options import PresetName
+from service.agents.options import DEFAULT_NAME, PresetName
 from service.agents.steps import StepKind, window
 from service.api.answers import RunBody
 from service.api.auth import Caller, RunReader, RunWriter
@@ -31,14 +31,13 @@ from service.api.runs import no_run
 from service.clock import rfc3339, rfc3339_or_none
 from service.findings.document import IdentifiedFinding
 from service.findings.question import offer
+from service.rules import SCHEDULE
 from service.store import agents, audit, dispatch, messages, postings, runs, turn_files, turns, usage
-from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
 from service.store.schema import CANCELLED
 from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.text import storable
-from service.triggers.rules import SCHEDULE
 
 T = TypeVar("T")
 _PIECE: Final = 256 << 10
@@ -432,8 +431,8 @@ def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset
             answer = Response(piece.data, media_type="application/octet-stream")
         else:
             form = _FORMS[1]
-            found = window(log.preset, log.read, piece.size, offset, before, is_ended=log.is_ended)
-            start, following, steps = found
+            read = (log.preset, lambda at, most: log.read(at, most).data)
+            start, following, steps = window(*read, piece.size, offset, before, is_ended=log.is_ended)
             answer = JSONResponse({"steps": [step.document() for step in steps]})
     headers = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(log.is_ended).lower(), "Form": form}
     answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in headers.items()})

@@ -19,6 +19,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from service.agents import inputs, invocation
 from service.agents.inputs import InputError
+from service.agents.options import DEFAULT_NAME
 from service.api.answers import ExecutionBody, RunBody, RunListBody
 from service.api.auth import Caller, RunReader, RunWriter
 from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
@@ -30,7 +31,6 @@ from service.git import GitCommandError, GitRunner
 from service.hosts.tokens import HostLogin
 from service.reference import NAMED, NO_NUL, PLATFORMS, Reference, branch_fault, checked_path, location, reference
 from service.store import agents, hosts, repositories, runs, turns
-from service.store.agents import DEFAULT_NAME
 from service.store.repositories import Repository
 from service.store.runs import Filters, Run, TurnRequest
 from service.text import plural

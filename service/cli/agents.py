@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from service.agents.options import DEFAULT_NAME, DEFAULT_TIMEOUT_S, REVIEWER, Agent
 from service.agents.programs import missing as missing_parts
 from service.cli.output import (
     INLINE,
@@ -25,7 +26,6 @@ from service.execution.sandbox import find
 from service.settings import DataFolder
 from service.setup import AgentEntry, put_agent
 from service.store import agents
-from service.store.agents import Agent
 
 _QUESTION: Final = "This is a check of your installation. Answer with one short sentence, and change no file."
 _REPORTED_S: Final = 5.0
@@ -58,7 +58,7 @@ def _line(one: Agent, owner: str | None) -> str:
 @click.option("--inputs", type=INLINE, help='The inputs that it takes: { depth = { type = "integer", default = 2 } }.')
 @click.option("--argv", default="", help="The command, quoted as in a shell; {python} is this interpreter.")
 @click.option("--org", "organization", help="The one organization it serves; all of them if left out.")
-@click.option("--timeout-s", type=float, default=agents.DEFAULT_TIMEOUT_S, show_default=True)
+@click.option("--timeout-s", type=float, default=DEFAULT_TIMEOUT_S, show_default=True)
 @click.option("--idle-timeout-s", type=float, help="Stops it after this long without output or computing.")
 @click.option("--network/--no-network", default=False, show_default=True)
 @click.option("--egress", multiple=True, help="A host that it may reach over TLS; without one it reaches none.")
@@ -97,8 +97,8 @@ def list_all(admin: AdminContext) -> None:
     """List agents; the reviewer is always there."""
     with admin.read() as connection:
         configured = agents.all_of(connection)
-    if not any(one.organization_id is None and one.name == agents.DEFAULT_NAME for one in configured):
-        configured.insert(0, agents.REVIEWER)
+    if not any(one.organization_id is None and one.name == DEFAULT_NAME for one in configured):
+        configured.insert(0, REVIEWER)
     documents = [_document(one, one.organization_id) for one in configured]
     admin.show({"agents": documents}, [_line(one, one.organization_id) for one in configured])
 

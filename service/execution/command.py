@@ -13,7 +13,7 @@ from typing import Any, Final
 from service import ids, trees
 from service.agents import invocation, programs
 from service.agents.invocation import CommandTemplate, PlaceholderError
-from service.agents.options import RepositorySetup
+from service.agents.options import Agent, RepositorySetup
 from service.agents.outcome import AgentReport, Ending, Reason
 from service.agents.programs import NoProgramError, Program
 from service.egress.budget import MemoryMeter, UsageMeter
@@ -25,7 +25,6 @@ from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sand
 from service.execution.workspace import Workspace, instructions_of
 from service.findings.question import FILE
 from service.settings import DataFolder
-from service.store.agents import Agent
 
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 PYTHON: Final = "{python}"

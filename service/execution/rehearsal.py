@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.agents.options import RepositorySetup
+from service.agents.options import Agent, RepositorySetup
 from service.egress.budget import MemoryMeter
 from service.egress.usage import Usage
 from service.execution import agent as agent_process
@@ -17,7 +17,6 @@ from service.execution.workspace import Result, Workspace
 from service.git import GitRunner, identity_of
 from service.secrets import Secrets, of_environment
 from service.settings import DataFolder, ExecutionSettings
-from service.store.agents import Agent
 from service.store.messages import Message
 
 _BRANCH = "rehearsal"

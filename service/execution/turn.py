@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.agents.options import NO_OPTIONS
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.errors import ServiceError
 from service.execution.command import AgentFailedError, PausedAgentError
@@ -249,7 +250,7 @@ class TurnExecution:
         with self.recorder.database.read() as connection:
             own = agents.of_run(connection, run)
             providers = outages.ProviderOutages(connection)
-        options = agents.NO_OPTIONS if own is None else own.options
+        options = NO_OPTIONS if own is None else own.options
         if (error.pause.limit_s or inf) > options.waits_s:
             why = storable(attempt.secrets.mask(failure.what))
             unavailable = (turn.unavailable or {}) | {attempt.agent.name: why}

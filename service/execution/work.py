@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from service import ids, trees
 from service.agents import programs
-from service.agents.options import RepositorySetup
+from service.agents.options import Agent, RepositorySetup
 from service.agents.outcome import REFUSED
 from service.clock import Clock, rfc3339, rfc3339_or_none
 from service.errors import ServiceError
@@ -48,7 +48,6 @@ from service.observability.traces import Tracer
 from service.secrets import MASK, Secrets
 from service.settings import DataFolder, ExecutionSettings
 from service.store import hosts, messages, postings, repositories, turn_files, turns
-from service.store.agents import Agent
 from service.store.messages import Message, with_messages
 from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome

@@ -12,11 +12,11 @@ from service.forge.handlers import FORGES
 from service.forge.poster import forge_of
 from service.hosts.tokens import TokenError, token_of
 from service.reference import PLATFORMS
+from service.rules import HookEvent
 from service.store import hosts, repositories
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.triggers.rules import HookEvent
 
 _KEPT_S: Final = 3600.0
 _FAILED_KEPT_S: Final = 300.0

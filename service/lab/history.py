@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service import ids
+from service.agents.options import DEFAULT_NAME
 from service.api.errors import HttpError, bad_request
 from service.clock import CENTURY_MICROS, SECOND_MICROS, parse_duration, parse_rfc3339
 from service.reference import default_branch
 from service.store import organizations, repositories
-from service.store.agents import DEFAULT_NAME
 from service.store.database import Database
 from service.store.repositories import Repository
 from service.store.schema import runs, turns

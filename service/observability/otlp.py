@@ -23,11 +23,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import Attributes
 
 from service import DISTRIBUTION
-from service.agents.options import PresetName
+from service.agents.options import Agent, PresetName
 from service.agents.steps import steps_of
 from service.clock import parse_rfc3339
 from service.observability.traces import Tracer
-from service.store.agents import Agent
 from service.store.database import Database
 from service.store.runs import Run
 from service.store.usage import ModelUse, TurnMeter

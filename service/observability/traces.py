@@ -8,8 +8,8 @@ from typing import Final
 from fastapi import FastAPI
 
 from service import how_to_add
+from service.agents.options import Agent
 from service.settings import SettingsError, TraceSettings
-from service.store.agents import Agent
 from service.store.database import Database
 from service.store.runs import Run
 from service.store.usage import TurnMeter

@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
 
 from service.agents.inputs import INSTRUCTIONS, AgentInput
+from service.agents.options import DEFAULT_NAME
 from service.api import results
 from service.api import runs as runs_api
 from service.api.auth import Caller
@@ -26,7 +27,6 @@ from service.page.site import HEADERS, between, leads_to, page
 from service.page.visitor import Anybody, Form, RunReader, RunWriter, Visitor, Writer
 from service.reference import PLATFORMS, Platform, location
 from service.store import postings, repositories, runs, turn_files, turns
-from service.store.agents import DEFAULT_NAME
 from service.store.runs import Run
 
 STATUSES: Final = ("queued", "working", "completed", "failed")

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from service.rules import CLOSED, NO_CHANGES, SCHEDULE
 from service.store.schema import deliveries, exists, found
-from service.triggers.rules import CLOSED, NO_CHANGES, SCHEDULE
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from service.agents.options import AgentOptions, ModelAccess
+from service.agents.options import REVIEWER, AgentOptions, ModelAccess
 from service.clock import SECOND_MICROS, rfc3339
 from service.store import agents
 from service.store.database import insert_new
@@ -60,7 +60,7 @@ class ProviderOutages:
 
     def __init__(self, connection: sa.Connection) -> None:
         self.outages = {one.source: one for one in all_of(connection)}
-        configured = [agents.REVIEWER, *agents.all_of(connection)] if self.outages else []
+        configured = [REVIEWER, *agents.all_of(connection)] if self.outages else []
         self._options = {(agent.organization_id, agent.name): agent.options for agent in configured}
 
     def _options_of(self, organization_id: str, agent: str) -> AgentOptions | None:

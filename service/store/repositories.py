@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.agents.options import RepositorySetup
+from service.rules import TriggerRule
 from service.store.database import insert_new, lock_subject
 from service.store.runs import InactiveOrganizationError
 from service.store.schema import (
@@ -22,7 +23,6 @@ from service.store.schema import (
     repositories,
     schedules,
 )
-from service.triggers.rules import TriggerRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from sqlalchemy.schema import SchemaItem
 
 from service.agents.options import AgentOptions, RepositorySetup
-from service.triggers.rules import TriggerRule
+from service.rules import TriggerRule
 
 VERSION: Final = 1
 """The newest step in `migrations/versions`."""

@@ -7,10 +7,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.clock import Clock
+from service.rules import ISSUE_TEXT
 from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
 from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, exists, first, found, runs, turns
-from service.triggers.rules import ISSUE_TEXT
 
 WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery started."""

@@ -6,13 +6,12 @@ from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 
-from service.agents.options import SpendingLimits
+from service.agents.options import Agent, SpendingLimits
 from service.agents.prices import ListPrice, Price
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.store import outages
-from service.store.agents import Agent
 from service.store.database import Database, insert_new
 from service.store.schema import model_usage, organizations, runs, usage_days
 from service.store.turns import Turn

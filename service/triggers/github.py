@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import AliasPath, Field
 
 from service.reference import PLATFORMS
+from service.rules import CLOSED, HookEvent
 from service.triggers import payloads
 from service.triggers.payloads import Account, Issue, Label, Name, Number, Part, Payload, Repository, Sha, Time, Words
-from service.triggers.rules import CLOSED, HookEvent
 
 _FAILURES: Final = frozenset({"failure", "timed_out", "startup_failure"})
 """The conclusions of a check or workflow that failed; it also ends as cancelled, skipped or stale."""

@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar
 from pydantic import AliasChoices, Field
 
 from service.reference import PLATFORMS
+from service.rules import CLOSED, CONFIDENTIAL, HookEvent
 from service.triggers import payloads
 from service.triggers.payloads import Account, Issue, Label, Name, Number, Part, Payload, Repository, Sha, Time, Words
-from service.triggers.rules import CLOSED, CONFIDENTIAL, HookEvent
 
 _MERGE_REQUEST: Final = re.compile(r"refs/merge-requests/([0-9]{1,9})/")
 INTERNAL: Final = "the note is internal"

@@ -10,8 +10,8 @@ from markdown_it import MarkdownIt
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, model_validator
 
 from service.clock import EPOCH, MICROSECOND
+from service.rules import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, HookEvent, IssueText
 from service.text import one_line, printable
-from service.triggers.rules import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, HookEvent, IssueText
 
 _BOT: Final = re.compile(r".*\[bot\]|(forgejo|gitea)-actions|(project|group)_[0-9]+_bot(_.*)?")
 _LONGEST_WORDS: Final = 20_000

@@ -11,15 +11,7 @@ from service import ids
 from service.clock import DAY_MICROS, Clock, parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import PLATFORMS, branch_fault
-from service.settings import Settings
-from service.store import agents, audit, deliveries, organizations, postings, repositories, runs, turns
-from service.store.database import Database, lock_subject
-from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry, SubjectKey
-from service.store.repositories import Repository
-from service.store.runs import InactiveOrganizationError, Run, TurnRequest
-from service.store.schema import CANCELLED
-from service.text import fence_of, one_line, plural
-from service.triggers.rules import (
+from service.rules import (
     CLOSED,
     COMMENT,
     CONFIDENTIAL,
@@ -31,6 +23,14 @@ from service.triggers.rules import (
     TriggerRule,
     fire_times,
 )
+from service.settings import Settings
+from service.store import agents, audit, deliveries, organizations, postings, repositories, runs, turns
+from service.store.database import Database, lock_subject
+from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry, SubjectKey
+from service.store.repositories import Repository
+from service.store.runs import InactiveOrganizationError, Run, TurnRequest
+from service.store.schema import CANCELLED
+from service.text import fence_of, one_line, plural
 
 
 class UnknownRepositoryError(ServiceError):

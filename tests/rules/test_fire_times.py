@@ -15,8 +15,8 @@ from app.automations.fire_times import check_schedule, fire_times, interval_time
 from app.automations.occurrences import LOOK_BACK, due
 from app.automations.rule import DoNotify, OnInterval, OnSchedule, QuietHours, Rule, is_quiet
 from app.engine.times import local_moment
+from service import rules as service_times
 from service.clock import EPOCH, MICROSECOND
-from service.triggers import rules as service_times
 
 ZONES = (
     "Europe/Berlin",

@@ -5,12 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 from click.testing import CliRunner
 
-from service.agents.options import AgentOptions
+from service.agents.options import Agent, AgentOptions
 from service.cli import main
 from service.clock import DAY_MICROS
 from service.settings import DataFolder
 from service.store import agents, endings, hosts, postings, tokens
-from service.store.agents import Agent
 from service.store.database import Database
 from service.store.hosts import Host
 from tests.lab import Respond, Server

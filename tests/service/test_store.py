@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from service.agents.options import Agent
 from service.clock import now_micros
 from service.egress.usage import Usage
 from service.lab import history
@@ -31,7 +32,6 @@ from service.store import (
     usage,
     workers,
 )
-from service.store.agents import Agent
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.organizations import Offer

@@ -14,13 +14,13 @@ from service.api.errors import HttpError
 from service.api.hooks import authentic, delivery_id, event_of
 from service.clock import DAY_MICROS, now_micros, rfc3339
 from service.forge.accounts import OwnAccounts
+from service.rules import HookEvent, PayloadError, TriggerRule
 from service.settings import Limits, Settings, TriggerSettings
 from service.store import audit, deletions, deliveries, hosts, organizations, repositories, runs, turns
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
-from service.triggers.rules import HookEvent, PayloadError, TriggerRule
 from tests.lab import Respond, Server
 from tests.service.conftest import BOTH, NOW, organization
 from tests.service.payloads import SECRET, forgejo, github, gitlab, signed

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from service.agents.options import Agent
 from service.agents.prices import price_of
 from service.clock import DAY_MICROS, now_micros
 from service.egress.budget import OrganizationDay, Spending
@@ -12,7 +13,6 @@ from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
 from service.store import deletions, organizations, runs, turns, usage
-from service.store.agents import Agent
 from service.store.database import Database
 from service.store.usage import ModelUse, UsageFilters, totals
 from tests.program import Program

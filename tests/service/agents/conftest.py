@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from service.agents.options import AgentOptions
+from service.agents.options import Agent, AgentOptions
 from service.execution.rehearsal import Rehearsal
 from service.execution.sandbox import Sandbox, find
 from service.settings import DataFolder, ExecutionSettings
-from service.store.agents import Agent
 from tests.service.agents.model_server import ModelServer
 from tests.service_process import make_repository
 

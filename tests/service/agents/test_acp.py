@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from service.agents.options import AgentOptions
+from service.agents.options import Agent, AgentOptions
 from service.agents.presets import ACP
 from service.agents.steps import steps_of
 from service.execution.rehearsal import Rehearsal, RehearsalResult
-from service.store.agents import Agent
 
 # Its instructions hold a paragraph of Python, which is what it does in its turn. Without the protocol's library, whose
 # import takes most of a second: that checks on the client's side what this says.

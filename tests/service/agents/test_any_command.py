@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from service.agents import outcome
+from service.agents.options import Agent
 from service.agents.outcome import OutcomeReader
 from service.execution import agent as agent_process
 from service.settings import AgentLimits, ExecutionSettings
-from service.store.agents import Agent
 from tests.waiting import present
 
 Make = Callable[..., Any]

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from service.agents.options import AgentOptions
+from service.agents.options import Agent, AgentOptions
 from service.clock import DAY_MICROS
 from service.egress.usage import Usage
 from service.store import agents, outages, turns
-from service.store.agents import Agent
 from service.store.database import Database
 from service.store.dispatch import next_turns
 from service.store.usage import TurnMeter

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from service.agents import invocation
-from service.agents.options import AgentOptions, RepositorySetup
+from service.agents.options import Agent, AgentOptions, RepositorySetup
 from service.agents.presets import PRESETS
 from service.execution.command import AgentCommand, AgentFailedError
 from service.execution.disk import SharedDisk
@@ -24,7 +24,6 @@ from service.execution.rehearsal import Rehearsal
 from service.execution.sandbox import Sandbox
 from service.execution.workspace import Workspace
 from service.settings import AgentLimits, ExecutionSettings
-from service.store.agents import Agent
 from service.store.messages import Message
 from tests.lab import Drop, Respond
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer

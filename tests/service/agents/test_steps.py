@@ -8,7 +8,6 @@ import pytest
 
 from service.agents.options import PresetName
 from service.agents.steps import Step, steps_of, window
-from service.store.turn_files import LogPiece
 
 COMMAND = "ls; cat nothing.txt"
 OUTPUT = "README.md\ncat: nothing.txt: No such file or directory\n"
@@ -135,8 +134,8 @@ class Log:
     def __init__(self, data: bytes) -> None:
         self.data, self.size = data, len(data)
 
-    def read(self, start: int, limit: int) -> LogPiece:
-        return LogPiece(start, self.size, self.data[start : start + limit])
+    def read(self, start: int, limit: int) -> bytes:
+        return self.data[start : start + limit]
 
 
 def pieces(preset: PresetName, data: bytes, *, at_once: int) -> list[Step]:

@@ -10,13 +10,13 @@ import sqlalchemy as sa
 from service.api.hooks import event_of
 from service.clock import now_micros
 from service.forge.accounts import completed
+from service.rules import HookEvent, TriggerRule
 from service.settings import Settings
 from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, postings, repositories, schema, turns
 from service.store.database import Database
 from service.store.repositories import Repository
 from service.triggers.receiver import Receiver, WebhookDelivery
-from service.triggers.rules import HookEvent, TriggerRule
 from tests.lab import Respond
 from tests.service.conftest import accepted, organization
 from tests.service.forge.conftest import ONE_FORGE, Desk
