@@ -20,11 +20,12 @@ from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, clock_time, span, stamp
 from storage.records.decision import Decision, Outcome
 from widgets.forms.dialog import coloured
+from widgets.forms.facts import FactPane
 from widgets.forms.inputs import ParagraphInput
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import Column, fit
 from widgets.kit.cursor_view import HEADER
-from widgets.kit.line_table import FactPane, LineTable, TableLine, TonedText
+from widgets.kit.line_table import LineTable, TableLine, TonedText
 from widgets.kit.line_text import ClickableLine, clickable
 
 STRIP: Final = 10

@@ -35,12 +35,13 @@ from storage.records import Action, ActionFailure, ActionState
 from storage.records.activity import ActivityFilter
 from storage.records.decision import OPEN_OUTCOMES, Decision
 from widgets.actions import COLUMNS, PLACEHOLDERS, ActivityBar, ActivityEntry, what
+from widgets.forms.facts import FactPane, TableAndFacts
 from widgets.forms.inputs import ListSearch
 from widgets.frame import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES, Badge, action_badge
 from widgets.kit.cells import Column
-from widgets.kit.line_table import FactPane, LineTable, TableAndFacts
+from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import Chip
 
 if TYPE_CHECKING:

@@ -31,10 +31,11 @@ from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.dialog import coloured
+from widgets.forms.facts import TableAndFacts
 from widgets.frame import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import run_badge
-from widgets.kit.line_table import LineTable, TableAndFacts
+from widgets.kit.line_table import LineTable
 
 READ_EVERY: Final = timedelta(seconds=15)
 RUNS_OFFERED: Final = 50

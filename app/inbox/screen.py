@@ -22,11 +22,12 @@ from app.runs.screen_actions import PARTS_OF_A_RUN, show_many, using_engine
 from app.runs.screen_views import of_platform, runs_lead
 from storage.records import RunFilter
 from storage.records.inbox import RETRIED, InboxEntry, InboxItem
+from widgets.forms.facts import FactPane, TableAndFacts
 from widgets.frame import Notice
 from widgets.inbox import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
-from widgets.kit.line_table import FactPane, LineTable, TableAndFacts
+from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import SteadyText
 
 READING: Final = Notice("◌", "Reading the inbox…", tone="busy")

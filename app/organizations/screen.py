@@ -24,8 +24,8 @@ from app.organizations.facts import CLOSED, newest
 from app.organizations.screen_import import OrganizationImportScreen
 from widgets.actions import ActivityEntry
 from widgets.forms.dialog import reason
+from widgets.forms.facts import FactPane
 from widgets.frame import Notice
-from widgets.kit.line_table import FactPane
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 
 if TYPE_CHECKING:
