@@ -199,4 +199,4 @@ def test_a_file_that_became_something_else_is_not_read(branch: Repository, tmp_p
 
     assert (done.status, done.errors) == (0, "")
     assert done.rules == {("a.py", "F401")}
-    assert "- Files left unread, by their size or encoding or a tool that failed: 2." in done.review
+    assert "- Files that were not read, for their size, their encoding or a failed tool: 2." in done.review

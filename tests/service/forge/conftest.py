@@ -16,6 +16,8 @@ from service.setup import AgentEntry, HostEntry, connect_host, put_agent
 from service.store import organizations, postings, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.postings import Posting
+from service.store.schema import postings as postings_table
+from service.store.schema import unsent
 from service.store.turns import TurnOutcome
 from tests.service.conftest import NOW, accepted, order, organization
 from tests.service.forge.forges import Forge, ForgejoServer, GitHubServer, GitLabForge
@@ -94,7 +96,7 @@ class Desk:
     @property
     def is_owing(self) -> bool:
         with self.database.read() as connection:
-            return postings.unposted(connection)["waiting"] > 0
+            return unsent(connection, postings_table)["waiting"] > 0
 
     def post(self) -> None:
         while True:
