@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import datetime
@@ -185,6 +186,12 @@ class DatabaseThread:
         try:
             with translated(self.path, self._damage_cure, self._on_damage):
                 return job(connection)
+        except Exception as error:
+            # Its frames hold cursors. While one of an interrupted statement is open, the next job is interrupted, too.
+            for each in (error, error.__cause__):
+                if each is not None:
+                    traceback.clear_frames(each.__traceback__)
+            raise
         finally:
             with self._guard:
                 self._running = None

@@ -117,3 +117,22 @@ async def test_closing_lets_waiting_jobs_run(thread: DatabaseThread) -> None:
     assert seen == [(n, "x") for n in range(20)]
     with pytest.raises(StorageClosedError):
         await thread.run(numbers)
+
+
+async def test_the_job_after_an_interrupted_one_is_not_interrupted(thread: DatabaseThread) -> None:
+    """Though the error of the first one still holds a cursor that is not at its end."""
+    began = threading.Event()
+
+    def endless(connection: sqlite3.Connection) -> None:
+        rows = connection.execute("SELECT 1 UNION ALL SELECT 2")
+        rows.fetchone()
+        began.set()
+        connection.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n")
+
+    first = asyncio.create_task(thread.run(endless))
+    await asyncio.to_thread(began.wait)
+    following = asyncio.create_task(thread.run(lambda connection: connection.execute("SELECT 3").fetchone()[0]))
+    await asyncio.sleep(0)
+    first.cancel()
+
+    assert await following == 3
