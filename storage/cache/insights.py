@@ -31,11 +31,11 @@ FROM runs INDEXED BY runs_created WHERE created_us >= ? AND created_us < ?
 
 _BY_REPOSITORY: Final = f"""
 SELECT {_NUMBERS}
-FROM runs INDEXED BY runs_repository WHERE repository = ? AND created_us >= ?
+FROM runs WHERE repository = ? AND created_us >= ?
 """
 
 _TOOK: Final = f"""
-SELECT took_us FROM runs INDEXED BY runs_repository
+SELECT took_us FROM runs
 WHERE repository = ? AND created_us >= ? AND status IN ({FINAL_SQL}) AND took_us >= 0
 ORDER BY created_us DESC, run_id DESC LIMIT ?
 """
