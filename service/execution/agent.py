@@ -109,15 +109,7 @@ def run(
                 f"the agent was stopped for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
                 "files that it cached included (memory_bytes) in [execution.agent]"
             )
-        word, _, rest = report.removeprefix("left ").partition(" ")
-        if word == "fault":
-            raise AgentFailedError(f"the agent's command cannot be started: {rest}; correct its argv")
-        if word != "exit":
-            text = "the agent's supervisor was killed, and the agent with it; continue the run to try again"
-            raise AgentFailedError(text)
-        status = int(rest)
-        if status in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
-            raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")
+        status = _status(report, limits)
         # The proxy's reason comes first, then the program's own, then the exit status.
         is_preset = command.invocation.reader is not None
         trouble = model.trouble if status or is_preset else None
@@ -136,6 +128,24 @@ def run(
             )
             raise AgentFailedError(f"the agent exited with status {status}{why}")
     command.note(reader.report)
+
+
+def _status(report: str, limits: AgentLimits) -> int:
+    """Return the exit status in the supervisor's report.
+
+    Raises:
+        AgentFailedError: It did not exit by itself, or wrote too large a file.
+    """
+    word, _, rest = report.removeprefix("left ").partition(" ")
+    if word == "fault":
+        raise AgentFailedError(f"the agent's command cannot be started: {rest}; correct its argv")
+    if word != "exit":
+        text = "the agent's supervisor was killed, and the agent with it; continue the run to try again"
+        raise AgentFailedError(text)
+    status = int(rest)
+    if status in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
+        raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")
+    return status
 
 
 def _check_disk(command: AgentCommand, limits: AgentLimits) -> None:
