@@ -342,7 +342,7 @@ class AutomationsScreen(BaseScreen):
                 Content.assemble((preview.verb, "bold $accent"), " ", safe_text(preview.target)),
                 *map(coloured, safe_block(preview.body)),
             ]
-            sheet = ConfirmSheet(title, facts, verb="Run it now", leaving="Leave it", is_final=True)
+            sheet = ConfirmSheet(title, facts, verb="Run it now", leaving="Leave it")
             sheet.mark = mark_of(self.session)
             if not await self.app.push_screen_wait(sheet):
                 return
