@@ -14,8 +14,7 @@ from app.actions.screen_writes import OnboardForm, OrganizationForm
 from app.api.errors import ApiError, ForbiddenError, NotOfferedError
 from app.api.requests import CreateOrganization, ResendInvitation, request_of
 from app.api.wire import organization
-from app.console.session import GoToTab, Session
-from app.console.session.feeds import CoalescedTask
+from app.console.session import CoalescedTask, GoToTab, Session
 from app.console.sheets import ConfirmSheet
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
