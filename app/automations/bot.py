@@ -220,9 +220,7 @@ class Bot:
             rules=rules_of(settings.automations, name),
             state=self.state,
             cache=engine.cache,
-            responses=ResponseRunner(
-                engine.cache, engine.actions, self.state, name, hidden_variables(settings), engine.extension.turns
-            ),
+            responses=ResponseRunner(engine, hidden_variables(settings)),
             observer=Observer(
                 RunFacts(engine.cache, engine.ledger, engine.extension.reason, engine.extension.turns_now), incidents
             ),

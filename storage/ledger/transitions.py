@@ -82,7 +82,7 @@ REOPEN: Final = Transition(
 
 
 class StateChange(Struct, frozen=True):
-    """A transition about to be made: by whom, when, and what it records; of the latter, None keeps the earlier value."""
+    """A transition about to be made: by whom and when, and what it records; there, None keeps the earlier value."""
 
     transition: Transition
     author: Author
