@@ -257,11 +257,11 @@ class AutomationsScreen(BaseScreen):
             return
 
         def write() -> None:
-            from app.automations.tables import read_tables, save_table, with_enabled  # tomlkit
+            from app.automations.tables import read_tables, with_enabled  # tomlkit
 
             tables = read_tables(file)
             written = with_enabled(tables.written(rule.name), is_on=not rule.is_on)
-            self._file.use(save_table(tables, rule.name, written))
+            self._file.use(tables.save(rule.name, written))
 
         try:
             await asyncio.to_thread(write)

@@ -89,7 +89,7 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                 while True:
                     changed.clear()
                     holds = follow and (held_since is None or time.monotonic() < held_since + HOLD_S)
-                    page = await engine.cache.following.events(since, PAGE, holds_failures=holds)
+                    page = await engine.cache.events(since, PAGE, holds_failures=holds)
                     if page is None:
                         why = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
                         cure = "Leave out --since to print what is kept, and compare with: runwarden runs list"
