@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from app.runs.screen_following import RunFollower
     from storage.cache.first_paint import FirstPaint
 
-UNKNOWN_OUTCOME: Final = f"tab('activity', '{FIRST_UNKNOWN}')"
 MOST_VISITED: Final = 100
 MODES: Final = (*(tab.name for tab in TABS), ALL)
 
@@ -89,7 +88,11 @@ class RunwardenApp(BaseApp[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *(hidden(tab.key, f"tab('{tab.name}')", tab.title, id=f"tab.{tab.name}") for tab in TABS),
         Binding(
-            "U", UNKNOWN_OUTCOME, "unknown outcome", tooltip="Go to writes with an unknown outcome", id="app.unknown"
+            "U",
+            f"tab('activity', '{FIRST_UNKNOWN}')",
+            "unknown outcome",
+            tooltip="Go to writes with an unknown outcome",
+            id="app.unknown",
         ),
         hidden("backspace", "back", "back", tooltip="Go back to the previous screen", id="app.back"),
         Binding("colon", "command_palette", "palette", id="app.palette"),
