@@ -354,8 +354,8 @@ class RunwardenApp(BaseApp[None]):
             return
         elif any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
             session.notify("A request is being sent: switch when it is done.", severity="warning")
-        elif self._is_switching or not session.is_settled:
-            session.notify(session.not_open)
+        elif self._is_switching or (session.engine is None and session.vitals.storage_trouble is None):
+            session.notify(session.not_open)  # It was neither opened, nor did that fail.
         else:
             self._is_switching = True
             self.run_worker(partial(self._switch, name, run), group="switch")

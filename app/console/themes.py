@@ -137,7 +137,9 @@ def begin_with_theme(app: "BaseApp[Any]", settings: Settings) -> str:
 
     Returns why the default is used instead; empty: it is not.
     """
-    name = read_preferences(settings).theme_over(settings.console.theme)
+    chosen, name = read_preferences(settings), settings.console.theme
+    if chosen.theme and chosen.configured == name:
+        name = chosen.theme
     for theme in THEMES:
         app.register_theme(theme)
     problem, has_few = theme_problem(name), app.console.color_system == "standard"
@@ -176,10 +178,6 @@ class UserPreferences(Struct, frozen=True):
     split: str = ""
     """The size of the pane next to the runs. Empty: the default."""
     version: int = _VERSION
-
-    def theme_over(self, configured: str) -> str:
-        """The theme to begin with."""
-        return self.theme if self.theme and self.configured == configured else configured
 
     def with_theme(self, theme: str, configured: str) -> "UserPreferences":
         """Remember a theme."""
