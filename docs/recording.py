@@ -4,7 +4,6 @@ It needs rsvg-convert (Debian's librsvg2-bin), img2webp (webp), and chromium wit
 """
 
 import asyncio
-import json
 import os
 import re
 import subprocess
@@ -20,7 +19,7 @@ from textual.pilot import Pilot
 from app.api.requests import StartAgent
 from app.console.app import RunwardenApp
 from app.demo import seed_month, team_at_work
-from app.demo.service_process import administer
+from app.demo.service_process import apply
 from app.demo.world import World, build
 from app.engine.engine import Engine
 from app.profiles.engines import ProfileEngines
@@ -218,8 +217,7 @@ def world() -> Iterator[World]:
             space.write_text("full")
             argv = ["{python}", "-c", NIGHTLY.replace("SPACE", repr(str(space)))]
             order = {"agents": [{"name": "nightly", "argv": argv, "readable": [str(space)]}]}
-            (built.folder / "nightly.json").write_text(json.dumps(order))
-            administer(["apply", str(built.folder / "nightly.json"), "--data-dir", str(built.service_dir), "--json"])
+            apply(built.service_dir, built.folder / "nightly.json", order)
             with team_at_work(built):
                 yield built
         finally:
