@@ -93,8 +93,6 @@ class ActionForm(ModalScreen[Action | None]):
     ]
     TITLE_TEXT: ClassVar[str]
     FIELDS: tuple[Field, ...] = ()
-    REQUEST: ClassVar[Callable[..., WriteRequest]]
-    """Makes the request of the values by field."""
 
     def __init__(
         self,
@@ -156,15 +154,9 @@ class ActionForm(ModalScreen[Action | None]):
         """Return facts and fields, in order."""
         return [field.make(self._initial.get(field.key, "")) for field in self.FIELDS]
 
+    @abstractmethod
     def build(self, values: Values) -> RequestOrProblems:
         """Return the request of these values, or the problems of those that cannot be read."""
-        read = {field.key: field.kind.read(field.key, values[field.key]) for field in self.FIELDS}
-        unread = tuple(value for value in read.values() if isinstance(value, FieldProblem))
-        stand_ins = {field.key: field.kind.stand_in for field in self.FIELDS}
-        request = type(self).REQUEST(
-            **{key: stand_ins[key] if isinstance(value, FieldProblem) else value for key, value in read.items()}
-        )
-        return (*unread, *problems(request)) if unread else request
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems of the values."""
@@ -175,10 +167,6 @@ class ActionForm(ModalScreen[Action | None]):
         """Return all requests of these values; none while there are problems."""
         built = self.build(values)
         return () if isinstance(built, tuple) else (built,)
-
-    def values_of(self, request: WriteRequest) -> Values:
-        """Return the texts of the fields that make this request."""
-        return {field.key: field.kind.written(getattr(request, field.key, None)) for field in self.FIELDS}
 
     @abstractmethod
     def consequence(self, request: WriteRequest) -> str:

@@ -20,7 +20,7 @@ from app.actions.asked import NAMES, PLACEHOLDERS, Asked, continuation, filled_i
 from app.actions.batch import BatchResult, BatchSender
 from app.actions.drafts import Values
 from app.actions.refusals import ActionRefusedError, FieldProblem, problems
-from app.actions.screen_fields import PAIRS, TEXT, Field
+from app.actions.screen_fields import Field, written_pairs
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.api.errors import ApiError
 from app.api.requests import StartAgent, WriteRequest
@@ -33,6 +33,7 @@ from storage.records import CANCELLED, Action, Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict, RequestPreview, reason
 from widgets.forms.facts import FormFact
+from widgets.forms.field import ParagraphField
 from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, Badge, action_badge, run_badge
 from widgets.kit.cells import shorten
@@ -300,7 +301,7 @@ class ManyForm(ActionForm):
         self._is_stopped = False
         self._changed_batch = changed
         self._batch = RunBatch(f"{task.text.draft} {engine.clock().isoformat()}", task)
-        self.FIELDS = (Field("instructions", "instructions", task.text.hint, TEXT, task.text.placeholder),)
+        self.FIELDS = (Field("instructions", "instructions", task.text.hint, ParagraphField, task.text.placeholder),)
         super().__init__(engine, draft=task.text.draft, is_ready=task.text is RETRY)
 
     def make_rows(self) -> Sequence[Widget]:
@@ -403,7 +404,7 @@ class ManyForm(ActionForm):
                 asked = self._many.asked[run.run_id]
                 said = asked.words.strip().partition("\n")[0]
                 if isinstance(asked.request, StartAgent):
-                    given = ", ".join(PAIRS.written(asked.request.inputs).splitlines())
+                    given = ", ".join(written_pairs(asked.request.inputs).splitlines())
                     said = f"{asked.request.name}: {said or given or 'no inputs'}"
                 place = shorten(safe_text(f"{run.repository.label}  {said}"), max(0, room))
             lines.append(Content.assemble(*parts, (f"  {place}", STYLES["quiet"])))
