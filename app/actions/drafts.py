@@ -2,30 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from app.api.requests import WriteRequest, as_json
 from app.engine.atomic_file import alone, replacing
 from app.profiles import data_folder
 from storage import RunwardenError
-from storage.errors import StorageError
-from storage.records import Action
-from storage.records.activity import ActivityFilter
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 VERSION: Final = 1
-MOST_SENT: Final = 200
-"""The most actions that are searched for a draft's text."""
 Values = dict[str, str]
-DraftOutcome = Literal["not_sent", "open", "done"]
 
 
 def named(kind: str, origin: str) -> str:
@@ -120,9 +113,8 @@ class FormDraft:
         `failed` is called with the reason when drafts cannot be stored, once until one is.
         """
         self._drafts = Drafts(data_folder(engine.settings, engine.profile) / "drafts.json")
-        self._name = name
         self._engine = engine
-        self.fresh = fresh
+        self.name, self.fresh = name, fresh
         self.current: Draft | None = None
         """The draft to store now; None: the text needs none."""
         self._stored: Draft | None = None
@@ -130,14 +122,10 @@ class FormDraft:
         self._failed = failed
         self._reported: str | None = None
 
-    def belong_to(self, name: str, fresh: Values) -> None:
-        """Use another name and other initial values, before anything was read or stored."""
-        self._name, self.fresh = name, fresh
-
     async def restore(self) -> Draft | None:
         """Return the draft that an earlier form left."""
         try:
-            self.current = self._stored = await self._drafts.load(self._name)
+            self.current = self._stored = await self._drafts.load(self.name)
         except DraftsError as error:
             self._report(str(error))
         return self.current
@@ -148,25 +136,6 @@ class FormDraft:
             self.current = None
         elif self.current is None or self.current.values != values:
             self.current = Draft(values, self._engine.clock())
-
-    async def outcome_of(
-        self, draft: Draft | None, requests: Sequence[WriteRequest]
-    ) -> tuple[DraftOutcome, Action | None]:
-        """Return the outcome of a draft whose sending began, and its action; `requests` are those of its text."""
-        if draft is None or draft.sent_at is None or not requests:
-            return "not_sent", None
-        bodies = {as_json(request) for request in requests}
-        since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
-        try:
-            newest = (await self._engine.ledger.journal(since, limit=MOST_SENT)).newest
-        except StorageError:
-            return "open", None
-        # An older attempt with the same text may have been settled since; it is not this one.
-        sent = [action for action in newest if action.body_json in bodies and action.created_at >= draft.sent_at]
-        if (still_open := next((action for action in sent if action.is_open), None)) is not None:
-            return "open", still_open
-        done = [action for action in sent if action.state == "confirmed"]
-        return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
 
     async def sending(self) -> None:
         """Store that this text is about to be sent: a crash from here on leaves its outcome unknown."""
@@ -192,7 +161,7 @@ class FormDraft:
             if wanted == self._stored:
                 return
             try:
-                await self._drafts.save(self._name, wanted)
+                await self._drafts.save(self.name, wanted)
             except DraftsError as error:
                 self._report(str(error))
             else:

@@ -17,11 +17,12 @@ from textual.widgets import Input
 
 from app.actions.asked import filled_in
 from app.actions.copies import UnfaithfulError, as_command, as_curl
-from app.actions.drafts import Draft, DraftOutcome, FormDraft, Values
+from app.actions.drafts import Draft, FormDraft, Values
 from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem, problems
 from app.actions.screen_fields import Field, from_editor
 from app.actions.screen_resolve import (
     HEIGHTS,
+    DraftOutcome,
     ResolveForm,
     about_draft,
     blocked_outcome,
@@ -40,6 +41,7 @@ from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span
 from storage.errors import StorageError
 from storage.records import Action, RunFilter
+from storage.records.activity import ActivityFilter
 from widgets.forms.dialog import (
     FormButton,
     FormDialog,
@@ -57,6 +59,8 @@ RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
 """A request as typed, or the problems that prevent it."""
 _DRAFT_EVERY_S: Final = 0.5
 """How often a draft that has changed is stored."""
+_MOST_SENT: Final = 200
+"""The most actions that are searched for a draft's text."""
 _PREVIEW_CHARACTERS: Final = 100_000
 _READ_ONLY: Final = "This profile is read-only: prepare and preview, but nothing is sent."
 
@@ -203,7 +207,7 @@ class ActionForm(ModalScreen[Action | None]):
     def begin_with(self, values: Values, draft: str) -> None:
         """Use these initial values, and the draft of this name; called before the form is shown."""
         self.beginning = values
-        self.form_draft.belong_to(draft, values)
+        self.form_draft.name, self.form_draft.fresh = draft, values
 
     def compose(self) -> ComposeResult:
         """Compose one dialog."""
@@ -517,7 +521,21 @@ class ActionForm(ModalScreen[Action | None]):
         self._noted = outcome
 
     async def _outcome_of(self, draft: Draft | None) -> tuple[DraftOutcome, Action | None]:
-        return await self.form_draft.outcome_of(draft, () if draft is None else self.requests(draft.values))
+        """The outcome of a draft whose sending began, and its action."""
+        if draft is None or draft.sent_at is None or not (requests := self.requests(draft.values)):
+            return "not_sent", None
+        bodies = {as_json(request) for request in requests}
+        since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
+        try:
+            newest = (await self.engine.ledger.journal(since, limit=_MOST_SENT)).newest
+        except StorageError:
+            return "open", None
+        # An older attempt with the same text may have been settled since; it is not this one.
+        sent = [action for action in newest if action.body_json in bodies and action.created_at >= draft.sent_at]
+        if (still_open := next((action for action in sent if action.is_open), None)) is not None:
+            return "open", still_open
+        done = [action for action in sent if action.state == "confirmed"]
+        return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
 
     def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
         if self.is_mounted and self.is_running:

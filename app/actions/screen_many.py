@@ -97,9 +97,6 @@ class ManyTask(Struct, frozen=True):
     """The marked runs that are left out, and why; empty: none."""
     asked: Mapping[str, Asked]
     """What began the last turn of each run, where it is known."""
-    make: Callable[[Run, str], WriteRequest]
-    key: Callable[[Run, str], str | None]
-    """The key under which a run's request is sent once; None: the ledger prevents a second one."""
 
     @property
     def nothing(self) -> str:
@@ -107,16 +104,18 @@ class ManyTask(Struct, frozen=True):
         return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
 
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
-        """The request for a run, and its key."""
+        """The request for a run, and the key under which it is sent once; None: the ledger prevents a second one."""
         filled = filled_in(words, self._known(run))[0]
-        return self.make(run, filled), self.key(run, filled)
+        if self.text is RETRY:
+            return self.asked[run.run_id].with_more(filled), retry_key(run, filled)
+        return continuation(run, filled), None
 
     def problem(self, words: str) -> FieldProblem | None:
         """The reason why the instructions cannot be sent for all runs."""
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
             if lacking := [run for run in self.runs if not self._known(run)[name]]:
                 return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
-        agents = [run for run in self.runs if words.strip() and isinstance(self.make(run, words), StartAgent)]
+        agents = [run for run in self.runs if words.strip() and isinstance(self.request(run, words)[0], StartAgent)]
         return self._problem(agents, "named agents take no instructions", "Leave this empty.") if agents else None
 
     def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:
@@ -162,7 +161,7 @@ def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]
     """Return the task that continues each conversation with the same instructions."""
     ended = tuple(run for run in runs if run.status in final_statuses)
     left_out = _left_out((len(runs) - len(ended), "still active"))
-    return ManyTask(CONTINUE, ended, left_out, _asked(known), continuation, lambda _run, _words: None)
+    return ManyTask(CONTINUE, ended, left_out, _asked(known))
 
 
 def retried(runs: Sequence[Run], known: Known) -> ManyTask:
@@ -174,13 +173,7 @@ def retried(runs: Sequence[Run], known: Known) -> ManyTask:
         (len(runs) - len(failed), "neither failed nor cancelled"),
         *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
     )
-
-    def again(run: Run, words: str) -> WriteRequest:
-        return asked[run.run_id].with_more(words)
-
-    return ManyTask(
-        RETRY, tuple(run for run in failed if run.run_id in asked), _left_out(*others), asked, again, retry_key
-    )
+    return ManyTask(RETRY, tuple(run for run in failed if run.run_id in asked), _left_out(*others), asked)
 
 
 def _asked(known: Known) -> dict[str, Asked]:
