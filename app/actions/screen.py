@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from textual import on, work
 from textual.binding import Binding, BindingType
@@ -113,13 +113,13 @@ NOTHING_YET: Final = Notice(
 class Activity(Struct, frozen=True):
     """The writes that match the query, up to a limit, and the counts of all writes."""
 
-    entries: tuple[ActivityEntry, ...] = ()
+    entries: tuple[ActivityEntry, ...]
     """Unknown outcomes first, then the others; the newest first among each."""
-    matching: int = 0
+    matching: int
     """How many match the filter."""
-    kinds: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int]
     """All writes by kind, whatever the filter."""
-    outcomes: Mapping[str, int] = field(default_factory=dict)
+    outcomes: Mapping[str, int]
     """All writes by outcome, whatever the filter."""
 
     @property

@@ -96,13 +96,15 @@ class ActionForm(ModalScreen[Action | None]):
         hidden("enter", "next_field", priority=True),
     ]
     TITLE_TEXT: ClassVar[str]
+    DRAFT: ClassVar[str] = ""
+    """The draft's name, if it does not depend on the form's origin."""
     FIELDS: tuple[Field, ...] = ()
 
     def __init__(
         self,
         engine: Engine,
         *,
-        draft: str,
+        draft: str = "",
         values: Mapping[str, str] | None = None,
         fresh_wins: bool = False,
         is_ready: bool = False,
@@ -124,7 +126,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.set_class(self.instructions is not None, "-long", update=False)
         self.form_draft = FormDraft(
             engine,
-            draft,
+            draft or self.DRAFT,
             self.values,
             # Through the app: the form may be closing, and its draft could not be stored.
             lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),

@@ -260,14 +260,11 @@ class OnboardForm(ActionForm):
     """POST /external/gitlab/projects (spec 4.6 names it; its shape is our decision)."""
 
     TITLE_TEXT = "Onboard a GitLab project"
+    DRAFT = "gitlab.onboard"
     FIELDS = (
         Field("project_path", "project", "Its path with all groups.", placeholder="group/project"),
         Field("project_id", "project id", "A number; it is used if both are given.", placeholder="optional"),
     )
-
-    def __init__(self, engine: Engine) -> None:
-        """Prepare for this engine's profile."""
-        super().__init__(engine, draft="gitlab.onboard")
 
     def build(self, values: Values) -> RequestOrProblems:
         """The request as typed, or the problems of what cannot be read."""
@@ -300,6 +297,7 @@ class OrganizationForm(ActionForm):
     """POST /external/organizations (spec 4.1): the one write that must never happen twice by accident."""
 
     TITLE_TEXT = "New organization"
+    DRAFT = "organization.create"
     BUTTONS = (*ActionForm.BUTTONS, _ANOTHER)
     BINDINGS: ClassVar = bindings_of((_ANOTHER,))
     FIELDS = (
@@ -307,10 +305,7 @@ class OrganizationForm(ActionForm):
         Field("offer_code", "offer code", "A partner offer. Empty: the standard trial.", placeholder="standard trial"),
     )
 
-    def __init__(self, engine: Engine) -> None:
-        """Prepare for this engine's profile."""
-        self._attempts: tuple[Action, ...] = ()
-        super().__init__(engine, draft="organization.create")
+    _attempts: tuple[Action, ...] = ()
 
     def build(self, values: Values) -> RequestOrProblems:
         """The request as typed."""
@@ -339,7 +334,7 @@ class OrganizationForm(ActionForm):
     def action_another(self) -> None:
         """Close this form, and open the next one with the same offer code."""
         form, code = OrganizationForm(self.engine), self.values["offer_code"]
-        form.begin_with({"email": "", "offer_code": code}, "organization.create")
+        form.begin_with({"email": "", "offer_code": code}, self.DRAFT)
         app = self.app
         self.dismiss(self._result)
         app.push_screen(form)
