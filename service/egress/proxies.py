@@ -19,10 +19,9 @@ from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
 from service.agents.presets import allowed_models
 from service.egress.budget import UsageMeter
-from service.egress.forwarding import ModelKey
 from service.egress.http import AgentConnection, SandboxServer
 from service.egress.model import ModelProxy
-from service.egress.outages import ModelState, Outages, Patience
+from service.egress.outages import ModelState, Patience
 from service.egress.relay import join
 from service.errors import ServiceError
 from service.network import Host, HostError, ProxyError, authority_of, dial, proxy_of
@@ -212,16 +211,15 @@ class TurnProxies(contextlib.ExitStack):
         patience: Patience,
     ) -> None:
         super().__init__()
-        self.model = ModelState(Outages(patience, meter.away_s))
+        self.model = ModelState(patience, meter.away_s)
         if folder is None:
             return
         folder.mkdir(mode=0o700)
         report = Reporter(say)
         self.enter_context(EgressProxy(folder / PROXY_SOCKET, options.egress or (), report))
         if options.model is not None:
-            key = ModelKey(options.model)
             models = allowed_models(options)
-            self.enter_context(ModelProxy(folder / MODEL_SOCKET, options.model, key, meter, self.model, models, report))
+            self.enter_context(ModelProxy(folder / MODEL_SOCKET, options.model, meter, self.model, models, report))
 
 
 def sockets_of(options: AgentOptions) -> dict[int, str]:

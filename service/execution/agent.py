@@ -161,8 +161,8 @@ def _pausing(command: AgentCommand, model: ModelState, reader: OutcomeReader) ->
     except AgentFailedError as error:
         if error.reason in _WAITED_FOR:
             # An agent may work for its whole time limit, but a single answer may not take half of it.
-            model.outages.stopped(command.agent.timeout_s / 2)
-        if error.reason not in _WAITED_FOR or (pause := model.outages.pause) is None:
+            model.stopped(command.agent.timeout_s / 2)
+        if error.reason not in _WAITED_FOR or (pause := model.pause) is None:
             raise
         # Without an answer there may be no session that could be resumed.
         if model.has_answered:
