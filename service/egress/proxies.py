@@ -14,7 +14,7 @@ from typing import Final
 
 import h11
 
-from service.agents.allowlist import LARGEST_PORT, Allowlist, RefusedError, addresses_of
+from service.agents.allowlist import LARGEST_PORT, Entry, RefusedError, addresses_of, decide
 from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
 from service.agents.presets import allowed_models
@@ -50,7 +50,7 @@ class EgressProxy(SandboxServer):
     """Connects one agent with the hosts on its list, for one turn."""
 
     def __init__(self, path: Path, allowed: Sequence[str], report: Callable[[str, str], None]) -> None:
-        self._allowed = Allowlist(allowed)
+        self._allowed = [Entry.parse(one) for one in allowed]
         self._report = report
         super().__init__(path)
 
@@ -62,7 +62,7 @@ class EgressProxy(SandboxServer):
             try:
                 host, port = parse_target(request)
                 proxy = proxy_of("https", host, port)
-                fixed = self._allowed.decide(host, port)
+                fixed = decide(self._allowed, host, port)
                 addresses = addresses_of(host, port, fixed, by_name=proxy is not None)
             except (RefusedError, ProxyError) as error:
                 self._report(str(error), f"egress: {error}")

@@ -16,8 +16,7 @@ from service.agents.outcome import OutcomeReader
 from service.clock import now_micros, rfc3339
 from service.egress.outages import ModelState, Patience
 from service.egress.proxies import TurnProxies
-from service.execution import processes
-from service.execution.cgroup import limits_of
+from service.execution import cgroup, processes
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
 from service.execution.disk import shortage
 from service.execution.processes import IdleWatch, UsageWatch
@@ -79,7 +78,7 @@ def run(
         TurnProxies(command.sockets, command.agent.options, report_line, command.meter, patience) as proxies,
         contextlib.nullcontext()
         if groups is None
-        else groups.group(command.workspace.root.name, limits_of(limits)) as group,
+        else cgroup.group(groups, command.workspace.root.name, cgroup.limits_of(limits)) as group,
         _pausing(command, proxies.model, reader),
     ):
         output = MaskedStream(secrets, agent_log.write)
