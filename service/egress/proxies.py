@@ -9,6 +9,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -32,18 +33,18 @@ _MOST_REPORTED: Final = 50
 """The most refused hosts that one turn's log names."""
 
 
+@dataclass(frozen=True)
 class Reporter:
     """Writes each refusal to a turn's log once, and not without end."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._reported: set[str] = set()
+    say: Callable[[str], None]
+    _reported: set[str] = field(default_factory=set)
 
     def __call__(self, key: str, text: str) -> None:
         """Report a refusal, unless one with the same key was."""
         if key not in self._reported and len(self._reported) < _MOST_REPORTED:
             self._reported.add(key)
-            self._say(printable(text))
+            self.say(printable(text))
 
 
 class EgressProxy(SandboxServer):

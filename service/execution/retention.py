@@ -50,13 +50,13 @@ _AGAIN_MICROS: Final = DAY_MICROS
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class Deletion:
     """Completes the deletions noted in a database, as far as the queue and one data folder go."""
 
-    def __init__(self, database: Database, folder: DataFolder, clock: Clock) -> None:
-        self._database = database
-        self._folder = folder
-        self._clock = clock
+    database: Database
+    folder: DataFolder
+    clock: Clock
 
     def complete(self, wait_s: float = 0.0) -> int:
         """Complete every deletion, waiting up to `wait_s` for agents; return how many still work on deleted runs."""
@@ -68,30 +68,30 @@ class Deletion:
 
     def delete_rows(self) -> None:
         """Delete the rows of organizations, in batches, so that other writers do not wait long, and queue entries."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             pending = deletions.pending_organizations(connection)
         for one in pending:
             is_deleted = False
             while not is_deleted:
-                with self._database.write() as connection:
-                    if not deletions.delete_runs_of(connection, one, self._clock()):
+                with self.database.write() as connection:
+                    if not deletions.delete_runs_of(connection, one, self.clock()):
                         is_deleted = deletions.delete_organization(connection, one)
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             turns = deletions.noted(connection, "turn")
         for start in range(0, len(turns), deletions.BATCH):
             batch = turns[start : start + deletions.BATCH]
-            forget_turns(self._database, batch)
-            with self._database.write() as connection:
+            forget_turns(self.database, batch)
+            with self.database.write() as connection:
                 deletions.forget_turns(connection, batch)
 
     def clear_folder(self) -> int:
         """Remove the files of deleted runs and organizations; return how many deletions cannot be finished yet."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             runs = set(deletions.noted(connection, "run"))
             owners = deletions.noted(connection, "organization")
             pending = deletions.pending_organizations(connection)
-        held = {run_id for run_id in attempts_at_work(self._folder) if run_id in runs}
-        folders = (self._folder.runs, self._folder.sessions, self._folder.work)
+        held = {run_id for run_id in attempts_at_work(self.folder) if run_id in runs}
+        folders = (self.folder.runs, self.folder.sessions, self.folder.work)
         for path in [path for folder in folders for path in folder.glob("*")]:
             # The name of a workspace is `executor.run-turn-attempt`.
             run_id = path.name.rpartition(".")[2].partition("-")[0]
@@ -99,18 +99,18 @@ class Deletion:
                 _remove(str(path))
         if not held:
             # Mirrors of repositories that no organization has configured or worked on.
-            for git_dir in self._folder.mirrors.glob("*.git"):
+            for git_dir in self.folder.mirrors.glob("*.git"):
                 # The lock file stays, empty and named by a hash: another process may wait for it.
-                with git_dir.with_suffix(".lock").open("a") as lock, self._database.read() as connection:
+                with git_dir.with_suffix(".lock").open("a") as lock, self.database.read() as connection:
                     fcntl.flock(lock, fcntl.LOCK_EX)
                     if git_dir.name.partition(".")[0] not in {
                         ids.address_key(url) for url in deletions.addresses(connection)
                     }:
                         _remove(str(git_dir))
             for one in owners:
-                for mail in self._folder.outbox.glob(f"{one}.*"):
+                for mail in self.folder.outbox.glob(f"{one}.*"):
                     mail.unlink(missing_ok=True)
-                _remove(str(self._folder.caches / one))
+                _remove(str(self.folder.caches / one))
         return len(held) + len(pending)
 
 
