@@ -22,20 +22,10 @@ from service.git import GitCommandError, GitRunner
 from service.hosts.tokens import HostLogin
 from service.reference import MADE_BRANCHES, without_login
 from service.settings import DataFolder, Settings
-from service.store import (
-    audit,
-    deletions,
-    deliveries,
-    events,
-    hosts,
-    organizations,
-    repositories,
-    runs,
-    turn_files,
-    turns,
-)
+from service.store import deletions, events, hosts, organizations, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.runs import Run
+from service.store.schema import audit, deliveries, remove_before
 
 _DELETION_PAUSE_S: Final = 0.3
 _BATCH: Final = 500
@@ -220,11 +210,11 @@ class Retention:
         kinds = ((settings.logs_days, turn_files.FILES), (settings.artifacts_days, turn_files.ARTIFACTS))
         stored = sum(self._pruner.stored_files(self._before(days), tables) for days, tables in kinds if days)
         with self._database.write() as connection:
-            deliveries.remove(connection, self._before(settings.deliveries_days))
+            remove_before(connection, deliveries.c.received_at, self._before(settings.deliveries_days))
             events.remove(connection, self._before(settings.events_days))
             deletions.forget(connection, self._before(_REMEMBERED_DAYS))
             if settings.audit_days is not None:
-                audit.remove(connection, self._before(settings.audit_days))
+                remove_before(connection, audit.c.at, self._before(settings.audit_days))
         if settings.branches_days is not None:
             self.remove_branches(self._before(settings.branches_days))
         return queue, stored
@@ -236,11 +226,11 @@ class Retention:
         """
         removed = 0
         with self._database.read() as connection:
-            owners = organizations.ids_of_all(connection)
+            owners = organizations.all_of(connection)
         for owner in owners:
             groups: dict[str, list[Run]] = defaultdict(list)
             with self._database.read() as connection:
-                for run in runs.on_own_branches(connection, owner, self._branches_until - _AGAIN_MICROS, before):
+                for run in runs.on_own_branches(connection, owner.id, self._branches_until - _AGAIN_MICROS, before):
                     groups[run.url].append(run)
             for url, group in groups.items():
                 try:
