@@ -242,7 +242,8 @@ async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | 
 
 async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: Sequence[str]) -> tuple[str, ...]:
     """Show the form that retries or continues these runs; return the ids that it was done for."""
-    from app.actions.screen_many import ManyForm, continued, known_of, retried
+    from app.actions.screen_batch import continued, known_of, retried
+    from app.actions.screen_many import ManyForm
 
     session = screen.session
     held = await engine.cache.details(ids)
