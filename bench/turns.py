@@ -66,7 +66,7 @@ def measure(_count: int) -> Iterator[Figure]:
                         lambda: _together(pool, at_once, lambda: _by_hand(bare, root, f"by-hand-{next(numbers)}"))
                     ),
                 )
-                yield Figure(f"a turn that touches a file, {at_once} at a time", turn, "by hand", floor, bar=2.0)
+                yield Figure(f"a turn that touches a file, {at_once} at a time", turn, "by hand", floor, bar=3.0)
                 for stage, seconds in zip(_STAGES, _seconds(database, DataFolder(root), begun), strict=True):
                     yield Figure(f"    {stage}", seconds, "by hand", floor)
         database.close()
