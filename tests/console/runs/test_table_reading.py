@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from textual.strip import Strip
 
 from app.engine.events import CacheChangedElsewhere, RunsChanged
 from app.runs import screen_loader
@@ -12,8 +11,6 @@ from storage.cache.cache import Cache
 from storage.errors import DiskFailedError
 from storage.records import RunChanges, RunWindow, WindowRequest
 from tests.console.conftest import Staged
-from widgets.frame import Notice
-from widgets.runs.table import RunTable
 
 
 async def test_many_changes_are_read_at_once_and_a_failed_reading_is_made_up_for(
@@ -65,21 +62,3 @@ async def test_pages_of_new_runs_are_read_once_a_tick(staged: Staged, monkeypatc
 
         await scene.tick()
         assert len(read) == 2
-
-
-async def test_what_explains_an_empty_table_repaints_no_full_one(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its numbers change with each page that arrives."""
-    async with staged((120, 20)) as scene:
-        assert len(scene.table.visible_rows) == scene.table.page
-        drawn, line = list[int](), RunTable.render_line
-
-        def watched(table: RunTable, y: int) -> Strip:
-            drawn.append(y)
-            return line(table, y)
-
-        monkeypatch.setattr(RunTable, "render_line", watched)
-        scene.table.notice = Notice("∅", "Nothing was found among 12,345 runs")
-        await scene.settle()
-        assert not drawn
