@@ -18,7 +18,7 @@ from app.console.session.feeds import CoalescedTask
 from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.engine.text import SafeText, safe_block, safe_log_line, safe_text
 from app.results.steps import StepLines
-from app.runs.query import parse
+from app.runs.query import Vocabulary, parse
 from app.runs.screen_views import ALL, TableQuery, View
 from storage.records import KNOWN_STATUSES, Action, RunDetail, RunFilter, RunRow, RunWindow, WindowRequest
 from storage.records.results import LogChunk, LogTail, Unavailable
@@ -169,6 +169,10 @@ class RunsLoader:
         """Read the rows around the cursor, which moved."""
         self.load_run = CoalescedTask(self._read_run, screen.run_worker).ask
         """Read the run under the cursor."""
+        self.names = Vocabulary()
+        """The names that complete a query."""
+        self.load_names = CoalescedTask(self._read_names, screen.run_worker).ask
+        """Read the names again."""
         self._summaries = CoalescedTask(self._learn, screen.run_worker)
         self._is_silent = False
         """Whether the service could not be asked about runs: it is asked again after the next poll."""
@@ -185,6 +189,12 @@ class RunsLoader:
             request = self._table.request(condition, self.query.sort)
             self._table.show(RunWindow(first.total, 0, first.rows), request)
         self._count(Extent(first.total, first.held, first.coverage, is_filtered=bool(condition)))
+
+    async def begin(self) -> None:
+        """Read with the engine as soon as it is open."""
+        await self._session.opened()
+        self.runs_changed()
+        self.load_run()
 
     def runs_changed(self) -> None:
         """Read the rows again, and their places in the order."""
@@ -366,6 +376,12 @@ class RunsLoader:
         if counts != self.counts:
             self.counts = counts
             self._screen.post_message(self.ViewsCounted())
+
+    async def _read_names(self) -> None:
+        if (engine := self._session.engine) is not None:
+            cache = engine.cache
+            repositories, branches = await cache.repositories(), await cache.branches(RunFilter())
+            self.names = Vocabulary(repositories, branches, await cache.agents(), await cache.known_statuses())
 
     # The run under the cursor
 
