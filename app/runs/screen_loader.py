@@ -18,6 +18,7 @@ from app.console.session.feeds import CoalescedTask
 from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.engine.text import SafeText, safe_block, safe_log_line, safe_text
 from app.results.steps import StepLines
+from app.runs.document import as_received
 from app.runs.query import Vocabulary, parse
 from app.runs.screen_views import ALL, TableQuery, View
 from storage.records import KNOWN_STATUSES, Action, RunDetail, RunFilter, RunRow, RunWindow, WindowRequest
@@ -41,20 +42,12 @@ TURN_LINES: Final = 60
 def turn_of(action: "Action") -> SentMessage:
     """An action of the ledger as a turn of a conversation."""
     trouble = safe_text(action.error.message) if action.error is not None else None
-    body = json.loads(action.body_json)
-    text = body.get("instructions") if isinstance(body, dict) else None
-    if isinstance(text, str):
+    body = as_received(action.body_json)
+    if isinstance(text := body.get("instructions"), str):
         lines = safe_block(text, lines=TURN_LINES)
     else:
-        inputs = body.get("inputs", {}) if isinstance(body, dict) else body
-        lines = safe_block(json.dumps(inputs, indent=2, ensure_ascii=False))
+        lines = safe_block(json.dumps(body.get("inputs", {}), indent=2, ensure_ascii=False))
     return SentMessage(action.created_at, safe_text(action.actor, limit=60), action.state, lines, trouble)
-
-
-def instructions_of(action: "Action") -> str:
-    """The action's instructions; empty if it had none."""
-    body = json.loads(action.body_json)
-    return str(body.get("instructions") or "") if isinstance(body, dict) else ""
 
 
 TAIL: Final = 32 * 1024
