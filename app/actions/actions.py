@@ -329,7 +329,7 @@ class Actions(Struct, frozen=True):
                 raise
             # Wait until the other process has settled it, or a request's time is over.
             action = asked.existing
-            give_up_s = time.monotonic() + self.client.deadline_s
+            give_up_s = time.monotonic() + self.client.transport.deadline_s
             while action.state in UNDER_WAY and time.monotonic() < give_up_s:
                 await asyncio.sleep(POLL_S)
                 await self.adopt_orphans()

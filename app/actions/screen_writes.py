@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
@@ -445,12 +444,12 @@ def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: S
         for each in waiting[:_NAMED]
     ]
 
-    async def keep(path: Path) -> str:
+    async def keep() -> str:
         for each in waiting:
             await engine.follow_ups.keep(each)
-        return await cancel(path)
+        return await cancel()
 
-    async def cancel(_: Path) -> str:
+    async def cancel() -> str:
         sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
         results, problem = list[BatchResult](), ""
         try:
@@ -484,4 +483,4 @@ def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: S
     leaving = "Keep it" if len(runs) == 1 else "Keep them"
     title = f"Cancel {what}"
     instead = (f"{title}, send what waits", keep) if waiting else None
-    return ConfirmSheet(title, facts, None, cancel, verb=title, leaving=leaving, is_final=True, instead=instead)
+    return ConfirmSheet(title, facts, cancel, verb=title, leaving=leaving, instead=instead)

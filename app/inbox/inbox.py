@@ -245,7 +245,7 @@ class Causes:
             cause = failed.setdefault(key, Cause(key, "failed", f"A run {what}", f"runs {what}"))
             cause.entries.append(_entry(key, run, ahead, run.branch_name, group))
         stuck: dict[str, Cause] = {}
-        for one in await cache.following.stuck_runs():
+        for one in await cache.stuck_runs():
             key = f"stuck:{one.repository}"
             took = span((one.last_seen_at - one.active_since).total_seconds())
             single = f"A run is stuck in {one.repository}: {one.status} for {took}"
@@ -273,7 +273,7 @@ class Causes:
     async def _ended(self, ahead: timedelta) -> list[Cause]:
         """Followed runs that have finished, except failed ones."""
         causes = []
-        for row in [pin.row for pin in await self.engine.cache.following.pins() if pin.row is not None]:
+        for row in [pin.row for pin in await self.engine.cache.pins() if pin.row is not None]:
             if row.is_final and row.status != "failed":
                 key = f"ended:{row.run_id}"
                 title = f"Followed run {row.status}: {row.repository}"

@@ -23,7 +23,7 @@ from app.actions.command_writes import (
 from app.api.errors import ApiError, NotOfferedError
 from app.api.requests import CreateOrganization, OnboardProject, ResendInvitation
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
+from app.cli.exits import ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, facts
 from app.engine.times import exact_ago, rfc3339
@@ -134,7 +134,7 @@ async def resend(invocation: Invocation, /, *, which: str, **given: Any) -> int:
         try:
             reported = await engine.client.invitations()
         except ApiError as error:
-            raise CommandFailedError(of_api_error(error, hint="Its operator can send the mail again.")) from error
+            raise of_api_error(error, hint="Its operator can send the mail again.") from error
         asked = which.strip().casefold()
         named = [one for one in reported if asked in {one.invitation_id.casefold(), one.organization_id.casefold()}]
         found = named or [one for one in reported if one.email.casefold() == asked]
