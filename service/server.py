@@ -22,7 +22,7 @@ from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
-from service.lab.lab import install_lab
+from service.lab import Lab
 from service.mail import mailer_of
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics
@@ -111,7 +111,8 @@ class RunningService:
             return status
 
     async def _serve(self, context: Context, worker: TurnWorker | None, listener: socket.socket) -> int:
-        app, extra = install_lab(context) if self._options.lab else (with_page(build(context), context), {})
+        lab = Lab(context) if self._options.lab else None
+        app = with_page(build(context), context) if lab is None else lab
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         asyncio.get_running_loop().set_exception_handler(_report)
         config = uvicorn.Config(
@@ -154,7 +155,7 @@ class RunningService:
             if not _is_loopback(host):
                 _logger.warning("listening beyond this machine without TLS: tokens travel in clear, so add a TLS proxy")
             line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(self._folder.root)}
-            announce({**line, **extra})
+            announce(line | ({} if lab is None else {"lab_token": lab.token}))
         await serving
         if worker is not None:
             await asyncio.to_thread(drain, worker, context.settings.execution)
