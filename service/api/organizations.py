@@ -106,8 +106,7 @@ def create_organization(
 
 def mail_sender(context: Context) -> MailSender:
     """Return the sender of invitation mails."""
-    settings = context.settings
-    return MailSender(context.database, context.mailer, settings.mail, context.clock, settings.page_url)
+    return MailSender(context.database, context.mailer, context.settings, context.clock)
 
 
 @partners.get("/external/invitations", response_model=None, responses={200: {"model": InvitationsBody}, **documented()})

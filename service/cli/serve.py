@@ -20,7 +20,7 @@ from service.cli.maintenance import drain
 from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, AdminContext, default_data_dir, plain_errors
 from service.observability.log import Masks, start_log
 from service.observability.metrics import operators_token
-from service.server import RunningService, ServeOptions
+from service.server import run_server
 from service.settings import DataFolder, SettingsError
 from service.worker_process import run_worker
 
@@ -101,8 +101,8 @@ def serve(
     if stop_with_stdin:
         threading.Thread(target=stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
     folder = DataFolder(data_dir or default_data_dir())
-    serving = ServeOptions(host, port, database_url, executes=not no_worker, concurrency=workers, lab=lab)
-    run_process(folder, RunningService(folder, serving).run)
+    run = partial(run_server, folder, host, port, database_url, workers, executes=not no_worker, lab=lab)
+    run_process(folder, run)
 
 
 @click.command("worker")
