@@ -139,21 +139,13 @@ class ForgeHttp:
         self._headers = headers
         self._timeout_s = timeout_s
 
-    def ask(self, method: str, path: str, document: object = None) -> Any:
-        """Return the JSON document of a successful answer.
-
-        Raises:
-            ForgeError: There was no such answer.
-        """
-        return self.answer(method, path, document).body
-
     def document(self, method: str, path: str, document: object = None) -> Mapping[str, Any]:
         """Return the JSON object of a successful answer.
 
         Raises:
             ForgeError: There was no such answer.
         """
-        found = self.ask(method, path, document)
+        found = self.answer(method, path, document).body
         if not isinstance(found, dict):
             raise ForgeError(f"{self._name} answered something else than a JSON object; check the host's API address")
         return found

@@ -290,7 +290,7 @@ class Forgejo(GitHub):
         if comments:
             for review in self._reviews(number):
                 if review.get("state") == "PENDING":
-                    self.http.ask("DELETE", f"{endpoint}/{review['id']}")
+                    self.http.answer("DELETE", f"{endpoint}/{review['id']}")
             made = [{"path": one.path, "new_position": one.line, "body": one.body} for one in comments]
             self.http.document("POST", endpoint, {"commit_id": commit, "event": "COMMENT", "comments": made})
         if body:
@@ -308,7 +308,7 @@ class Forgejo(GitHub):
             # Forgejo after 16.0, then Gitea from 1.26 on.
             for path in (f"{number}/reviews/{thread.id}/{word}", f"comments/{thread.comment_id}/{word}"):
                 try:
-                    self.http.ask("POST", f"{pulls}/{path}")
+                    self.http.answer("POST", f"{pulls}/{path}")
                 except ForgeError as error:
                     if error.status not in _NO_CALL:
                         raise

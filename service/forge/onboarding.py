@@ -138,15 +138,15 @@ def _ensure_webhook(
         api, hooks = _api_of(database, host, settings.probing.timeout_s), f"/projects/{project_id}/hooks"
         present = _ours(api, hooks, fields)
         if not present:
-            api.ask("POST", hooks, fields)
+            api.answer("POST", hooks, fields)
             # A concurrent onboarding may have created one as well: both keep the oldest.
             present = _ours(api, hooks, fields)
         else:
             # GitLab does not show a webhook's secret, so the webhook is always set again.
-            api.ask("PUT", f"{hooks}/{present[0]}", fields)
+            api.answer("PUT", f"{hooks}/{present[0]}", fields)
         for superfluous in present[1:]:
             try:
-                api.ask("DELETE", f"{hooks}/{superfluous}")
+                api.answer("DELETE", f"{hooks}/{superfluous}")
             except ForgeError as error:
                 if error.status != HTTPStatus.NOT_FOUND:  # A concurrent onboarding removed it.
                     raise
