@@ -13,8 +13,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
-from service.forge.client import wait_of
-from service.hosts.http import HostUnreachableError, ask
+from service.forge import wait_of
+from service.hosts import HostUnreachableError, ask
 from service.network import Address, Host, HostError, is_public, port_of, proxy_of, resolve
 from service.settings import EventSettings
 from service.store import events

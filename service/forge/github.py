@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from service.forge.client import (
+from service.forge import (
     CommitStatus,
     ForgeError,
     ForgeHttp,

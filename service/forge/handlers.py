@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service.clock import DAY_MICROS, rfc3339
-from service.forge.client import CommitStatus, ForgeError, NewPullRequest, cut, harmless
+from service.forge import CommitStatus, ForgeError, NewPullRequest, cut, harmless
 from service.forge.github import Forgejo, GitHub
 from service.forge.gitlab import GitLab
 from service.store.postings import POSTED, Posted, Posting

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from service.clock import Clock
 from service.errors import ServiceError
-from service.forge.client import ForgeError, ForgeHttp
+from service.forge import ForgeError, ForgeHttp
 from service.git import GitCommandError, GitRunner
 from service.hosts.tokens import HostLogin, TokenError, token_of
 from service.reference import checked_path, location

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from service.findings import SEVERITIES, IdentifiedFinding
-from service.forge.client import ForgeError, ReviewComment
+from service.forge import ForgeError, ReviewComment
 from service.forge.handlers import Forge, Subject, fenced, in_code, inert, own_account
 from service.store.postings import POSTED, Posted
 
