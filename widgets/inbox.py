@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 from textual.content import Content
 
-from app.engine.text import SafeText, safe_text
+from app.engine.text import safe_text
 from app.engine.times import ago, stamp
 from storage.records.inbox import NO_TIME, InboxItem, InboxKind, InboxSeverity
 from widgets.kit.badges import STYLES, Badge, Tone, run_badge
@@ -77,9 +77,17 @@ class InboxRow(Struct, frozen=True):
             yield "by command", (safe_text(item.cure, limit=1000), "quiet")
 
     def below_facts(self, now: datetime) -> Content:
-        """The item's runs."""
-        lines = run_lines(self.item, now)
-        return Content("\n").join(Content.styled(text, STYLES[tone]) for text, tone in lines)
+        """The item's runs or requests, newest first, in two lines each, then the number of further ones."""
+        lines: list[Content] = []
+        listed = [entry for entry in self.item.entries if entry.run_id or entry.about]
+        for entry in listed[:MOST_RUNS]:
+            badge = run_badge(entry.status) if entry.status else BADGES[self.item.kind]
+            lines.append(Content.styled(safe_text(f"{badge.text}  {entry.about}", limit=200), badge.style))
+            at = safe_text(f"  {when(entry.at, now)}  {entry.run_id}", limit=200)
+            lines.append(Content.styled(at, STYLES["quiet"]))
+        if (more := len(listed) - MOST_RUNS) > 0:
+            lines.append(Content.styled(f"and {more:,} more", STYLES["quiet"]))
+        return Content("\n").join(lines)
 
 
 def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxRow, ...]:
@@ -93,17 +101,3 @@ def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxR
 def when(at: datetime, now: datetime) -> str:
     """How long ago; a dash if unknown."""
     return "—" if at == NO_TIME else ago(at, now)
-
-
-def run_lines(item: InboxItem, now: datetime) -> tuple[tuple[SafeText, Tone], ...]:
-    """The item's runs or requests, newest first, in two lines each, then the number of further ones."""
-    lines: list[tuple[SafeText, Tone]] = []
-    listed = [entry for entry in item.entries if entry.run_id or entry.about]
-    for entry in listed[:MOST_RUNS]:
-        badge = run_badge(entry.status) if entry.status else BADGES[item.kind]
-        lines.append((safe_text(f"{badge.text}  {entry.about}", limit=200), badge.tone))
-        lines.append((safe_text(f"  {when(entry.at, now)}  {entry.run_id}", limit=200), "quiet"))
-    more = len(listed) - MOST_RUNS
-    if lines and more > 0:
-        lines.append((safe_text(f"and {more:,} more"), "quiet"))
-    return tuple(lines)

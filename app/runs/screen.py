@@ -14,8 +14,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.console.session import GoToTab, OpenRun, Session
-from app.console.session.troubles import UNREADABLE
 from app.console.themes import keep_preferences, read_preferences
+from app.console.troubles import UNREADABLE
 from app.engine.text import SafeText, closest, safe_text
 from app.runs.query import STATES, KeyName, QueryProblem, Vocabulary, listed, parse, suggestions, unknown_status
 from app.runs.screen_actions import ON_A_RUN, RETRY, RUN_BINDINGS, RunActions, ids_of, keys_for, using_engine

@@ -15,8 +15,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from app.console.session import FIX_TOAST_S, Session
-from app.console.session.feeds import CoalescedTask
+from app.console.session import FIX_TOAST_S, CoalescedTask, Session
 from app.console.sheets import ChoiceSheet
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.engine.text import safe_text

@@ -96,7 +96,7 @@ class Desk:
     @property
     def is_owing(self) -> bool:
         with self.database.read() as connection:
-            return unsent(connection, postings_table)["waiting"] > 0
+            return unsent(connection, postings_table.c.state)["waiting"] > 0
 
     def post(self) -> None:
         while True:
