@@ -19,11 +19,11 @@ from service.clock import Duration, parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import ALIASES, PLATFORMS, checked_path, location, without_login
 from service.rules import TriggerRule
-from service.store import agents, hosts, organizations, repositories, sessions, tokens
+from service.store import agents, hosts, organizations, repositories, schema, sessions, tokens
 from service.store.database import lock_all
 from service.store.invitations import Invitation
 from service.store.organizations import Offer, Organization
-from service.store.schema import GitHubApp
+from service.store.schema import GitHubApp, by_owner
 from service.store.sessions import Member
 from service.text import shown_in_one_line
 
@@ -439,11 +439,11 @@ class _Organizations:
         self._now = now
         self._named = organizations.named(connection, [_slug(entry) for entry in entries])
         known = [*{one.id for one in self._named.values()}]
-        self._tokens = tokens.of_all(connection, known)
-        self._hosts = hosts.of_all(connection, known)
+        self._tokens = by_owner(connection, tokens.TokenRecord, schema.tokens, known)
+        self._hosts = by_owner(connection, hosts.Host, schema.hosts, known)
         self._repositories = defaultdict[str, dict[tuple[str, str], repositories.Repository]](dict)
         """Keyed by organization, then by platform and path."""
-        for owner, held in repositories.of_all(connection, known).items():
+        for owner, held in by_owner(connection, repositories.Repository, schema.repositories, known).items():
             self._repositories[owner] = {_key(one): one for one in held}
         self._created: list[Organization] = []
         self._budgets: dict[str, DayBudget] = {}
@@ -462,7 +462,7 @@ class _Organizations:
         if organization is None:
             budget = entry.budget or DayBudget()
             organization = Organization(
-                id=ids.organization_id(self._now),
+                id=f"org_{ids.ulid(self._now)}",
                 name=entry.name,
                 slug=_slug(entry),
                 parent_id=None,
@@ -530,7 +530,7 @@ class _Organizations:
         """Store everything that is new or has changed."""
         organizations.add(self._connection, self._created)
         for organization_id, budget in self._budgets.items():
-            organizations.limit_day(self._connection, organization_id, budget.day_usd, budget.day_tokens)
+            organizations.change(self._connection, organization_id, **budget.model_dump())
         hosts.put_all(self._connection, [(owner, one) for (owner, _), one in self._connected.items()], self._now)
         configured = [(owner, one) for (owner, _), one in self._configured.items()]
         repositories.put_all(self._connection, configured, self._now)

@@ -20,7 +20,7 @@ from app.actions.asked import NAMES, PLACEHOLDERS, Asked, continuation, filled_i
 from app.actions.batch import BatchResult, BatchSender
 from app.actions.drafts import Values
 from app.actions.refusals import ActionRefusedError, FieldProblem, problems
-from app.actions.screen_fields import PAIRS, TEXT, Field
+from app.actions.screen_fields import Field, written_pairs
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.api.errors import ApiError
 from app.api.requests import StartAgent, WriteRequest
@@ -33,6 +33,7 @@ from storage.records import CANCELLED, Action, Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict, RequestPreview, reason
 from widgets.forms.facts import FormFact
+from widgets.forms.field import ParagraphField
 from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, Badge, action_badge, run_badge
 from widgets.kit.cells import shorten
@@ -96,9 +97,6 @@ class ManyTask(Struct, frozen=True):
     """The marked runs that are left out, and why; empty: none."""
     asked: Mapping[str, Asked]
     """What began the last turn of each run, where it is known."""
-    make: Callable[[Run, str], WriteRequest]
-    key: Callable[[Run, str], str | None]
-    """The key under which a run's request is sent once; None: the ledger prevents a second one."""
 
     @property
     def nothing(self) -> str:
@@ -106,16 +104,18 @@ class ManyTask(Struct, frozen=True):
         return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
 
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
-        """The request for a run, and its key."""
+        """The request for a run, and the key under which it is sent once; None: the ledger prevents a second one."""
         filled = filled_in(words, self._known(run))[0]
-        return self.make(run, filled), self.key(run, filled)
+        if self.text is RETRY:
+            return self.asked[run.run_id].with_more(filled), retry_key(run, filled)
+        return continuation(run, filled), None
 
     def problem(self, words: str) -> FieldProblem | None:
         """The reason why the instructions cannot be sent for all runs."""
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
             if lacking := [run for run in self.runs if not self._known(run)[name]]:
                 return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
-        agents = [run for run in self.runs if words.strip() and isinstance(self.make(run, words), StartAgent)]
+        agents = [run for run in self.runs if words.strip() and isinstance(self.request(run, words)[0], StartAgent)]
         return self._problem(agents, "named agents take no instructions", "Leave this empty.") if agents else None
 
     def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:
@@ -161,7 +161,7 @@ def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]
     """Return the task that continues each conversation with the same instructions."""
     ended = tuple(run for run in runs if run.status in final_statuses)
     left_out = _left_out((len(runs) - len(ended), "still active"))
-    return ManyTask(CONTINUE, ended, left_out, _asked(known), continuation, lambda _run, _words: None)
+    return ManyTask(CONTINUE, ended, left_out, _asked(known))
 
 
 def retried(runs: Sequence[Run], known: Known) -> ManyTask:
@@ -173,13 +173,7 @@ def retried(runs: Sequence[Run], known: Known) -> ManyTask:
         (len(runs) - len(failed), "neither failed nor cancelled"),
         *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
     )
-
-    def again(run: Run, words: str) -> WriteRequest:
-        return asked[run.run_id].with_more(words)
-
-    return ManyTask(
-        RETRY, tuple(run for run in failed if run.run_id in asked), _left_out(*others), asked, again, retry_key
-    )
+    return ManyTask(RETRY, tuple(run for run in failed if run.run_id in asked), _left_out(*others), asked)
 
 
 def _asked(known: Known) -> dict[str, Asked]:
@@ -300,7 +294,7 @@ class ManyForm(ActionForm):
         self._is_stopped = False
         self._changed_batch = changed
         self._batch = RunBatch(f"{task.text.draft} {engine.clock().isoformat()}", task)
-        self.FIELDS = (Field("instructions", "instructions", task.text.hint, TEXT, task.text.placeholder),)
+        self.FIELDS = (Field("instructions", "instructions", task.text.hint, ParagraphField, task.text.placeholder),)
         super().__init__(engine, draft=task.text.draft, is_ready=task.text is RETRY)
 
     def make_rows(self) -> Sequence[Widget]:
@@ -403,7 +397,7 @@ class ManyForm(ActionForm):
                 asked = self._many.asked[run.run_id]
                 said = asked.words.strip().partition("\n")[0]
                 if isinstance(asked.request, StartAgent):
-                    given = ", ".join(PAIRS.written(asked.request.inputs).splitlines())
+                    given = ", ".join(written_pairs(asked.request.inputs).splitlines())
                     said = f"{asked.request.name}: {said or given or 'no inputs'}"
                 place = shorten(safe_text(f"{run.repository.label}  {said}"), max(0, room))
             lines.append(Content.assemble(*parts, (f"  {place}", STYLES["quiet"])))

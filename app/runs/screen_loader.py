@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from textual.message import Message
 
 from app.api.errors import ApiError
-from app.console.session.feeds import CoalescedTask
+from app.console.session import CoalescedTask
 from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.engine.text import SafeText, safe_block, safe_log_line, safe_text
 from app.results.steps import StepLines
-from app.runs.query import parse
+from app.runs.document import as_received
+from app.runs.query import Vocabulary, parse
 from app.runs.screen_views import ALL, TableQuery, View
 from storage.records import KNOWN_STATUSES, Action, RunDetail, RunFilter, RunRow, RunWindow, WindowRequest
 from storage.records.results import LogChunk, LogTail, Unavailable
@@ -43,20 +44,12 @@ TURN_LINES: Final = 60
 def turn_of(action: "Action") -> SentMessage:
     """An action of the ledger as a turn of a conversation."""
     trouble = safe_text(action.error.message) if action.error is not None else None
-    body = json.loads(action.body_json)
-    text = body.get("instructions") if isinstance(body, dict) else None
-    if isinstance(text, str):
+    body = as_received(action.body_json)
+    if isinstance(text := body.get("instructions"), str):
         lines = safe_block(text, lines=TURN_LINES)
     else:
-        inputs = body.get("inputs", {}) if isinstance(body, dict) else body
-        lines = safe_block(json.dumps(inputs, indent=2, ensure_ascii=False))
+        lines = safe_block(json.dumps(body.get("inputs", {}), indent=2, ensure_ascii=False))
     return SentMessage(action.created_at, safe_text(action.actor, limit=60), action.state, lines, trouble)
-
-
-def instructions_of(action: "Action") -> str:
-    """The action's instructions; empty if it had none."""
-    body = json.loads(action.body_json)
-    return str(body.get("instructions") or "") if isinstance(body, dict) else ""
 
 
 TAIL: Final = 32 * 1024
@@ -175,6 +168,10 @@ class RunsLoader:
         """Read the rows around the cursor, which moved."""
         self.load_run = CoalescedTask(self._read_run, screen.run_worker).ask
         """Read the run under the cursor."""
+        self.names = Vocabulary()
+        """The names that complete a query."""
+        self.load_names = CoalescedTask(self._read_names, screen.run_worker).ask
+        """Read the names again."""
         self._summaries = CoalescedTask(self._learn, screen.run_worker)
         self._is_silent = False
         """Whether the service could not be asked about runs: it is asked again after the next poll."""
@@ -191,6 +188,12 @@ class RunsLoader:
             request = self._table.request(condition, self.query.sort)
             self._table.show(RunWindow(first.total, 0, first.rows), request)
         self._count(Extent(first.total, first.held, first.coverage, is_filtered=bool(condition)))
+
+    async def begin(self) -> None:
+        """Read with the engine as soon as it is open."""
+        await self._session.opened()
+        self.runs_changed()
+        self.load_run()
 
     def runs_changed(self) -> None:
         """Read the rows again, and their places in the order."""
@@ -375,6 +378,12 @@ class RunsLoader:
         if counts != self.counts:
             self.counts = counts
             self._screen.post_message(self.ViewsCounted())
+
+    async def _read_names(self) -> None:
+        if (engine := self._session.engine) is not None:
+            cache = engine.cache
+            repositories, branches = await cache.repositories(), await cache.branches(RunFilter())
+            self.names = Vocabulary(repositories, branches, await cache.agents(), await cache.known_statuses())
 
     # The run under the cursor
 

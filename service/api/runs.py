@@ -395,7 +395,7 @@ async def start_agent(
                 raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
             # By its configured name, full URL, `owner/repo` or `group/project`.
             owner, text = caller.organization.id, start.repository.strip()
-            exact = repositories.by_name(connection, owner, text) or repositories.by_url(connection, owner, text)
+            exact = repositories.named(connection, owner, text)
             platforms, path = [*PLATFORMS], text
             if exact is None and (where := location(text)) is not None:
                 connected = hosts.of(connection, owner)

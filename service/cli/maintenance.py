@@ -32,10 +32,7 @@ def maintenance(admin: AdminContext, reason: str | None, *, is_end: bool) -> Non
     with admin.database() as database:
         with admin.change("maintenance.end" if is_end else "maintenance.begin", database) as change:
             change.detail = reason
-            if reason:
-                workers.begin_maintenance(change.connection, reason)
-            else:
-                workers.end_maintenance(change.connection)
+            workers.set_maintenance(change.connection, None if is_end else reason)
         Doorbell(database).ring()
     said = "the maintenance has ended" if is_end else "no turn begins; status tells when the workers can be stopped"
     admin.show({"maintenance": reason}, [said])

@@ -153,7 +153,7 @@ def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: in
             given = {"day_usd": day_usd, "day_tokens": day_tokens}
             values = kept.model_dump() | {name: value for name, value in given.items() if value is not None}
             limits = DayBudget.model_validate(values)
-            organizations.limit_day(change.connection, found.id, limits.day_usd, limits.day_tokens)
+            organizations.change(change.connection, found.id, **limits.model_dump())
             change.target = found.id
             change.detail = f"day_usd={limits.day_usd} day_tokens={limits.day_tokens}"
             now_is = find_organization(change.connection, found.id)

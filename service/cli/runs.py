@@ -203,7 +203,7 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
     with admin.change("organization.delete") as change:
         change.of(found.id, found.id)
         change.detail = f"{found.slug}: {found.name}"
-        active = deletions.active_runs(change.connection, found.id)
+        _, active = runs.active(change.connection, Filters(found.id), 0)
         if active and not force:
             raise SetupError(f"{found.slug} has {plural(active, 'active run')}: wait, or cancel with --force")
         left = deletions.branches_of(change.connection, found.id)

@@ -11,7 +11,7 @@ from service.execution.sandbox import find
 from service.git import GitCommandError
 from service.hosts import rotation
 from service.store import endings, events, outages, postings, runs, turns, workers
-from service.store.schema import mails, unsent
+from service.store.schema import invitations, unsent
 from service.text import one_line, plural
 
 _MOST_REFUSED: Final = 20
@@ -26,7 +26,7 @@ def status(admin: AdminContext) -> None:
     with admin.database() as database, database.read() as connection:
         by_status = runs.counts_by_status(connection)
         living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
-        unsent_mails = unsent(connection, mails)
+        unsent_mails = unsent(connection, invitations.c.mail)
         ending = endings.soon(connection, now_micros())
         unrotated = rotation.faults(connection)
         refused = postings.refused(connection, _MOST_REFUSED)

@@ -29,9 +29,7 @@ from service.store import dispatch, endings, turns, usage, workers
 from service.store.database import Database, round_trip_s
 from service.store.dispatch import Share
 from service.store.outages import ProviderOutages
-from service.store.schema import CANCELLED, unsent
-from service.store.schema import mails as mails_table
-from service.store.schema import postings as postings_table
+from service.store.schema import CANCELLED, invitations, postings, unsent
 from service.store.usage import MICROS_PER_USD, UsageFigures
 from service.text import one_line
 
@@ -158,8 +156,8 @@ class _DatabaseCollector(Collector):
             database_s = round_trip_s(connection)
             shares = dispatch.shares(connection)
             living = workers.heard_within(connection, self._ttl_micros, self._clock)
-            owed = unsent(connection, mails_table)
-            unposted = unsent(connection, postings_table)
+            owed = unsent(connection, invitations.c.mail)
+            unposted = unsent(connection, postings.c.state)
             self._ended.catch_up(connection)
             self._used.catch_up(connection)
             now = self._clock()

@@ -16,7 +16,6 @@ from service.store import (
     audit,
     endings,
     events,
-    hosts,
     invitations,
     organizations,
     outages,
@@ -26,7 +25,9 @@ from service.store import (
     usage,
     workers,
 )
+from service.store.hosts import Host
 from service.store.runs import FINAL, OPEN, Filters, Run
+from service.store.schema import by_owner, hosts
 
 _MOST: Final = 100
 _PAGE: Final = 25
@@ -51,7 +52,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         living = workers.heard_within(connection, ttl, context.clock)
         taken = len(turns.dispatched(connection))
         owners = organizations.all_of(connection)
-        connected = hosts.of_all(connection, [one.id for one in owners[::-1][:_MOST]])
+        connected = by_owner(connection, Host, hosts, [one.id for one in owners[::-1][:_MOST]])
         invited = invitations.all_of(connection)
         ending = endings.soon(connection, now)
         refused = postings.refused(connection, _MOST)

@@ -152,7 +152,7 @@ def change_role(member_id: str, context: RequestContext, form: Writer, caller: A
 def remove_member(member_id: str, context: RequestContext, _: Writer, caller: Administrator) -> Response:
     """Let a user sign in no longer; open sessions are closed."""
     with context.database.write() as connection:
-        if not sessions.remove_member(connection, caller.organization.id, member_id, context.clock()):
+        if not sessions.set_role(connection, caller.organization.id, member_id, None, context.clock()):
             raise HttpError(404, "member_not_found", "there is no such member")
         _record(connection, context, caller, "member.remove", member_id)
     return leads_to("/settings/members")

@@ -3,6 +3,7 @@
 It holds ids and configured names, but no tokens, codes, e-mail addresses or error texts.
 """
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import Clock
-from service.store.schema import audit, event_endpoints, found, invitations, members, organizations, tokens
+from service.store.schema import audit, event_endpoints, found, given, invitations, members, organizations, tokens
 
 DONE: Final = "done"
 FAILED: Final = "failed"
@@ -81,17 +82,11 @@ def latest(
     action: str | None = None,
 ) -> list[AuditEntry]:
     """Return the latest entries, oldest first; a filter of None is not applied."""
-    conditions = [] if organization_id is None else [audit.c.organization_id == organization_id]
-    conditions += [] if since is None else [audit.c.at >= since]
+    conditions = [given(audit.c.organization_id, organization_id), given(audit.c.at, since, operator.ge)]
     if action is not None:
         conditions.append(sa.or_(audit.c.action == action, audit.c.action.startswith(f"{action}.", autoescape=True)))
     newest = [audit.c.at.desc(), audit.c.id.desc()]
     return found(connection, AuditEntry, audit, *conditions, order=newest, limit=limit)[::-1]
-
-
-def remove(connection: sa.Connection, before: int) -> int:
-    """Remove the entries made before an instant (microseconds); return how many."""
-    return connection.execute(sa.delete(audit).where(audit.c.at < before)).rowcount
 
 
 def names(connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,6 @@ from typing import Final, Literal
 
 import sqlalchemy as sa
 
-from service.store import runs
 from service.store.database import insert_new
 from service.store.schema import (
     default_branches,
@@ -14,16 +13,16 @@ from service.store.schema import (
     organizations,
     rate_limits,
     repositories,
+    runs,
     tokens,
     turns,
 )
-from service.store.schema import runs as run_table
 
 Kind = Literal["organization", "run", "turn"]
 """The kind of deleted object; a `turn` has the id it had in the queue."""
 BATCH: Final = 200
 """Runs deleted in one transaction, so that other writers do not wait long."""
-_ADDRESSES: Final = sa.union(sa.select(repositories.c.url), sa.select(run_table.c.url))
+_ADDRESSES: Final = sa.union(sa.select(repositories.c.url), sa.select(runs.c.url))
 
 
 def begin_organization(connection: sa.Connection, organization_id: str, now: int) -> None:
@@ -36,7 +35,7 @@ def begin_organization(connection: sa.Connection, organization_id: str, now: int
 
 def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) -> int:
     """Delete the rows of one batch of an organization's runs; return how many runs were deleted."""
-    query = sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id).limit(BATCH)
+    query = sa.select(runs.c.id).where(runs.c.organization_id == organization_id).limit(BATCH)
     found = list(connection.execute(query).scalars())
     delete_runs(connection, found, now)
     return len(found)
@@ -46,7 +45,7 @@ def delete_organization(connection: sa.Connection, organization_id: str) -> bool
     """Delete the rest of an organization; False if it has new runs, accepted just before it was deactivated."""
     mine = organizations.c.id == organization_id
     connection.execute(sa.select(organizations.c.id).where(mine).with_for_update())
-    if connection.execute(sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id)).first():
+    if connection.execute(sa.select(runs.c.id).where(runs.c.organization_id == organization_id)).first():
         return False
     # The database empties tables that have a foreign key; these two have none.
     connection.execute(sa.delete(rate_limits).where(rate_limits.c.organization_id == organization_id))
@@ -88,18 +87,12 @@ def branches_of(
     connection: sa.Connection, organization_id: str, run_id: str | None = None
 ) -> list[tuple[str, str, str]]:
     """Return platform, path and branch of every branch that an organization's runs, or one of them, pushed."""
-    columns = (run_table.c.platform, run_table.c.path, run_table.c.branch)
+    columns = (runs.c.platform, runs.c.path, runs.c.branch)
     may_be_there = sa.or_(turns.c.pushing_sha.is_not(None), turns.c.commit_sha.is_not(None))
-    pushed = sa.exists().where(turns.c.run_id == run_table.c.id, may_be_there)
-    query = sa.select(*columns).distinct().where(run_table.c.organization_id == organization_id, pushed)
-    query = query.where(run_table.c.id == run_id) if run_id is not None else query.order_by(*columns)
+    pushed = sa.exists().where(turns.c.run_id == runs.c.id, may_be_there)
+    query = sa.select(*columns).distinct().where(runs.c.organization_id == organization_id, pushed)
+    query = query.where(runs.c.id == run_id) if run_id is not None else query.order_by(*columns)
     return [(platform, path, branch) for platform, path, branch in connection.execute(query)]
-
-
-def active_runs(connection: sa.Connection, organization_id: str) -> int:
-    """Return how many of an organization's runs are queued or working."""
-    active = (run_table.c.organization_id == organization_id, run_table.c.status.in_(runs.OPEN))
-    return connection.execute(sa.select(sa.func.count()).select_from(run_table).where(*active)).scalar_one()
 
 
 def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> None:
@@ -108,10 +101,10 @@ def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> 
     _note(connection, "turn", [f"{run_id}:{number}" for run_id, number in connection.execute(query)], now)
     _note(connection, "run", run_ids, now)
     # Decisions on deliveries stay, so that a repeated delivery starts nothing.
-    owners = sa.select(run_table.c.organization_id).where(run_table.c.id.in_(run_ids))
+    owners = sa.select(runs.c.organization_id).where(runs.c.id.in_(run_ids))
     started = (deliveries.c.organization_id.in_(owners), deliveries.c.run_id.in_(run_ids))
     connection.execute(sa.update(deliveries).where(*started).values(run_id=None))
-    connection.execute(sa.delete(run_table).where(run_table.c.id.in_(run_ids)))
+    connection.execute(sa.delete(runs).where(runs.c.id.in_(run_ids)))
 
 
 def _note(connection: sa.Connection, kind: Kind, deleted: Sequence[str], now: int) -> None:

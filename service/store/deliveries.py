@@ -6,7 +6,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.rules import CLOSED, NO_CHANGES, SCHEDULE
-from service.store.schema import deliveries, exists, found
+from service.store.schema import deliveries, exists, found, given
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"
@@ -94,9 +94,8 @@ def latest(
     connection: sa.Connection, limit: int, *, organization_id: str | None = None, result: str | None = None
 ) -> list[DeliveryEntry]:
     """Return the latest decisions, oldest first; a filter of None is not applied."""
-    conditions = [] if organization_id is None else [deliveries.c.organization_id == organization_id]
-    conditions += [] if result is None else [deliveries.c.result == result]
-    return _entries(connection, *conditions, limit=limit)[::-1]
+    chosen = (given(deliveries.c.organization_id, organization_id), given(deliveries.c.result, result))
+    return _entries(connection, *chosen, limit=limit)[::-1]
 
 
 def latest_scheduled(connection: sa.Connection, organization_id: str) -> dict[tuple[str, int], DeliveryEntry]:
@@ -118,11 +117,6 @@ def conclude(connection: sa.Connection, entry_id: str, result: str, detail: str,
     waits = (deliveries.c.id == entry_id, deliveries.c.result == WAITING)
     values = {"result": result, "detail": detail, "run_id": run_id, "request": None}
     return connection.execute(sa.update(deliveries).where(*waits).values(values)).rowcount > 0
-
-
-def remove(connection: sa.Connection, before: int) -> int:
-    """Remove decisions on deliveries received before an instant (microseconds); return their number."""
-    return connection.execute(sa.delete(deliveries).where(deliveries.c.received_at < before)).rowcount
 
 
 def _about(subject: SubjectKey) -> list[sa.ColumnElement[bool]]:

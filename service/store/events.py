@@ -13,7 +13,7 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.store.database import lock_subject
-from service.store.schema import Network, event_endpoints, events, first, found
+from service.store.schema import Network, event_endpoints, events, first, found, given
 from service.text import storable
 
 EventType = Literal["run.started", "run.ended", "health.changed", "invitation.accepted"]
@@ -97,14 +97,14 @@ def add_endpoint(
 
 def endpoints(connection: sa.Connection, organization_id: str | None = None) -> list[Endpoint]:
     """Return the endpoints of one organization or of all, oldest first."""
-    return found(connection, Endpoint, event_endpoints, *_owned(organization_id), order=[event_endpoints.c.id])
+    return found(connection, Endpoint, event_endpoints, _owned(organization_id), order=[event_endpoints.c.id])
 
 
 def endpoint(connection: sa.Connection, endpoint_id: str, organization_id: str | None = None) -> Endpoint | None:
     """Return one endpoint, of an organization or of any."""
     # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
     same = event_endpoints.c.id == storable(endpoint_id)
-    return first(connection, Endpoint, event_endpoints, same, *_owned(organization_id))
+    return first(connection, Endpoint, event_endpoints, same, _owned(organization_id))
 
 
 def remove_endpoint(connection: sa.Connection, endpoint_id: str) -> None:
@@ -132,7 +132,7 @@ def record(
     """Store an event for each endpoint of an organization that wants its type, in the transaction of the change."""
     # Locked, so that no endpoint is removed before its event is stored.
     wanting = sa.select(event_endpoints.c.id, event_endpoints.c.types).with_for_update(read=True, key_share=True)
-    active = (*_owned(organization_id), event_endpoints.c.disabled_at.is_(None))
+    active = (_owned(organization_id), event_endpoints.c.disabled_at.is_(None))
     chosen = [row.id for row in connection.execute(wanting.where(*active)) if kind in row.types]
     payload = json.dumps({"type": kind, "timestamp": rfc3339(now), "data": data}, separators=(",", ":"))
     for one in chosen:
@@ -189,8 +189,8 @@ def latest(
     connection: sa.Connection, limit: int, organization_id: str | None = None, state: str | None = None
 ) -> list[Event]:
     """Return the newest events of one organization or of all, optionally only those in one state."""
-    chosen = sa.true() if state is None else events.c.state == state
-    return found(connection, Event, events, _of(organization_id), chosen, order=[events.c.id.desc()], limit=limit)
+    chosen = (_of(organization_id), given(events.c.state, state))
+    return found(connection, Event, events, *chosen, order=[events.c.id.desc()], limit=limit)
 
 
 def by_id(connection: sa.Connection, event_id: str, organization_id: str | None = None) -> Event | None:
@@ -217,12 +217,12 @@ def _new_secret() -> str:
     return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
 
 
-def _owned(organization_id: str | None) -> list[sa.ColumnElement[bool]]:
-    return [] if organization_id is None else [event_endpoints.c.organization_id == organization_id]
+def _owned(organization_id: str | None) -> sa.ColumnElement[bool]:
+    return given(event_endpoints.c.organization_id, organization_id)
 
 
 def _of(organization_id: str | None) -> sa.ColumnElement[bool]:
-    return events.c.endpoint_id.in_(sa.select(event_endpoints.c.id).where(*_owned(organization_id)))
+    return events.c.endpoint_id.in_(sa.select(event_endpoints.c.id).where(_owned(organization_id)))
 
 
 def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:

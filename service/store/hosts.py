@@ -1,6 +1,5 @@
 """Connected code hosts: an organization has at most one for each platform (spec 2.7)."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -11,7 +10,7 @@ from service import ids
 from service.reference import location
 from service.store import events
 from service.store.database import lock_subject
-from service.store.schema import GitHubApp, by_owner, found, hosts, replace_rows
+from service.store.schema import GitHubApp, found, hosts, replace_rows
 
 PROBES: Final = ("api", "git")
 _last_status: Final = sa.func.coalesce(hosts.c.status, "ok")
@@ -111,11 +110,6 @@ def of(connection: sa.Connection, organization_id: str) -> list[Host]:
     return found(connection, Host, hosts, hosts.c.organization_id == organization_id, order=[hosts.c.platform])
 
 
-def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> defaultdict[str, list[Host]]:
-    """Return the hosts of many organizations."""
-    return by_owner(connection, Host, hosts, organization_ids)
-
-
 def at(connection: sa.Connection, organization_id: str, platform: str, url: str) -> Host | None:
     """Return the connected host that a repository's address is on; None: it is on none."""
     where = location(url)
@@ -131,5 +125,4 @@ def clone_url(connected: Iterable[Host], platform: str, path: str) -> str | None
 
 def variables(connection: sa.Connection) -> set[str]:
     """Return the environment variables that hold the tokens of hosts."""
-    query = sa.select(hosts.c.token_env).where(hosts.c.token_env.is_not(None)).distinct()
-    return {name for name in connection.execute(query).scalars() if name}
+    return {name for name in connection.execute(sa.select(hosts.c.token_env).distinct()).scalars() if name}

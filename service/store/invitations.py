@@ -1,7 +1,7 @@
 """Invitations, each open to one member for 30 days, and their mails, stored until sent (spec 3, 4.1)."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -10,7 +10,7 @@ from service.clock import DAY_MICROS, SECOND_MICROS
 from service.settings import Role
 from service.store import audit, events
 from service.store.database import lock_subject
-from service.store.schema import invitations, mails, organizations
+from service.store.schema import first, found, given, invitations, organizations
 from service.text import storable
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
@@ -57,30 +57,29 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
     invitation_id = f"inv_{ids.ulid(now)}"
     code = ids.new_token()
     values: dict[str, object] = {"id": invitation_id, "organization_id": organization_id, "email": email, "role": role}
-    values |= {"code_digest": ids.digest(code), "expires_at": now + LIFE_MICROS}
+    values |= {"code": code, "code_digest": ids.digest(code), "expires_at": now + LIFE_MICROS}
+    values |= {"mail": "waiting", "attempts": 0, "due_at": now + _OWN_MICROS}
     connection.execute(sa.insert(invitations).values(values))
-    mail = {"code": code, "state": "waiting", "attempts": 0, "due_at": now + _OWN_MICROS}
-    connection.execute(sa.insert(mails).values(mail | {"invitation_id": invitation_id}))
     return invitation_id
 
 
 def by_id(connection: sa.Connection, invitation_id: str) -> Invitation | None:
     """Return the invitation with an id."""
     # It may come from a URL, and PostgreSQL refuses NUL as a parameter.
-    return _first(connection, invitations.c.id == storable(invitation_id))
+    return first(connection, Invitation, invitations, invitations.c.id == storable(invitation_id))
 
 
 def all_of(connection: sa.Connection, organization_id: str | None = None) -> list[Invitation]:
     """Return the invitations of one organization or of all, oldest first."""
-    chosen = _select() if organization_id is None else _select().where(invitations.c.organization_id == organization_id)
-    return [Invitation(*row) for row in connection.execute(chosen.order_by(invitations.c.id))]
+    mine = given(invitations.c.organization_id, organization_id)
+    return found(connection, Invitation, invitations, mine, order=[invitations.c.id])
 
 
 def made_by(connection: sa.Connection, parent_id: str, most: int) -> list[Invitation]:
     """Return the invitations to organizations that a partner created, newest first, at most `most`."""
     made = sa.select(organizations.c.id).where(organizations.c.parent_id == parent_id).scalar_subquery()
-    chosen = _select().where(invitations.c.organization_id.in_(made)).order_by(invitations.c.id.desc()).limit(most)
-    return [Invitation(*row) for row in connection.execute(chosen)]
+    to_those = invitations.c.organization_id.in_(made)
+    return found(connection, Invitation, invitations, to_those, order=[invitations.c.id.desc()], limit=most)
 
 
 def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: int) -> str | None:
@@ -95,12 +94,7 @@ def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: in
 
 def by_code(connection: sa.Connection, code: str) -> Invitation | None:
     """Return the invitation with a code, in any state."""
-    return _first(connection, invitations.c.code_digest == ids.digest(code))
-
-
-def _first(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> Invitation | None:
-    row = connection.execute(_select().where(condition)).first()
-    return None if row is None else Invitation(*row)
+    return first(connection, Invitation, invitations, invitations.c.code_digest == ids.digest(code))
 
 
 def accept(connection: sa.Connection, code: str, now: int) -> str | None:
@@ -128,55 +122,47 @@ def withdraw_all(connection: sa.Connection, organization_id: str, email: str, no
 def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
     """Close an invitation permanently and stop its mail; False if none that is unused and not withdrawn has that id."""
     # An expired one as well: it could be sent again.
-    not_withdrawn = invitations.c.id.in_(sa.select(mails.c.invitation_id).where(mails.c.state != "withdrawn"))
-    unused = (invitations.c.accepted_at.is_(None), not_withdrawn)
-    closing = sa.update(invitations).where(invitations.c.id == invitation_id, *unused).values(expires_at=now)
-    closed = connection.execute(closing)
-    if closed.rowcount:
-        stopped = sa.update(mails).where(mails.c.invitation_id == invitation_id)
-        connection.execute(stopped.values(state="withdrawn", code=None))
-    return closed.rowcount > 0
-
-
-def _select() -> sa.Select[tuple[Any, ...]]:
-    of_mail = (mails.c.state, mails.c.attempts, mails.c.due_at, mails.c.failure)
-    own = [invitations.c[field] for field in Invitation.__slots__ if field in invitations.c]
-    return sa.select(*own, *of_mail).join(mails, mails.c.invitation_id == invitations.c.id)
+    unused = (invitations.c.accepted_at.is_(None), invitations.c.mail != "withdrawn")
+    closing = sa.update(invitations).where(invitations.c.id == invitation_id, *unused)
+    return connection.execute(closing.values(expires_at=now, mail="withdrawn", code=None)).rowcount > 0
 
 
 def waiting_code(connection: sa.Connection, invitation_id: str) -> str | None:
     """Return the code in a waiting mail; None if the mail was sent or refused, or does not exist."""
-    waiting = (mails.c.invitation_id == invitation_id, mails.c.state == "waiting")
-    return connection.execute(sa.select(mails.c.code).where(*waiting)).scalar()
+    return connection.execute(sa.select(invitations.c.code).where(*_waits(invitation_id))).scalar()
 
 
 def due_mails(connection: sa.Connection, now: int) -> list[str]:
     """Return the invitations whose mail is due, longest due first."""
-    due = sa.select(mails.c.invitation_id).where(mails.c.state == "waiting", mails.c.due_at <= now)
-    return list(connection.execute(due.order_by(mails.c.due_at, mails.c.invitation_id)).scalars())
+    due = sa.select(invitations.c.id).where(invitations.c.mail == "waiting", invitations.c.due_at <= now)
+    return list(connection.execute(due.order_by(invitations.c.due_at, invitations.c.id)).scalars())
 
 
 def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:
-    """Record that a mail was sent; its code is deleted."""
-    _record_attempt(connection, invitation_id, state="sent", code=None, failure=None)
+    """Record that a mail was sent, even if it was withdrawn meanwhile; its code is deleted."""
     connection.execute(sa.update(invitations).where(invitations.c.id == invitation_id).values(sent_at=now))
+    sent = {"attempts": invitations.c.attempts + 1, "mail": "sent", "code": None, "failure": None}
+    connection.execute(sa.update(invitations).where(*_waits(invitation_id)).values(sent))
 
 
 def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, due_at: int | None) -> None:
     """Record why a mail was not sent and when to retry; None if it was refused and is not retried."""
-    again = {"state": "refused"} if due_at is None else {"due_at": due_at}
-    _record_attempt(connection, invitation_id, failure=failure, **again)
+    values = {"attempts": invitations.c.attempts + 1, "failure": failure}
+    values |= {"mail": "refused"} if due_at is None else {"due_at": due_at}
+    connection.execute(sa.update(invitations).where(*_waits(invitation_id)).values(values))
 
 
 def retry(connection: sa.Connection, now: int, invitation_id: str | None) -> list[str]:
     """Let the caller send unsent mails now, including refused ones; return their invitations."""
-    chosen = sa.true() if invitation_id is None else mails.c.invitation_id == invitation_id
-    unsent = (mails.c.state.in_(("waiting", "refused")), mails.c.code.is_not(None))
-    again = sa.update(mails).where(*unsent, chosen).values(state="waiting", due_at=now + _OWN_MICROS)
-    return sorted(connection.execute(again.returning(mails.c.invitation_id)).scalars())
+    unsent = (invitations.c.mail.in_(("waiting", "refused")), invitations.c.code.is_not(None))
+    again = (
+        sa.update(invitations)
+        .where(*unsent, given(invitations.c.id, invitation_id))
+        .values(mail="waiting", due_at=now + _OWN_MICROS)
+    )
+    return sorted(connection.execute(again.returning(invitations.c.id)).scalars())
 
 
-def _record_attempt(connection: sa.Connection, invitation_id: str, **values: object) -> None:
+def _waits(invitation_id: str) -> tuple[sa.ColumnElement[bool], ...]:
     # Withdrawn mails are left out.
-    waiting = (mails.c.invitation_id == invitation_id, mails.c.state == "waiting")
-    connection.execute(sa.update(mails).where(*waiting).values(attempts=mails.c.attempts + 1, **values))
+    return invitations.c.id == invitation_id, invitations.c.mail == "waiting"

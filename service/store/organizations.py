@@ -46,7 +46,7 @@ def create(
     offer_code: str | None = None,
 ) -> Organization:
     """Add an organization; the slug defaults to one made from the name, and gets a suffix if it is taken."""
-    new_id = ids.organization_id(now)
+    new_id = f"org_{ids.ulid(now)}"
     wanted = slug or slug_of(name)
     lock_subject(connection, "organization", wanted)
     taken = connection.execute(sa.select(organizations.c.id).where(organizations.c.slug == wanted)).first()
@@ -80,11 +80,6 @@ def by_id(connection: sa.Connection, organization_id: str) -> Organization | Non
     return first(connection, Organization, organizations, organizations.c.id == organization_id)
 
 
-def ids_of_all(connection: sa.Connection) -> list[str]:
-    """Return the id of every organization."""
-    return list(connection.execute(sa.select(organizations.c.id).order_by(organizations.c.id)).scalars())
-
-
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
     """Return the organization with a slug (upper or lower case) or an id, as an administrator types it."""
     typed = sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug)
@@ -112,16 +107,9 @@ def all_of(connection: sa.Connection) -> list[Organization]:
     return found(connection, Organization, organizations, order=[organizations.c.created_at, organizations.c.id])
 
 
-def change(connection: sa.Connection, organization_id: str, *, active: bool, entitlements: tuple[str, ...]) -> None:
-    """Set whether an organization is active, and its entitlements."""
-    mine = organizations.c.id == organization_id
-    connection.execute(sa.update(organizations).where(mine).values(active=active, entitlements=entitlements))
-
-
-def limit_day(connection: sa.Connection, organization_id: str, usd: float | None, tokens: int | None) -> None:
-    """Set the most that all agents of an organization together may spend in a day; None for no limit."""
-    mine = organizations.c.id == organization_id
-    connection.execute(sa.update(organizations).where(mine).values(day_usd=usd, day_tokens=tokens))
+def change(connection: sa.Connection, organization_id: str, **values: object) -> None:
+    """Set fields of an organization, such as its entitlements, or what its agents may spend in a day."""
+    connection.execute(sa.update(organizations).where(organizations.c.id == organization_id).values(values))
 
 
 OFFER_KINDS: Final = ("partner", "public")

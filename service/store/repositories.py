@@ -1,6 +1,5 @@
 """Repositories that an organization configured by name (spec 4.4) or onboarded."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
@@ -13,12 +12,13 @@ from service.rules import TriggerRule
 from service.store.database import insert_new, lock_subject
 from service.store.runs import InactiveOrganizationError
 from service.store.schema import (
-    by_owner,
     default_branches,
     exists,
     first,
     found,
+    given,
     organizations,
+    owned,
     replace_rows,
     repositories,
     schedules,
@@ -85,9 +85,7 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     if connection.execute(there.with_for_update(read=True, key_share=True)).first() is None:
         raise InactiveOrganizationError(organization_id)
     mine = repositories.c.organization_id == organization_id
-    same = sa.and_(
-        mine, repositories.c.platform == repository.platform, repositories.c.path_key == repository.path.lower()
-    )
+    same = sa.and_(mine, *_at(repository.platform, repository.path))
     namesake = connection.execute(
         sa.select(repositories.c.path).where(mine, repositories.c.name == repository.name, sa.not_(same))
     ).scalar()
@@ -156,8 +154,8 @@ def scheduled(
     """
     columns = [repositories.c[field.name] for field in fields(Repository)]
     query = sa.select(repositories.c.organization_id, schedules.c.index, schedules.c.due_at, *columns)
-    mine = [] if organization_id is None else [repositories.c.organization_id == organization_id]
-    query = query.join(schedules, schedules.c.repository_id == repositories.c.id).where(*mine, *also)
+    query = query.join(schedules, schedules.c.repository_id == repositories.c.id)
+    query = query.where(given(repositories.c.organization_id, organization_id), *also)
     query = query.order_by(schedules.c.due_at)
     rows = connection.execute(query.with_for_update(of=schedules) if is_locked else query)
     return [Schedule(owner, Repository(*rest), index, due) for owner, index, due, *rest in rows]
@@ -192,42 +190,29 @@ def of(connection: sa.Connection, organization_id: str) -> list[Repository]:
     return found(connection, Repository, repositories, mine, order=[repositories.c.name])
 
 
-def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> defaultdict[str, list[Repository]]:
-    """Return the repositories of many organizations."""
-    return by_owner(connection, Repository, repositories, organization_ids)
-
-
 def by_path(connection: sa.Connection, organization_id: str, platform: str, path: str) -> Repository | None:
     """Return the repository at a path, ignoring case as code hosts do."""
-    at_path = (repositories.c.platform == platform, repositories.c.path_key == path.lower())
-    return _first(connection, organization_id, *at_path)
+    mine = repositories.c.organization_id == organization_id
+    return first(connection, Repository, repositories, mine, *_at(platform, path))
 
 
-def by_name(connection: sa.Connection, organization_id: str, name: str) -> Repository | None:
-    """Return the repository configured under a name."""
-    return _first(connection, organization_id, repositories.c.name == name)
-
-
-def by_url(connection: sa.Connection, organization_id: str, url: str) -> Repository | None:
-    """Return the repository that is cloned from a URL."""
-    return _first(connection, organization_id, repositories.c.url == url)
+def named(connection: sa.Connection, organization_id: str, text: str) -> Repository | None:
+    """Return the repository configured under a name, otherwise one that is cloned from that URL."""
+    mine, has_name = repositories.c.organization_id == organization_id, repositories.c.name == text
+    either = has_name | (repositories.c.url == text)
+    return first(connection, Repository, repositories, mine, either, order=[sa.desc(has_name)])
 
 
 def everywhere(connection: sa.Connection, platform: str, path: str) -> list[tuple[str, Repository]]:
     """Return the repository at a path as each organization configured it, with that organization's id."""
-    at_path = (repositories.c.platform == platform, repositories.c.path_key == path.lower())
-    query = sa.select(repositories.c.organization_id).where(*at_path).order_by(repositories.c.organization_id)
-    owners = connection.execute(query).scalars().all()
-    return [(owner, one) for owner in owners if (one := by_path(connection, owner, platform, path))]
+    return owned(connection, Repository, repositories, *_at(platform, path))
 
 
 def webhook_variables(connection: sa.Connection, platform: str | None = None) -> set[str]:
     """Return the environment variables that hold the secrets of webhooks."""
-    query = sa.select(repositories.c.webhook_secret_env).where(repositories.c.webhook_secret_env.is_not(None))
-    query = query if platform is None else query.where(repositories.c.platform == platform)
+    query = sa.select(repositories.c.webhook_secret_env).where(given(repositories.c.platform, platform))
     return {name for name in connection.execute(query.distinct()).scalars() if name}
 
 
-def _first(connection: sa.Connection, organization_id: str, *conditions: sa.ColumnElement[bool]) -> Repository | None:
-    mine = repositories.c.organization_id == organization_id
-    return first(connection, Repository, repositories, mine, *conditions)
+def _at(platform: str, path: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return repositories.c.platform == platform, repositories.c.path_key == path.lower()

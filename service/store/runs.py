@@ -1,5 +1,6 @@
 """Runs: accepting, continuing, listing and counting them (spec 2.4, 4.2, 4.3)."""
 
+import operator
 import threading
 import time
 from collections import OrderedDict
@@ -13,7 +14,7 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
-from service.store.schema import exists, first, found, organizations, runs, turns
+from service.store.schema import exists, first, found, given, organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
@@ -130,7 +131,7 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
         sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == request.organization_id)
     ).scalar()
     created_at = max(now, (latest or 0) + 1)
-    run_id = ids.run_id(created_at)
+    run_id = f"run_{ids.ulid(created_at)}"
     asked = {one.name: getattr(request, one.name) for one in fields(Run) if hasattr(request, one.name)}
     asked |= {"branch": request.branch or default_branch(request.instructions, run_id)}
     run = Run(id=run_id, status="queued", turn=1, created_at=created_at, updated_at=created_at, **asked)
@@ -264,20 +265,14 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
 
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     """Return the SQL conditions for the filters."""
-    wanted: list[sa.ColumnElement[bool]] = []
-    for column, value in (
-        (runs.c.organization_id, filters.organization_id),
-        (runs.c.status, filters.status),
-        (runs.c.platform, filters.platform),
-        (runs.c.path_key, None if filters.path is None else filters.path.lower()),
-    ):
-        if value is not None:
-            wanted.append(column == value)
-    if filters.date_from is not None:
-        wanted.append(runs.c.created_at >= filters.date_from)
-    if filters.date_to is not None:
-        wanted.append(runs.c.created_at <= filters.date_to)
-    return wanted
+    return [
+        given(runs.c.organization_id, filters.organization_id),
+        given(runs.c.status, filters.status),
+        given(runs.c.platform, filters.platform),
+        given(runs.c.path_key, None if filters.path is None else filters.path.lower()),
+        given(runs.c.created_at, filters.date_from, operator.ge),
+        given(runs.c.created_at, filters.date_to, operator.le),
+    ]
 
 
 class RunCounter:

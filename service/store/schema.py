@@ -3,8 +3,9 @@
 A change needs a step in `migrations/versions` that gives older databases the same tables.
 """
 
+import operator
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from ipaddress import IPv4Network, IPv6Network
@@ -73,17 +74,36 @@ def first(
     return next(iter(found(connection, record, table, *conditions, order=order, limit=1)), None)
 
 
+def owned(
+    connection: sa.Connection, record: type[Record], table: sa.Table, *conditions: sa.ColumnElement[bool]
+) -> list[tuple[str, Record]]:
+    """Return the matching rows as records, each with the id of its organization, by organization."""
+    owner = table.c.organization_id.label("owner")
+    query = _all(record, table).add_columns(owner).where(*conditions).order_by(owner)  # type: ignore[arg-type]  # hashable
+    return [(of, record(*row)) for *row, of in connection.execute(query)]
+
+
 def by_owner(
     connection: sa.Connection, record: type[Record], table: sa.Table, owners: Sequence[str]
 ) -> defaultdict[str, list[Record]]:
     """Return the records of many organizations, keyed by organization id."""
     grouped = defaultdict[str, list[Record]](list)
-    columns = [table.c[field.name] for field in fields(record)]  # type: ignore[arg-type]  # a dataclass
-    owner = table.c.organization_id
     for some in batches(owners):
-        for row in connection.execute(sa.select(owner.label("owner"), *columns).where(owner.in_(some))):
-            grouped[row[0]].append(record(*row[1:]))
+        for owner, one in owned(connection, record, table, table.c.organization_id.in_(some)):
+            grouped[owner].append(one)
     return grouped
+
+
+def given(
+    column: sa.Column[Any], value: object, compare: Callable[[Any, Any], sa.ColumnElement[bool]] = operator.eq
+) -> sa.ColumnElement[bool]:
+    """Return the condition that a column compares with a value: a filter, which None turns off."""
+    return sa.true() if value is None else compare(column, value)
+
+
+def remove_before(connection: sa.Connection, column: sa.Column[int], before: int) -> int:
+    """Remove the rows whose instant is before another (microseconds); return how many."""
+    return connection.execute(sa.delete(column.table).where(column < before)).rowcount
 
 
 def exists(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]) -> bool:
@@ -106,10 +126,10 @@ def replace_rows(
         connection.execute(sa.insert(table), rows)
 
 
-def unsent(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
+def unsent(connection: sa.Connection, state: sa.Column[str]) -> dict[str, int]:
     """Return how many rows are in the states `waiting` and `refused`."""
-    query = sa.select(table.c.state, sa.func.count()).group_by(table.c.state)
-    counted: dict[str, int] = dict(connection.execute(query.where(table.c.state.in_(("waiting", "refused")))).all())
+    query = sa.select(state, sa.func.count()).group_by(state).where(state.in_(("waiting", "refused")))
+    counted: dict[str, int] = dict(connection.execute(query).all())
     return {"waiting": 0, "refused": 0} | counted
 
 
@@ -150,12 +170,12 @@ _large = partial(_columns, sa.BigInteger)
 """Instants, among others."""
 
 
-def _child_of(table: str, column: str) -> sa.Column[str]:
-    return sa.Column(column, sa.ForeignKey(f"{table}.id", ondelete="CASCADE"), primary_key=True)
+def _child_of(table: str, column: str, *, key: bool = True, nullable: bool = False) -> sa.Column[str]:
+    of = sa.ForeignKey(f"{table}.id", ondelete="CASCADE")
+    return sa.Column(column, of, primary_key=key, nullable=nullable)
 
 
-def _owner(*, nullable: bool = False) -> sa.Column[str]:
-    return sa.Column("organization_id", sa.ForeignKey("organizations.id", ondelete="CASCADE"), nullable=nullable)
+_owner = partial(_child_of, "organizations", "organization_id", key=False)
 
 
 def _table(name: str, *parts: SchemaItem) -> sa.Table:
@@ -187,17 +207,13 @@ invitations = _table(
     sa.Column("code_digest", sa.Text, nullable=False, unique=True),
     *_large("expires_at"),
     *_large("sent_at", "accepted_at", nullable=True),
-)
-
-mails = _table(
-    "mails",
-    _child_of("invitations", "invitation_id"),
     # In clear text, because the mail contains it; deleted once the mail is sent.
     *_texts("code", "failure", nullable=True),
-    *_texts("state"),
+    # The state of the mail.
+    *_texts("mail"),
     *_numbers("attempts"),
     *_large("due_at"),
-    sa.Index("mails_due", "state", "due_at"),
+    sa.Index("mails_due", "mail", "due_at"),
 )
 
 tokens = _table(
@@ -228,8 +244,8 @@ sessions = _table(
     *_texts("digest", key=True),
     _owner(nullable=True),
     # Both NULL: the operator's.
-    sa.Column("token_id", sa.ForeignKey("tokens.id", ondelete="CASCADE")),
-    sa.Column("member_id", sa.ForeignKey("members.id", ondelete="CASCADE")),
+    _child_of("tokens", "token_id", key=False, nullable=True),
+    _child_of("members", "member_id", key=False, nullable=True),
     *_large("opened_at", "seen_at"),
     sa.Index("sessions_by_age", "opened_at"),
 )
@@ -521,8 +537,8 @@ event_endpoints = _table(
 events = _table(
     "events",
     *_texts("id", key=True),
-    sa.Column("endpoint_id", sa.ForeignKey("event_endpoints.id", ondelete="CASCADE"), nullable=False),
-    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE")),
+    _child_of("event_endpoints", "endpoint_id", key=False),
+    _child_of("runs", "run_id", key=False, nullable=True),
     *_texts("type", "payload", "state"),
     *_numbers("attempts"),
     *_large("occurred_at", "wanted_at", "due_at"),

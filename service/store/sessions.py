@@ -135,25 +135,14 @@ def put_member(connection: sa.Connection, organization_id: str, email: str, now:
     return replace(kept, role=role)
 
 
-def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role, now: int) -> bool:
-    """Give a member a role, which open sessions have at once, and withdraw their invitations; False if there is none.
+def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None, now: int) -> bool:
+    """Give a member a role, which open sessions have at once, or remove them with their sessions (None).
+
+    Their open invitations are withdrawn. False if there is no such member.
 
     Raises:
-        LastAdminError: It is the last admin, and the role is another one.
+        LastAdminError: It is the last admin, and either gets another role, or leaves other members behind.
     """
-    return _change(connection, organization_id, member_id, role, now)
-
-
-def remove_member(connection: sa.Connection, organization_id: str, member_id: str, now: int) -> bool:
-    """Remove a member, their open sessions and invitations; False if there is none.
-
-    Raises:
-        LastAdminError: It is the last admin, and there are other members.
-    """
-    return _change(connection, organization_id, member_id, None, now)
-
-
-def _change(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None, now: int) -> bool:
     lock_subject(connection, "members", organization_id)
     others = {one.id: one for one in members_of(connection, organization_id)}
     changed = others.pop(member_id, None)

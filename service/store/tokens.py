@@ -1,7 +1,5 @@
 """API tokens: hashed at rest, scoped, and short-lived (spec 5)."""
 
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, get_args
 
@@ -9,7 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS
-from service.store.schema import by_owner, first, found, tokens
+from service.store.schema import first, found, tokens
 
 Scope = Literal["admin", "organizations:create", "runs:read", "runs:write", "settings"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -61,11 +59,6 @@ def by_value(connection: sa.Connection, value: str) -> TokenRecord | None:
 def by_id(connection: sa.Connection, token_id: str) -> TokenRecord | None:
     """Return the token with an id, even if it has expired or was revoked."""
     return first(connection, TokenRecord, tokens, tokens.c.id == token_id)
-
-
-def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> defaultdict[str, list[TokenRecord]]:
-    """Return the tokens of many organizations."""
-    return by_owner(connection, TokenRecord, tokens, organization_ids)
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[TokenRecord]:

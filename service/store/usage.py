@@ -1,5 +1,6 @@
 """Model usage: recorded for each turn, and summed over turns, runs, days and organizations."""
 
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -13,7 +14,7 @@ from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.store import outages
 from service.store.database import Database, insert_new
-from service.store.schema import model_usage, organizations, runs, usage_days
+from service.store.schema import given, model_usage, organizations, runs, usage_days
 from service.store.turns import Turn
 
 Grouping = Literal["organization", "repository", "agent", "day"]
@@ -279,13 +280,11 @@ def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None
     subject = subjects[by]
     # Paths are compared regardless of case, as code hosts do, and shown as written.
     key = (slug, platform, usage_days.c.path_key) if by == "repository" else tuple(subject.values())
-    query = _joined(*(column.label(name) for name, column in subject.items()), *_DAY_SUMS)
-    if filters.organization_id is not None:
-        query = query.where(usage_days.c.organization_id == filters.organization_id)
-    if filters.first_day is not None:
-        query = query.where(usage_days.c.day >= filters.first_day)
-    if filters.last_day is not None:
-        query = query.where(usage_days.c.day <= filters.last_day)
+    query = _joined(*(column.label(name) for name, column in subject.items()), *_DAY_SUMS).where(
+        given(usage_days.c.organization_id, filters.organization_id),
+        given(usage_days.c.day, filters.first_day, operator.ge),
+        given(usage_days.c.day, filters.last_day, operator.le),
+    )
     rows = connection.execute(query.group_by(*key).order_by(*key))
     return [
         UsageTotal({name: row._mapping[name] for name in subject}, int(row.runs), int(row.turns), _figures(row))

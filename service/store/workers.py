@@ -56,9 +56,7 @@ class Worker:
 def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:
     """Record a worker's heartbeat."""
     values = asdict(worker) | {"seen_at": now_in(connection, clock)}
-    changed = connection.execute(sa.update(workers).where(workers.c.executor == worker.executor).values(values))
-    if changed.rowcount == 0:
-        connection.execute(sa.insert(workers).values(values))
+    replace_rows(connection, workers, [values], [workers.c.executor])
 
 
 def sign_off(connection: sa.Connection, executor: str) -> None:
@@ -104,14 +102,12 @@ def pauses(connection: sa.Connection) -> Pauses:
     return Pauses(held.get(_MAINTENANCE), drained)
 
 
-def begin_maintenance(connection: sa.Connection, why: str) -> None:
-    """Begin the maintenance, or replace its reason."""
-    replace_rows(connection, meta, [{"key": _MAINTENANCE, "value": why}], [meta.c.key])
-
-
-def end_maintenance(connection: sa.Connection) -> None:
-    """End the maintenance, if there is one."""
-    connection.execute(sa.delete(meta).where(meta.c.key == _MAINTENANCE))
+def set_maintenance(connection: sa.Connection, why: str | None) -> None:
+    """Begin the maintenance, or replace its reason; None: end it, if there is one."""
+    if why is not None:
+        replace_rows(connection, meta, [{"key": _MAINTENANCE, "value": why}], [meta.c.key])
+    else:
+        connection.execute(sa.delete(meta).where(meta.c.key == _MAINTENANCE))
 
 
 def drain(connection: sa.Connection, machine: str, living: Sequence[Worker]) -> None:

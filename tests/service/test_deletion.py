@@ -17,7 +17,18 @@ from service.clock import now_micros
 from service.execution.retention import Deletion
 from service.execution.workspace import Workspaces
 from service.settings import DataFolder
-from service.store import audit, deletions, events, invitations, organizations, repositories, runs, tokens, turns
+from service.store import (
+    audit,
+    deletions,
+    events,
+    invitations,
+    organizations,
+    repositories,
+    runs,
+    schema,
+    tokens,
+    turns,
+)
 from service.store.database import Database
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError
@@ -236,7 +247,7 @@ def test_what_was_deleted_is_overwritten_in_the_file(database: Database, folder:
     Deletion(database, folder, now_micros).complete()
     before = folder.database_file.read_bytes()
     with database.write() as connection:
-        audit.remove(connection, now_micros() + 1)
+        schema.remove_before(connection, schema.audit.c.at, now_micros() + 1)
         deletions.forget(connection, now_micros())
     after = folder.database_file.read_bytes()
 

@@ -266,7 +266,7 @@ def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Datab
                 case "role":
                     sessions.set_role(connection, owner, eve.id, "developer", NOW)
                 case _:
-                    sessions.remove_member(connection, owner, eve.id, NOW)
+                    sessions.set_role(connection, owner, eve.id, None, NOW)
             assert [invitations.accept(connection, code, NOW) for code in older] == [None, owner, other], change
             assert present(invitations.by_code(connection, older[0])).state(NOW) == "withdrawn"
 

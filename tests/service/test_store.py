@@ -280,7 +280,6 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
     """Those that are not contested above have keys that only one process can have."""
     alone = {
         "invitations": "random ids and codes",
-        "mails": "made with their invitation",
         "trials": "made with their organization",
         "audit": "random ids",
         "deliveries": "decided on one after the other: test_processes_on_one_database_decide_once",

@@ -146,7 +146,7 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that
     used(database, other, 80, 9_000_000)
     with database.write() as connection:
         owner = present(organizations.by_slug(connection, "acme"))
-        organizations.limit_day(connection, owner.id, 4.0, 660)
+        organizations.change(connection, owner.id, day_usd=4.0, day_tokens=660)
         helper = usage.spent(connection, first, "/helper", NOW)
         own = usage.spent(connection, other, "org_x/helper", NOW)
     shown = scraped(ServiceMetrics(database, lambda: NOW, worker_ttl_s=10))
