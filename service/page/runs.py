@@ -21,7 +21,7 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import rfc3339
 from service.errors import first_fault
-from service.findings.document import SEVERITIES
+from service.findings import SEVERITIES
 from service.page import text
 from service.page.site import HEADERS, between, leads_to, page
 from service.page.visitor import Anybody, Form, RunReader, RunWriter, Visitor, Writer
