@@ -178,6 +178,10 @@ class ActionForm(ModalScreen[Action | None]):
     def consequence(self, request: WriteRequest) -> str:
         """Describe the effect of sending in a sentence."""
 
+    def explanation(self, request: WriteRequest) -> Content:
+        """What the preview shows above the request."""
+        return Content(safe_text(self.consequence(request)))
+
     def placeholders(self) -> dict[str, str]:
         """The values of a template's placeholders."""
         values = self.values
@@ -552,7 +556,7 @@ class ActionForm(ModalScreen[Action | None]):
             "POST",
             safe_text(f"{self.engine.profile.base_url}{request.path}"),
             safe_block(body, limit=_PREVIEW_CHARACTERS),
-            Content(safe_text(self.consequence(request))),
+            self.explanation(request),
         )
         self.enter("preview")
 

@@ -27,7 +27,7 @@ from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text
 from storage.errors import StorageError
 from storage.records import Action
-from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict, RequestPreview
+from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
 from widgets.kit import after_refresh
@@ -147,9 +147,8 @@ class ManyForm(ActionForm):
         """The runs that were started or continued."""
         return self._batch.made
 
-    def show_preview(self, request: WriteRequest) -> None:
-        """Show all runs, and the first request."""
-        super().show_preview(request)
+    def explanation(self, request: WriteRequest) -> Content:
+        """The effect of sending, and all runs."""
         lines = [Content(self.consequence(request)), Content()]
         lines += [Content.assemble((f"{name:<10}", STYLES["quiet"]), fact) for name, fact in self._facts().items()]
         lines.append(Content())
@@ -169,7 +168,7 @@ class ManyForm(ActionForm):
         if len(self._many.runs) > 1:
             quiet = "The first request; each of the others is made from its own run:"
             lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
-        self.query_one(RequestPreview).explain(Content("\n").join(lines))
+        return Content("\n").join(lines)
 
     async def _send(self, request: WriteRequest) -> None:
         del request

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
 
-from textual import work
+from textual import events, on, work
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
@@ -115,10 +115,7 @@ class NewRunForm(ActionForm):
 
     # The service's agents
 
-    async def on_mount(self) -> None:
-        """Read which agents there are."""
-        self._read_agents()
-
+    @on(events.Mount)
     @work(group="agents")
     async def _read_agents(self) -> None:
         names: tuple[str, ...] = ()
