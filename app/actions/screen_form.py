@@ -55,8 +55,8 @@ from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import Tone
 
-RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
-"""A request as typed, or the problems that prevent it."""
+Built = tuple[WriteRequest, tuple[FieldProblem, ...]]
+"""A request as typed, and the problems of what cannot be read, for which it has stand-ins."""
 _DRAFT_EVERY_S: Final = 0.5
 """How often a draft that has changed is stored."""
 _MOST_SENT: Final = 200
@@ -161,18 +161,18 @@ class ActionForm(ModalScreen[Action | None]):
         return [field.make(self._initial.get(field.key, "")) for field in self.FIELDS]
 
     @abstractmethod
-    def build(self, values: Values) -> RequestOrProblems:
-        """Return the request of these values, or the problems of those that cannot be read."""
+    def build(self, values: Values) -> Built:
+        """Return the request of these values, and the problems of those that cannot be read."""
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems of the values."""
-        built = self.build(self.values)
-        return built if isinstance(built, tuple) else problems(built)
+        request, unread = self.build(self.values)
+        return (*unread, *problems(request))
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
         """Return all requests of these values; none while there are problems."""
-        built = self.build(values)
-        return () if isinstance(built, tuple) else (built,)
+        request, unread = self.build(values)
+        return () if unread else (request,)
 
     @abstractmethod
     def consequence(self, request: WriteRequest) -> str:
@@ -334,9 +334,9 @@ class ActionForm(ModalScreen[Action | None]):
                 field.insist()
             if found := self._complain():
                 self.fields.get(found[0].field, next(iter(self.fields.values()))).take_focus()
-            elif not isinstance(built := self.build(self.values), tuple):
-                self.request = built
-                self.show_preview(built)
+            else:
+                self.request, _ = self.build(self.values)
+                self.show_preview(self.request)
         elif self.phase == "preview" and self.request is not None and self.may_send():
             # The phase changes before the first await: a second key finds nothing to send.
             self.enter("sending")

@@ -16,10 +16,10 @@ from textual.widgets import OptionList
 from app.actions.asked import NAMES
 from app.actions.batch import BatchSender
 from app.actions.drafts import Values
-from app.actions.refusals import ActionRefusedError, problems
+from app.actions.refusals import ActionRefusedError
 from app.actions.screen_batch import LISTED, RETRY, ManyTask, RunBatch, place_of
 from app.actions.screen_fields import Field, written_pairs
-from app.actions.screen_form import ActionForm, RequestOrProblems
+from app.actions.screen_form import ActionForm, Built
 from app.api.requests import StartAgent, WriteRequest
 from app.console.session import FollowRun, Session
 from app.console.sheets import Sheet
@@ -80,13 +80,12 @@ class ManyForm(ActionForm):
             facts["left out"] = task.left_out
         return {name: safe_text(fact) for name, fact in facts.items()}
 
-    def build(self, values: Values) -> RequestOrProblems:
-        """The first of the requests, or the problems."""
+    def build(self, values: Values) -> Built:
+        """The first of the requests, and the problem of all."""
         words = values["instructions"]
         first, _ = self._many.request((self._batch.left_to_send or self._many.runs)[0], words)
-        if (problem := self._many.problem(words)) is not None:
-            return (problem, *problems(first))
-        return first
+        problem = self._many.problem(words)
+        return first, () if problem is None else (problem,)
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
         """Return a request for each run."""

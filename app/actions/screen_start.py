@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from app.actions.drafts import Values, named
-from app.actions.refusals import FieldProblem, problems
+from app.actions.refusals import FieldProblem
 from app.actions.screen_fields import (
     BRANCH,
     PAIRS_HINT,
@@ -21,7 +21,7 @@ from app.actions.screen_fields import (
     written,
     written_pairs,
 )
-from app.actions.screen_form import ActionForm, RequestOrProblems
+from app.actions.screen_form import ActionForm, Built
 from app.api.errors import ApiError
 from app.api.requests import Json, StartAgent, StartRun, WriteRequest
 from app.console.sheets import ChoiceSheet
@@ -71,26 +71,23 @@ class NewRunForm(ActionForm):
         inputs.display = False
         return (*rows, self._box, inputs, metadata)
 
-    def build(self, values: Values) -> RequestOrProblems:
-        """The request as typed, or the problems of what cannot be read."""
+    def build(self, values: Values) -> Built:
+        """The request as typed, and the problems of what cannot be read."""
         text = {field.key: values.get(field.key, "") for field in self.FIELDS}
         name, branch, words = text["name"].strip(), text["branch_name"].strip() or None, text[WORDS]
         key = "inputs" if name else "metadata"
         repository, pairs = read_repository(text["repository"]), read_pairs(key, text[key])
-        unread = [pairs] if isinstance(pairs, FieldProblem) else []
+        unread = (pairs,) if isinstance(pairs, FieldProblem) else ()
         given = {} if isinstance(pairs, FieldProblem) else pairs
         if name:
             # The platform's prefix is ours; this endpoint takes the bare group/project.
             bare = text["repository"].strip().removeprefix("gitlab:")
             inputs: dict[str, Json] = {WORDS: words} if words.strip() else {}
-            request: StartAgent | StartRun = StartAgent(name, bare, branch, inputs | given)
-        elif isinstance(repository, FieldProblem):
-            unread.insert(0, repository)
+            return StartAgent(name, bare, branch, inputs | given), unread
+        if isinstance(repository, FieldProblem):
             # Stands in, so that the other fields can be checked.
-            request = StartRun(words, Repository.of("github", {}), branch, given)
-        else:
-            request = StartRun(words, repository, branch, given)
-        return (*unread, *problems(request)) if unread else request
+            return StartRun(words, Repository.of("github", {}), branch, given), (repository, *unread)
+        return StartRun(words, repository, branch, given), unread
 
     def values_of(self, request: StartRun | StartAgent) -> Values:
         """The texts of the fields that make this request; an agent's instructions are among its inputs."""
