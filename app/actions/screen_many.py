@@ -58,7 +58,7 @@ class ManyForm(ActionForm):
         self._cap = cap
         self._is_stopped = False
         self._changed_batch = changed
-        self._batch = RunBatch(f"{task.text.draft} {engine.clock().isoformat()}", task)
+        self.run_batch = RunBatch(f"{task.text.draft} {engine.clock().isoformat()}", task)
         self.FIELDS = (Field("instructions", "instructions", task.text.hint, ParagraphField, task.text.placeholder),)
         super().__init__(engine, draft=task.text.draft, is_ready=task.text is RETRY)
 
@@ -83,7 +83,7 @@ class ManyForm(ActionForm):
     def build(self, values: Values) -> Built:
         """The first of the requests, and the problem of all."""
         words = values["instructions"]
-        first, _ = self._many.request((self._batch.left_to_send or self._many.runs)[0], words)
+        first, _ = self._many.request((self.run_batch.left_to_send or self._many.runs)[0], words)
         problem = self._many.problem(words)
         return first, () if problem is None else (problem,)
 
@@ -108,7 +108,7 @@ class ManyForm(ActionForm):
         if action == "back" and self.phase == "sending":
             return not self._is_stopped
         if action == "forward" and self.phase in {"refused", "outcome"}:
-            return bool(self._batch.left_to_send) and self._open is None
+            return bool(self.run_batch.left_to_send) and self._open is None
         return action != "copy_id" and super().is_possible(action)
 
     def action_forward(self) -> None:
@@ -133,18 +133,13 @@ class ManyForm(ActionForm):
         if phase == "sending":
             self._is_stopped = False
         super().enter(phase)
-        if phase in {"refused", "outcome"} and self._batch.left_to_send and self._open is None:
+        if phase in {"refused", "outcome"} and self.run_batch.left_to_send and self._open is None:
             self.query_one("#verb-next").focus()
-
-    @property
-    def confirmed(self) -> tuple[str, ...]:
-        """Ids of the runs for which it took effect."""
-        return self._batch.confirmed
 
     @property
     def run_ids(self) -> tuple[str, ...]:
         """The runs that were started or continued."""
-        return self._batch.made
+        return self.run_batch.made
 
     def explanation(self, request: WriteRequest) -> Content:
         """The effect of sending, and all runs."""
@@ -172,49 +167,49 @@ class ManyForm(ActionForm):
     async def _send(self, request: WriteRequest) -> None:
         del request
         await self.form_draft.sending()
-        rest = self._batch.left_to_send[: self._cap]
+        rest = self.run_batch.left_to_send[: self._cap]
         words = self.values["instructions"]
         actions = self.engine.actions
         sender = BatchSender(lambda request, key: actions.submit(request, key=key))
         problem = ""
         try:
-            self._put(replace(self._batch, is_sending=True))
+            self._put(replace(self.run_batch, is_sending=True))
             for count, run in enumerate(rest):
                 if self._is_stopped or not sender.may_send:
                     break
-                done, in_all = len(self._batch.confirmed), ""
+                done, in_all = len(self.run_batch.confirmed), ""
                 if len(rest) < len(self._many.runs):
                     in_all = f" · {done:,} of {len(self._many.runs):,} in all"
                 so_far = f"{count:,} of {len(rest):,} sent{in_all} · now {run.run_id}   esc stop after this one"
                 self.dialog.sending(safe_text(so_far, limit=LISTED))
                 result = await sender.send(*self._many.request(run, words))
-                self._put(replace(self._batch, sent={**self._batch.sent, run.run_id: result}))
+                self._put(replace(self.run_batch, sent={**self.run_batch.sent, run.run_id: result}))
         except (ActionRefusedError, StorageError) as error:
             problem = str(error)
-        self._put(replace(self._batch, is_sending=False))
+        self._put(replace(self.run_batch, is_sending=False))
         self.engine.polling.poll_soon("runs")
         await self._end(problem)
 
     def _put(self, batch: RunBatch) -> None:
-        self._batch = batch
+        self.run_batch = batch
         self._changed_batch(batch)
 
     def _resolved(self, action: Action | None) -> None:
         """Put the resolved outcome into the batch, after which the next runs can be sent."""
         if action is None or self._open is None:
             return
-        self._put(self._batch.resolved(action, self._open.action_id))
+        self._put(self.run_batch.resolved(action, self._open.action_id))
         self.run_worker(self._end(""))
 
     async def _end(self, problem: str) -> None:
-        sent = tuple(self._batch.sent.values())
-        unknown = next(iter(self._batch.unknown), None)
+        sent = tuple(self.run_batch.sent.values())
+        unknown = next(iter(self.run_batch.unknown), None)
         blocked = next((one.action for one in sent if one.outcome == "blocked"), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
         self._result = unknown or next((one.action for one in sent if one.is_done), None)
-        everything = len(self._batch.confirmed) == len(self._many.runs)
+        everything = len(self.run_batch.confirmed) == len(self._many.runs)
         await (self.form_draft.done() if everything else self.form_draft.not_sent())
-        self.show_outcome(outcome(self._batch, self._cap, problem))
+        self.show_outcome(outcome(self.run_batch, self._cap, problem))
 
     def beat(self) -> None:
         """Show the count of requests alone, and not the time that other forms show while sending."""

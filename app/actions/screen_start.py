@@ -215,16 +215,12 @@ class NewRunForm(ActionForm):
             if (value := known.get(one.name)) is not None
         }
 
-    @property
-    def _unknown(self) -> list[str]:
-        """The lines of inputs for which the agent has no field."""
-        given, names = read_pairs("inputs", self.values["inputs"]), {one.name for one in self._inputs}
-        return [""] if isinstance(given, FieldProblem) else [key for key in given if key not in names]
-
     def _show_pairs(self) -> None:
         """Show metadata or inputs: those that the request takes, and those that have a value, so that none is lost."""
         values, has_name = self.values, bool(self.values["name"].strip())
-        self.fields["inputs"].display = bool(self._unknown) or (has_name and not self._inputs)
+        given = read_pairs("inputs", values["inputs"])
+        has_others = isinstance(given, FieldProblem) or not {one.name for one in self._inputs}.issuperset(given)
+        self.fields["inputs"].display = has_others or (has_name and not self._inputs)
         self.fields["metadata"].display = not has_name or bool(values["metadata"].strip())
 
     def problems(self) -> tuple[FieldProblem, ...]:
@@ -244,7 +240,8 @@ class NewRunForm(ActionForm):
             return tuple(found)
         if WORDS in given and self.values[WORDS].strip():
             found.append(FieldProblem("inputs", "The instructions are above; delete them here."))
-        unknown = [key for key in self._unknown if self._inputs and key != WORDS]
+        known = {WORDS, *(one.name for one in self._inputs)}
+        unknown = [key for key in given if self._inputs and key not in known]
         found += [FieldProblem("inputs", f"{name} takes no input {key}: delete it.") for key in unknown]
         # Only definite faults: the service checks the types.
         for key, one in self._declared.items():
