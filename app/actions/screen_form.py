@@ -96,6 +96,8 @@ class ActionForm(ModalScreen[Action | None]):
         hidden("enter", "next_field", priority=True),
     ]
     TITLE_TEXT: ClassVar[str]
+    SENDS_FROM: ClassVar[frozenset[FormPhase]] = frozenset({"preview"})
+    """The phases in which the request can be sent."""
     DRAFT: ClassVar[str] = ""
     """The draft's name, if it does not depend on the form's origin."""
     FIELDS: tuple[Field, ...] = ()
@@ -327,7 +329,7 @@ class ActionForm(ModalScreen[Action | None]):
         return True
 
     def action_forward(self) -> None:
-        """Preview, unless there are problems; then send."""
+        """Preview the exact request, unless there are problems; then send it."""
         if self.phase == "editing":
             # Show all problems, including those of untouched fields, and focus the first field that has one.
             for field in self.fields.values():
@@ -336,8 +338,15 @@ class ActionForm(ModalScreen[Action | None]):
                 self.fields.get(found[0].field, next(iter(self.fields.values()))).take_focus()
             else:
                 self.request, _ = self.build(self.values)
-                self.show_preview(self.request)
-        elif self.phase == "preview" and self.request is not None and self.may_send():
+                body = json.dumps(json.loads(as_json(self.request)), indent=2, ensure_ascii=False)
+                self.query_one(RequestPreview).show(
+                    "POST",
+                    safe_text(f"{self.engine.profile.base_url}{self.request.path}"),
+                    safe_block(body, limit=_PREVIEW_CHARACTERS),
+                    self.explanation(self.request),
+                )
+                self.enter("preview")
+        elif self.phase in self.SENDS_FROM and self.request is not None and self.may_send():
             # The phase changes before the first await: a second key finds nothing to send.
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")
@@ -548,17 +557,6 @@ class ActionForm(ModalScreen[Action | None]):
             self.dialog.note(text, tone)
 
     # Its request
-
-    def show_preview(self, request: WriteRequest) -> None:
-        """Show the exact request before it is sent."""
-        body = json.dumps(json.loads(as_json(request)), indent=2, ensure_ascii=False)
-        self.query_one(RequestPreview).show(
-            "POST",
-            safe_text(f"{self.engine.profile.base_url}{request.path}"),
-            safe_block(body, limit=_PREVIEW_CHARACTERS),
-            self.explanation(request),
-        )
-        self.enter("preview")
 
     async def _send(self, request: WriteRequest) -> None:
         await self.form_draft.sending()

@@ -48,6 +48,7 @@ class ManyForm(ActionForm):
         FormButton("stop", "Stop", "esc", "back", ("sending",)),
         FormButton("next", "Send the next", "^s", "forward", ("refused", "outcome"), is_primary=True),
     )
+    SENDS_FROM = frozenset({"preview", "refused", "outcome"})
 
     def __init__(
         self, engine: Engine, task: ManyTask, *, cap: int, changed: Callable[[RunBatch], object] = lambda _: None
@@ -110,14 +111,6 @@ class ManyForm(ActionForm):
         if action == "forward" and self.phase in {"refused", "outcome"}:
             return bool(self.run_batch.left_to_send) and self._open is None
         return action != "copy_id" and super().is_possible(action)
-
-    def action_forward(self) -> None:
-        """Go on from the fields to the preview, then send batch by batch."""
-        if self.phase in {"refused", "outcome"} and self.request is not None and self.may_send():
-            self.enter("sending")
-            self.run_worker(self._send(self.request), group="send")
-        else:
-            super().action_forward()
 
     def action_back(self) -> None:
         """Go back one step; while sending, stop after the current run."""
