@@ -96,9 +96,8 @@ class ManyForm(ActionForm):
         """Leave the placeholders as typed: they are filled in for each run when it is sent."""
         return {name: f"{{{name}}}" for name in NAMES}
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        del request
         count = len(self._many.runs)
         batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
         text = self._many.text
@@ -157,8 +156,7 @@ class ManyForm(ActionForm):
             lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
         return Content("\n").join(lines)
 
-    async def _send(self, request: WriteRequest) -> None:
-        del request
+    async def _send(self, _request: WriteRequest) -> None:
         await self.form_draft.sending()
         rest = self.run_batch.left_to_send[: self._cap]
         words = self.values["instructions"]

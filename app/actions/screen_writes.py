@@ -205,9 +205,8 @@ class ContinueRunForm(ActionForm):
         """The problems, all of the one field."""
         return tuple(replace(one, field="instructions") for one in super().problems())
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        del request
         is_early = not (self._has_ended or self._way)
         early = " It is still active, so that the service may refuse." if is_early else ""
         return _EFFECTS[self._way].format(self._run.run_id) + early
@@ -274,9 +273,8 @@ class OnboardForm(ActionForm):
             return OnboardProject(project_id=1, project_path=path), (wrong,)
         return OnboardProject(project_id=int(number) if number else None, project_path=path), ()
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        del request
         return "Connects the project and sets up its webhook. Onboarding twice is harmless."
 
 
@@ -356,9 +354,8 @@ class OrganizationForm(ActionForm):
             return (*found, FieldProblem(AGAIN, f"Type {email} again to create one more."))
         return found
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending, with earlier successes."""
-        del request
         made = len(self._made)
         another = f" It has {made} from here already; this creates one more." if made else ""
         return f"Creates one organization and invites {self.values['email'].strip()} to administer it.{another}"
