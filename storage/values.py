@@ -11,7 +11,7 @@ Clock = Callable[[], datetime]
 """Returns the current time, aware, in UTC."""
 NO_TIME_US: Final = -(2**62)
 """Stands for a time that cannot be read; it sorts before every real instant."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def sqlite_text(text: str) -> str:
@@ -40,13 +40,13 @@ def to_us(instant: datetime) -> int:
     if instant.tzinfo is None:
         raise ValueError(f"{instant} has no time zone.")
     # Twice as fast as dividing by a microsecond.
-    past = instant - _EPOCH
+    past = instant - EPOCH
     return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
 
 
 def from_us(instant_us: int) -> datetime:
     """An aware UTC time from microseconds since the epoch."""
-    return _EPOCH + timedelta(microseconds=instant_us)
+    return EPOCH + timedelta(microseconds=instant_us)
 
 
 def from_us_or_none(instant_us: int | None) -> datetime | None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as slot
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from typing import Final
@@ -25,6 +25,7 @@ from storage.records import CANCELLED, Action, Run, StatusTransition
 from storage.records.decision import Occurrence, RuleState
 from storage.records.following import StatusChange, StuckRun, Watermark
 from storage.records.results import RunTurns
+from storage.values import EPOCH
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,6 @@ INCIDENT_RECENT: Final = timedelta(days=2)
 """How long a past incident may still trigger a rule."""
 MOST_CHANGES: Final = 20_000
 """The most changes of status in one look; if there are more, the oldest are skipped."""
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 HISTORY: Final = timedelta(days=31)
 """Runs older than this when first seen are history."""
 MOST_QUESTIONS: Final = 20
@@ -132,11 +132,12 @@ def reason_of(received: dict[str, object]) -> str:
 
 @dataclass(slots=True)
 class Observer:
-    """Reads one profile's cache and ledger; of the changes of status, those since the acknowledged watermark."""
+    """Reads one profile's cache and ledger; of the changes of status, those since the watermark."""
 
     run_facts: RunFacts
     incidents: IncidentReader
-    _watermark: Watermark = slot(default_factory=Watermark)
+    watermark: Watermark = slot(default_factory=Watermark)
+    """All changes up to here have been decided."""
     _file: int = 0
     """The cache file that the watermark belongs to."""
 
@@ -144,12 +145,12 @@ class Observer:
         """The possible triggers of rules now."""
         cache = self.run_facts.cache
         if self._file != cache.opened:
-            self._file, self._watermark = cache.opened, Watermark()
+            self._file, self.watermark = cache.opened, Watermark()
         self.run_facts.questions = MOST_QUESTIONS
         ahead = await cache.run_clock_ahead()
-        batch = await cache.changes(self._watermark, since=now - HISTORY, limit=MOST_CHANGES)
+        batch = await cache.changes(self.watermark, since=now - HISTORY, limit=MOST_CHANGES)
         # Fetched history and a first look need no warning: nothing in them had to be decided.
-        if self._watermark.transition and sum(each.after > EPOCH for each in batch.changes) >= MOST_CHANGES:
+        if self.watermark.transition and sum(each.after > EPOCH for each in batch.changes) >= MOST_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MOST_CHANGES)
         return Seen(
             now,
@@ -173,10 +174,6 @@ class Observer:
         if answered_at is None or answered_at < state.since:
             return None
         return await cache.newest_creation() or EPOCH
-
-    def acknowledge(self, seen: Seen) -> None:
-        """Start the next look after these changes, all of which have been decided."""
-        self._watermark = seen.watermark
 
 
 def due(rule: Rule, since: datetime, last_due: datetime | None, now: datetime) -> list[datetime]:

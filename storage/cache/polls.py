@@ -75,34 +75,18 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
     if not outcome.is_own:
         connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, bound)
-    return _link(connection, outcome.subject)
+    return next(link for link in links(connection) if link.subject == outcome.subject)
 
 
 def links(connection: sqlite3.Connection) -> tuple[LinkState, ...]:
     """The state of the link for each subject, never polled ones included."""
-    subjects: tuple[Subject, ...] = get_args(Subject)
-    return tuple(_link(connection, subject) for subject in subjects)
-
-
-def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
-    row = connection.execute(
-        "SELECT last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped FROM links"
-        " WHERE subject = ?",
-        (subject,),
-    ).fetchone()
-    if row is None:
-        return LinkState(subject)
-    last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped = row
-    return LinkState(
-        subject=subject,
-        last_ok_at=from_us_or_none(last_ok_us),
-        failing_since=from_us_or_none(failing_since_us),
-        failures=failures,
-        error_kind=error_kind,
-        error_message=error_message,
-        in_lab=bool(in_lab),
-        dropped=dropped,
-    )
+    found = {subject: LinkState(subject) for subject in get_args(Subject)}
+    for subject, ok_us, failing_us, failures, kind, message, in_lab, dropped in connection.execute(
+        "SELECT subject, last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped FROM links"
+    ):
+        times = from_us_or_none(ok_us), from_us_or_none(failing_us)
+        found[subject] = LinkState(subject, *times, failures, kind, message, bool(in_lab), dropped)
+    return tuple(found.values())
 
 
 def budget(connection: sqlite3.Connection) -> BudgetState:
