@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from msgspec import Struct
+
 Clock = Callable[[], datetime]
 """Returns the current time, aware, in UTC."""
 NO_TIME_US: Final = -(2**62)
@@ -59,23 +61,19 @@ def to_sortable_us(instant: datetime | None) -> int:
     return NO_TIME_US if instant is None else to_us(instant)
 
 
-class Conditions:
-    """Conditions that all hold, with their parameters."""
+class Where(Struct, frozen=True):
+    """A condition in SQL, and its bound values; by default one that always holds."""
 
-    def __init__(self, *conditions: str) -> None:
-        self._conditions = ["1", *conditions]
-        self.parameters: tuple[str | int, ...] = ()
+    sql: str = "1"
+    parameters: tuple[str | int, ...] = ()
 
-    def __str__(self) -> str:
-        """The conditions as SQL."""
-        return " AND ".join(self._conditions)
+    def __and__(self, other: "Where | None") -> "Where":
+        """A condition that requires both; None requires nothing."""
+        return self if other is None else Where(f"{self.sql} AND {other.sql}", (*self.parameters, *other.parameters))
 
-    def add(self, condition: str, *parameters: str | int) -> None:
-        """Require this too."""
-        self._conditions.append(condition)
-        self.parameters += tuple(sqlite_text(each) if isinstance(each, str) else each for each in parameters)
 
-    def is_in(self, column: str, values: Collection[str]) -> None:
-        """Require one of these values, if there are any."""
-        if values:
-            self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)
+def among(column: str, values: Collection[str]) -> Where | None:
+    """The condition that a column has one of these values; None: there are none, and any will do."""
+    if not values:
+        return None
+    return Where(f"{column} IN ({', '.join('?' * len(values))})", tuple(map(sqlite_text, values)))

@@ -12,8 +12,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from app.automations.fire_times import fire_times, interval_times
-from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, Scope
+from app.automations.fire_times import upcoming
+from app.automations.rule import OnHealth, OnRun, OnStuck, OnUnknownAction, Rule, Scope
 from app.engine.text import shortened
 from app.engine.times import rfc3339
 from app.health.facts import Incident
@@ -179,23 +179,7 @@ class Observer:
 def due(rule: Rule, since: datetime, last_due: datetime | None, now: datetime) -> list[datetime]:
     """The times of a schedule or interval that have passed since it began or last decided."""
     after = max(since, last_due or since, now - max(LOOK_BACK, rule.catch_up))
-    match rule.on:
-        case OnSchedule():
-            times = fire_times(rule.on, rule.name, after)
-        case OnInterval():
-            times = interval_times(rule.on, since, after)
-        case _:
-            return []
-    return list(takewhile(lambda at: at <= now, times))
-
-
-def upcoming(rule: Rule, since: datetime, now: datetime) -> Iterator[datetime]:
-    """The next times of a schedule or interval."""
-    match rule.on:
-        case OnSchedule():
-            yield from fire_times(rule.on, rule.name, now)
-        case OnInterval():
-            yield from interval_times(rule.on, since, now)
+    return list(takewhile(lambda at: at <= now, upcoming(rule, since, after)))
 
 
 def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = EPOCH) -> Iterator[Occurrence]:

@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.automations.acting import NoEffects
-from app.automations.occurrences import RunFacts, Seen, occurrences, upcoming
+from app.automations.fire_times import upcoming
+from app.automations.occurrences import RunFacts, Seen, occurrences
 from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, lasts
 from app.automations.runner import Runner
 from app.engine.engine import Engine

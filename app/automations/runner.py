@@ -20,7 +20,8 @@ from app.automations.acting import (
     result_of,
     shown,
 )
-from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, is_labelled, occurrences, upcoming
+from app.automations.fire_times import upcoming
+from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, is_labelled, occurrences
 from app.automations.rule import (
     DoCommand,
     DoNotify,

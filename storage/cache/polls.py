@@ -11,7 +11,7 @@ from storage.cache.coverage import is_disordered
 from storage.database import snapshot
 from storage.records import LinkState, PollOutcome, RunClock
 from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, BudgetState, PollSpan, Subject
-from storage.values import NO_TIME_US, Conditions, from_us, from_us_or_none, sqlite_text, to_us
+from storage.values import NO_TIME_US, Where, among, from_us, from_us_or_none, sqlite_text, to_us
 
 CAP: Final = 5_000
 """The newest entries that are kept: months of an ordinary link, days of one that changes with every poll."""
@@ -119,20 +119,20 @@ def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:
 def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[PollSpan]:
     """The newest matching polls, by when they began."""
     connection.create_function("folded", 1, str.casefold, deterministic=True)
-    where = Conditions("0" if wanted.is_open else "1")
-    where.is_in(_KIND, wanted.kinds)
-    where.is_in(_OUTCOME, wanted.outcomes)
+    where = Where("0" if wanted.is_open else "1") & among(_KIND, wanted.kinds) & among(_OUTCOME, wanted.outcomes)
     if wanted.since is not None:
-        where.add("last_us >= ?", to_us(wanted.since))
+        where &= Where("last_us >= ?", (to_us(wanted.since),))
     for word in wanted.words:
-        where.add(f"instr({_TEXT}, ?) > 0", word)
+        where &= Where(f"instr({_TEXT}, ?) > 0", (sqlite_text(word),))
     with snapshot(connection):
         found = connection.execute(
             "SELECT id, subject, first_us, last_us, polls, error_kind, error_message, http_status FROM poll_log"
-            f" WHERE {where} ORDER BY id DESC LIMIT ?",
+            f" WHERE {where.sql} ORDER BY id DESC LIMIT ?",
             (*where.parameters, max(0, limit)),
         ).fetchall()
-        (matching,) = connection.execute(f"SELECT count(*) FROM poll_log WHERE {where}", where.parameters).fetchone()
+        (matching,) = connection.execute(
+            f"SELECT count(*) FROM poll_log WHERE {where.sql}", where.parameters
+        ).fetchone()
         tally = connection.execute(f"SELECT {_KIND}, {_OUTCOME}, count(*) FROM poll_log GROUP BY 1, 2").fetchall()
     newest = tuple(
         PollSpan(span_id, subject, from_us(first_us), from_us(last_us), count, kind, message, status)
