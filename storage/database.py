@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -160,19 +160,16 @@ def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
 
     migrations = Migrations(schema.name)
     for name, statements in schema.steps.items():
-        migrations(name=name)(_migration(statements))
+
+        @migrations(name=name)
+        def apply(database: "Database", statements: tuple[str, ...] = statements) -> None:
+            for statement in statements:
+                database.execute(statement)
+
     # Simultaneous first starts: the second process finds everything applied.
     with immediate(connection):
         if _missing(connection, schema, path):
             migrations.apply(Database(connection, execute_plugins=False, recursive_triggers=False))
-
-
-def _migration(statements: tuple[str, ...]) -> "Callable[[Database], None]":
-    def apply(database: "Database") -> None:
-        for statement in statements:
-            database.execute(statement)
-
-    return apply
 
 
 def _missing(connection: sqlite3.Connection, schema: Schema, path: Path) -> list[str]:

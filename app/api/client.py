@@ -11,7 +11,7 @@ from app.api import wire
 from app.api.budget import Budget, Priority
 from app.api.errors import NotFoundError, NotSendableError
 from app.api.network import Network
-from app.api.requests import Answer, ContinueRun, StartRun, WriteRequest, as_json, run_path
+from app.api.requests import Answer, ContinueRun, StartRun, WriteRequest, agent_segment, as_json
 from app.api.timestamps import as_filter
 from app.api.transport import MOST_BYTES, Call, CommitHook, Reply, Transport
 from app.profiles.token import Token, TokenError
@@ -73,16 +73,6 @@ class Client:
         """Where requests go; it holds no credentials."""
         return self.transport.base_url
 
-    @property
-    def deadline_s(self) -> float:
-        """How long a request may take."""
-        return self.transport.deadline_s
-
-    @property
-    def in_lab(self) -> bool:
-        """Whether the service is a lab, which scripts faults; False before its first answer."""
-        return self.transport.in_lab
-
     async def list_runs(
         self,
         *,
@@ -113,7 +103,7 @@ class Client:
             "date_to": None if date_to is None else as_filter(date_to),
         }
         query = tuple((name, value) for name, value in given.items() if value is not None)
-        return wire.run_page((await self._get("/external/runs", query)).body)
+        return wire.run_page((await self._read(Call("GET", "/external/runs", query))).body)
 
     async def health(self) -> tuple[HealthSample, ...]:
         """The health of the connected code hosts; empty if the service knows of no installation (spec 4.5).
@@ -122,7 +112,7 @@ class Client:
             ApiError: See `app.api.errors`.
         """
         try:
-            return wire.health_report((await self._get("/external/installation/health")).body)
+            return wire.health_report((await self._read(Call("GET", "/external/installation/health"))).body)
         except NotFoundError:
             return ()
 
@@ -150,23 +140,21 @@ class Client:
 
     async def agents(self) -> tuple[NamedAgent, ...]:
         """The agents that may be started, if the service lists them (docs/dev/api.md). Raises as `run_detail`."""
-        with wire.offered():
-            return wire.named_agents(await self._get("/external/agents"))
+        return wire.named_agents(await self._extension(Call("GET", "/external/agents")))
 
     async def invitations(self) -> tuple[Invitation, ...]:
         """The invitations with their states, newest first, if the service reports them. Raises as `run_detail`."""
-        with wire.offered():
-            return wire.invitations(await self._get("/external/invitations"))
+        found = wire.read((await self._extension(Call("GET", "/external/invitations"))).body)
+        return tuple(wire.record(Invitation, wire.fields(one)) for one in wire.listed(found, "invitations"))
 
     async def may_create_organizations(self) -> bool:
         """Whether the service says that the token may create organizations. Raises as `run_detail`."""
-        with wire.offered():
-            return wire.may_create(await self._get("/external/invitations"))
+        return wire.read((await self._extension(Call("GET", "/external/invitations"))).body).get("may_create") is True
 
     async def failure_facts(self) -> FailureFacts:
-        """The questions and cancellations behind failed runs (docs/dev/api.md). Raises as `run_detail`."""
-        with wire.offered():
-            return wire.failure_facts(await self._get("/external/questions"))
+        """The questions and cancellations behind failed runs, newest first (docs/dev/api.md); see `run_detail`."""
+        found = wire.read((await self._extension(Call("GET", "/external/questions"))).body)
+        return wire.record(FailureFacts, {"questions": None, **found})
 
     async def run_detail(self, run_id: str) -> RunTurns:
         """A run's turns, if the service offers them (docs/dev/api.md).
@@ -210,14 +198,14 @@ class Client:
         most_bytes: int = MOST_BYTES,
     ) -> Reply:
         try:
-            path = run_path(run_id) + below
+            path = f"/external/runs/{agent_segment(run_id)}{below}"
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        with wire.offered():
-            return await self._get(path, query, patience_s, most_bytes)
+        return await self._extension(Call("GET", path, query, patience_s=patience_s, most_bytes=most_bytes))
 
-    async def _get(
-        self, path: str, query: QueryParameters = (), patience_s: float = 0.0, most_bytes: int = MOST_BYTES
-    ) -> Reply:
-        call = Call("GET", path, query, patience_s=patience_s, most_bytes=most_bytes)
+    async def _extension(self, call: Call) -> Reply:
+        with wire.offered():
+            return await self._read(call)
+
+    async def _read(self, call: Call) -> Reply:
         return await self.budget.in_turn(self.priority, lambda: self.transport.exchange(call))

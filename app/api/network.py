@@ -1,6 +1,6 @@
 """How requests leave this machine: through which proxy, and which certificates are trusted and shown.
 
-The heartbeat is one without a token: a user's address gets it while the polls of every profile succeed.
+The heartbeat is one without a token.
 """
 
 import asyncio
@@ -8,22 +8,20 @@ import atexit
 import os
 import re
 import ssl
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final, Protocol, Self
+from typing import Final, Self
 from urllib.parse import quote, urlsplit
 
 import httpx
 from msgspec import Struct, field
 
-from app.profiles import NotifySettings, Profile
+from app.profiles import Profile
 from app.profiles.values import is_loopback
-from storage.errors import StorageError
 
 FROM_ENVIRONMENT: Final = "environment"
 NONE: Final = "none"
@@ -214,54 +212,7 @@ def is_exempt(host: str, port: int, no_proxy: str) -> bool:
     return False
 
 
-class Watched(Protocol):
-    """The parts that must be healthy."""
-
-    async def is_well(self) -> bool:
-        """Whether its polls succeed."""
-
-
-class Heartbeat(Struct):
-    """A dead man's switch: silence is the alarm."""
-
-    settings: Callable[[], NotifySettings]
-    """Returns the current settings, which a reload may change."""
-    env: Mapping[str, str]
-    watched: Sequence[Watched]
-    say: Callable[..., None]
-    """Writes one line of the log."""
-    network: Network = field(default_factory=Network)
-    counts: Counter[str] = field(default_factory=Counter)
-    """The numbers of `taken` and `failed`."""
-    _trouble: str | None = None
-    """The trouble that was reported last; the same one is not reported twice."""
-
-    async def run(self) -> None:
-        """Request the address again and again, until cancelled."""
-        while True:
-            await self.beat()
-            await asyncio.sleep(self.settings().heartbeat_every.total_seconds())
-
-    async def beat(self) -> None:
-        """Request the address once, if there is one and every part is healthy; nothing is raised."""
-        address = self.env.get(self.settings().heartbeat_env or "", "")
-        if not address:
-            return
-        try:
-            is_well = all([await one.is_well() for one in self.watched])
-        except StorageError:
-            is_well = False  # The bots report this failure themselves.
-        if not is_well:
-            return
-        trouble = await beat(address, self.network)
-        outcome = "taken" if trouble is None else "failed"
-        self.counts[outcome] += 1
-        if trouble != self._trouble:
-            self._trouble = trouble
-            self.say(f"heartbeat_{outcome}", message=trouble)
-
-
-async def beat(address: str, network: Network) -> str | None:
+async def send_heartbeat(address: str, network: Network) -> str | None:
     """Request the address once. Return the failure, without the address, which may be a secret; or None."""
     try:
         parts = urlsplit(address)

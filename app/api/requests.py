@@ -1,7 +1,8 @@
 """The spec's writes as frozen values, made by forms and commands, and their answers."""
 
 import json
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, get_args
 from unicodedata import category
 from urllib.parse import quote, unquote
 
@@ -45,7 +46,10 @@ class Write(Struct, frozen=True):
 
     def body(self) -> dict[str, Json]:
         """The JSON body; optional fields without a value are left out."""
-        return {}
+        names = self.__struct_fields__
+        required = names[: len(names) - len(self.__struct_defaults__)]
+        values = {name: getattr(self, name) for name in names if name != self.segment}
+        return {name: value for name, value in values.items() if name in required or value not in (None, "", {})}
 
 
 class StartRun(Write, frozen=True):
@@ -61,10 +65,9 @@ class StartRun(Write, frozen=True):
     metadata: dict[str, Json] = field(default_factory=dict)
 
     def body(self) -> dict[str, Json]:
-        """The JSON body; optional fields without a value are left out."""
-        repository = {"platform": self.repository.platform, "data": json.loads(self.repository.data_json)}
-        optional = _given(branch_name=self.branch_name, metadata=self.metadata)
-        return {"instructions": self.instructions, "repository": repository, **optional}
+        """The JSON body, with the repository as the reference that the service gave."""
+        reference = {"platform": self.repository.platform, "data": json.loads(self.repository.data_json)}
+        return super().body() | {"repository": reference}
 
 
 class ContinueRun(Write, frozen=True):
@@ -114,10 +117,6 @@ class StartAgent(Write, frozen=True):
     branch_name: str | None = None
     inputs: dict[str, Json] = field(default_factory=dict)
 
-    def body(self) -> dict[str, Json]:
-        """The JSON body; optional fields without a value are left out."""
-        return {"repository": self.repository, **_given(branch_name=self.branch_name, inputs=self.inputs)}
-
 
 class CreateOrganization(Write, frozen=True):
     """POST /external/organizations (spec 4.1). Each success makes another organization."""
@@ -134,10 +133,6 @@ class CreateOrganization(Write, frozen=True):
         """The email, without regard to case: blocked while an earlier attempt's outcome is unknown."""
         return self.email.strip().casefold()
 
-    def body(self) -> dict[str, Json]:
-        """The JSON body (spec 2.1)."""
-        return {"email": self.email, **_given(offer_code=self.offer_code)}
-
 
 class OnboardProject(Write, frozen=True):
     """POST /external/gitlab/projects: named but not described by the spec (4.6); idempotent."""
@@ -148,11 +143,6 @@ class OnboardProject(Write, frozen=True):
     project_path: str | None = None
     project_id: int | None = None
     """If both are given, the service uses the id."""
-
-    def body(self) -> dict[str, Json]:
-        """The JSON body."""
-        identity: dict[str, Json] = {} if self.project_id is None else {"project_id": self.project_id}
-        return _given(project_path=self.project_path) | identity
 
 
 class CancelRun(Write, frozen=True):
@@ -180,10 +170,6 @@ class SayToRun(Write, frozen=True):
     text: str
     when: When = "now"
 
-    def body(self) -> dict[str, Json]:
-        """The JSON body."""
-        return {"text": self.text, "when": self.when}
-
 
 class ResendInvitation(Write, frozen=True):
     """POST /external/invitations/{invitation_id}/resend: an extension; each mail voids the one before."""
@@ -195,22 +181,10 @@ class ResendInvitation(Write, frozen=True):
     invitation_id: str
 
 
-def run_path(run_id: str) -> str:
-    """A run's own path, which is an extension of the spec.
-
-    Raises:
-        ValueError: The id would change the path.
-    """
-    return f"/external/runs/{agent_segment(run_id)}"
-
-
-def _given(**optional: Json) -> dict[str, Json]:
-    return {name: value for name, value in optional.items() if value}
-
-
 WriteRequest = (
     StartRun | ContinueRun | StartAgent | CreateOrganization | OnboardProject | CancelRun | SayToRun | ResendInvitation
 )
+_BY_KIND: Final[Mapping[ActionKind, Any]] = {each.kind: each for each in get_args(WriteRequest)}
 
 
 def agent_segment(name: str) -> str:
@@ -267,30 +241,19 @@ def about(action: Action) -> SafeText:
 
 def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequest:
     """The request with this path and body, as `path` and `body()` of a request of that kind gave them."""
-    match kind:
-        case "run.start" | "run.continue":
-            reference = body["repository"]
-            data = reference["data"] if isinstance(reference["data"], dict) else {}
-            repository = Repository.of(str(reference["platform"]), data)
-            first = (body["instructions"], repository, body.get("branch_name"), body.get("metadata", {}))
-            if kind == "run.start":
-                return StartRun(*first)
-            again = ContinueRun(body["run_id"], *first)
-            ways = (replace(again, start_from="patch"), replace(again, start_from="branch"))
-            return next((way for way in ways if way.path == path), again)
-        case "agent.start":
-            name = unquote(path.split("/")[-2])
-            return StartAgent(name, body["repository"], body.get("branch_name"), body.get("inputs", {}))
-        case "organization.create":
-            return CreateOrganization(body["email"], body.get("offer_code"))
-        case "gitlab.onboard":
-            return OnboardProject(body.get("project_path"), body.get("project_id"))
-        case "run.cancel":
-            return CancelRun(unquote(path.split("/")[-2]))
-        case "run.say":
-            return SayToRun(unquote(path.split("/")[-2]), body["text"], body["when"])
-        case "invitation.resend":
-            return ResendInvitation(unquote(path.split("/")[-2]))
+    made = _BY_KIND[kind]
+    given = {name: value for name, value in body.items() if name in made.__struct_fields__}
+    if made.segment:
+        given[made.segment] = unquote(path.split("/")[-2])
+    if kind in {"run.start", "run.continue"}:
+        reference = body["repository"]
+        data = reference["data"] if isinstance(reference["data"], dict) else {}
+        given["repository"] = Repository.of(str(reference["platform"]), data)
+    request: WriteRequest = made(**given)
+    if isinstance(request, ContinueRun):
+        ways = (replace(request, start_from="patch"), replace(request, start_from="branch"))
+        return next((way for way in ways if way.path == path), request)
+    return request
 
 
 def asked_of(action: Action) -> WriteRequest | None:

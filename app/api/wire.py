@@ -24,8 +24,6 @@ from storage.records.results import (
     SEVERITIES,
     AgentInput,
     Change,
-    FailureFacts,
-    Invitation,
     LogChunk,
     LogStep,
     NamedAgent,
@@ -74,8 +72,12 @@ def read(body: bytes, status: int | None = None, *, may_repair: bool = False) ->
 
 def _is_deep(value: object, most: int) -> bool:
     """Whether more than `most` objects and lists lie within each other, which could exhaust the stack elsewhere."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return most == 0 or any(_is_deep(each, most - 1) for each in inner if type(each) in _NESTING)
+    level: list[Any] = [value] if type(value) in _NESTING else []
+    for _ in range(most):
+        inner = (outer.values() if type(outer) is dict else outer for outer in level)
+        if not (level := [each for values in inner for each in values if type(each) in _NESTING]):
+            return False
+    return True
 
 
 def as_object(received: object, status: int | None = None) -> dict[str, Any]:
@@ -235,7 +237,7 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
         UnusableAnswerError: The answer cannot be read.
     """
     agents = []
-    for agent in map(as_object, _listed(read(reply.body), "agents")):
+    for agent in map(as_object, listed(read(reply.body), "agents")):
         inputs = []
         for name, found in ((name, fields(one)) for name, one in as_object(agent.get("inputs", {})).items()):
             default, choices = found.get("default"), found.get("choices", ())
@@ -250,33 +252,11 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
     return tuple(agents)
 
 
-def _listed(found: dict[str, Any], name: str) -> list[object]:
-    if not isinstance(listed := found.get(name), list):
+def listed(found: dict[str, Any], name: str) -> list[object]:
+    """The list in a field. Raises as `as_object`."""
+    if not isinstance(values := found.get(name), list):
         raise UnusableAnswerError(f"The service's answer cannot be read: {name} is not a list.")
-    return listed
-
-
-def invitations(reply: Reply) -> tuple[Invitation, ...]:
-    """The invitations to organizations that ours created, newest first.
-
-    Raises:
-        UnusableAnswerError: The answer cannot be read.
-    """
-    return tuple(record(Invitation, fields(one)) for one in _listed(read(reply.body), "invitations"))
-
-
-def may_create(reply: Reply) -> bool:
-    """Whether the token may create organizations, by the answer about invitations; False also if it does not say so."""
-    return read(reply.body).get("may_create") is True
-
-
-def failure_facts(reply: Reply) -> FailureFacts:
-    """What agents ask, and which runs were cancelled, newest first.
-
-    Raises:
-        UnusableAnswerError: The answer cannot be read.
-    """
-    return record(FailureFacts, {"questions": None, **read(reply.body)})
+    return values
 
 
 def as_json_text(value: object) -> str:
@@ -307,11 +287,11 @@ def run_turns(reply: Reply) -> RunTurns:
         UnusableAnswerError: The answer cannot be read.
     """
     found = read(reply.body)
-    postings = [fields(one) for one in _listed({"postings": []} | found, "postings")]
+    postings = [fields(one) for one in listed({"postings": []} | found, "postings")]
     own = {
         "source": "service",
         "note": "",
-        "turns": sorted(map(_turn, _listed(found, "turns")), key=lambda turn: turn.number),
+        "turns": sorted(map(_turn, listed(found, "turns")), key=lambda turn: turn.number),
         "postings": [one | {"url": _web_address(one)} for one in postings],
         "url": _web_address(found),
     }
@@ -367,7 +347,7 @@ def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogCh
     is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
     steps, data = None, reply.body
     if reply.headers.get("Runwarden-Log-Form") == "steps":
-        steps, data = tuple(record(LogStep, fields(one)) for one in _listed(read(reply.body), "steps")), b""
+        steps, data = tuple(record(LogStep, fields(one)) for one in listed(read(reply.body), "steps")), b""
     is_more = bool(data or steps)
     if following < offset or (is_more and following == offset) or (asked >= 0 and offset != min(asked, size)):
         raise UnusableAnswerError("The service's answer goes backwards in the log.")

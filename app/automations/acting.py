@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.actions.actions import Actions, retry_key
-from app.actions.asked import Asked, ReadTurns, what_began
+from app.actions.actions import retry_key
+from app.actions.asked import Asked, what_began
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError
 from app.api.errors import ApiError
 from app.api.requests import RULE, CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
@@ -41,13 +41,11 @@ from app.engine.text import first_line, safe_text
 from app.engine.times import rfc3339
 from app.notify.channels import run_program
 from storage import RunwardenError
-from storage.cache.cache import Cache
 from storage.records import Action, ActionKind, Repository, Run, RunDetail
 from storage.records.alert import Alert, Level
 from storage.records.decision import Decision, Outcome
 from storage.records.error_kinds import error_kind
 from storage.records.results import SEVERITIES
-from storage.state import State
 
 _LONGEST_TITLE: Final = 120
 _LONGEST_TEXT: Final = 400
@@ -90,25 +88,21 @@ class ActingResult(Struct, frozen=True):
 class ResponseRunner(Struct, frozen=True):
     """Carries out the responses of one profile's rules."""
 
-    cache: Cache
-    actions: Actions
-    state: State
-    profile: str
+    engine: Engine
     hidden: frozenset[str]
     """Environment variables that are hidden from programs."""
-    read_turns: ReadTurns
-    """Asks the service for a run's turns."""
 
     async def execute(self, rule: Rule, decision: Decision) -> ActingResult:
         """Carry out the rule's action at most once for this decision. Failures are returned, not raised."""
-        facts = facts_of(rule, decision, self.profile)
+        profile, state, actions = self.engine.profile.name, self.engine.usable_state(), self.engine.actions
+        facts = facts_of(rule, decision, profile)
         match rule.do:
             case DoNotify() as do:
                 # Storing it again after a crash changes nothing.
-                note = alert(do, decision, facts, self.profile)
+                note = alert(do, decision, facts, profile)
                 if isinstance(rule.on, OnRun) and rule.on.needs_results and note.level == "information":
                     note = replace(note, level="error" if rule.on.finding == SEVERITIES[0] else "warning")
-                await self.state.enter_alerts([note], self.state.clock())
+                await state.enter_alerts([note], state.clock())
                 return ActingResult("done")
             case DoCommand(argv):
                 filled_argv = [filled_argument(argument, facts) for argument in argv]
@@ -119,7 +113,7 @@ class ResponseRunner(Struct, frozen=True):
             request = await self.request(rule, decision)
             if decision.request_json is not None and shown(request) != decision.request_json:
                 return ActingResult("expired", "the request differs from the approved one")
-            own = replace(self.actions, actor=f"bot:{rule.name}:{self.actions.actor.rpartition(':')[2]}")
+            own = replace(actions, actor=f"bot:{rule.name}:{actions.actor.rpartition(':')[2]}")
             stored = decision.occurrence.facts
             key = stored.get("key") or f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}"
             if isinstance(rule.do, DoRetry):
@@ -142,7 +136,8 @@ class ResponseRunner(Struct, frozen=True):
             CannotActError: It would send nothing.
             ApiError: The service cannot be asked for the instructions to repeat.
         """
-        facts = facts_of(rule, decision, self.profile)
+        engine = self.engine
+        facts = facts_of(rule, decision, engine.profile.name)
         match rule.do:
             case DoStart(instructions, repository, branch):
                 try:
@@ -164,7 +159,7 @@ class ResponseRunner(Struct, frozen=True):
                     raise CannotActError(f"run {facts['run.id']!r} cannot be addressed: {error}") from error
                 return cancellation
             case DoRetry():
-                original = await what_began(self.actions.ledger, self.read_turns, await self._cached(facts))
+                original = await what_began(engine.ledger, engine.extension.turns, await self._cached(facts))
                 if not isinstance(original, Asked):
                     raise CannotActError(f"its instructions are unknown. {original.reason}".rstrip("."))
                 again = original.request
@@ -180,9 +175,21 @@ class ResponseRunner(Struct, frozen=True):
                 raise CannotActError("it sends nothing to the service")
 
     async def _cached(self, facts: Mapping[str, str]) -> RunDetail:
-        if (detail := await self.cache.detail(facts["run.id"])) is None:
+        if (detail := await self.engine.cache.detail(facts["run.id"])) is None:
             raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
         return detail
+
+
+class NoEffects:
+    """Pretends to carry out every decision: for a replay."""
+
+    async def execute(self, _rule: Rule, _decision: Decision) -> ActingResult:
+        """Report success."""
+        return ActingResult("done")
+
+    async def request(self, _rule: Rule, _decision: Decision) -> WriteRequest:
+        """Refuse: nothing is approved in a replay."""
+        raise CannotActError("it sends nothing in a replay")
 
 
 def facts_of(rule: Rule, decision: Decision, profile: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ import os
 import secrets
 import shlex
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Final, Self, get_args
 
 from msgspec import Struct
 
-from app.api.network import Network
+from app.api.network import Network, send_heartbeat
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts, Snapshot, snapshot
 from app.automations.occurrences import Observer, RunFacts, manual_occurrence
@@ -219,9 +220,7 @@ class Bot:
             rules=rules_of(settings.automations, name),
             state=self.state,
             cache=engine.cache,
-            responses=ResponseRunner(
-                engine.cache, engine.actions, self.state, name, hidden_variables(settings), engine.extension.turns
-            ),
+            responses=ResponseRunner(engine, hidden_variables(settings)),
             observer=Observer(
                 RunFacts(engine.cache, engine.ledger, engine.extension.reason, engine.extension.turns_now), incidents
             ),
@@ -329,6 +328,43 @@ class Bot:
     def _journal(self, decision: Decision) -> None:
         self.say("decision", profile=self.profile.name, **document(decision))
         self.journal(decision)
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """A dead man's switch: silence is the alarm. It requests an address while the polls of every profile succeed."""
+
+    bots: Sequence[Bot]
+    say: Say
+    network: Network
+    counts: Counter[str] = field(default_factory=Counter)
+    """The numbers of `taken` and `failed`."""
+    _trouble: str | None = None
+    """The trouble that was reported last; the same one is not reported twice."""
+
+    async def run(self) -> None:
+        """Request the address again and again, until cancelled."""
+        while True:
+            await self.beat()
+            await asyncio.sleep(self.bots[0].settings.notify.heartbeat_every.total_seconds())
+
+    async def beat(self) -> None:
+        """Request the address once, if there is one and every part is healthy; nothing is raised."""
+        address = self.network.env.get(self.bots[0].settings.notify.heartbeat_env or "", "")
+        if not address:
+            return
+        try:
+            is_well = all([await bot.is_well() for bot in self.bots])
+        except StorageError:
+            is_well = False  # The bots report this failure themselves.
+        if not is_well:
+            return
+        trouble = await send_heartbeat(address, self.network)
+        outcome = "taken" if trouble is None else "failed"
+        self.counts[outcome] += 1
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self.say(f"heartbeat_{outcome}", message=trouble)
 
 
 def rules_of(rules: Sequence[Rule], profile: str) -> tuple[Rule, ...]:

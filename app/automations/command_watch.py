@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from app.api.network import Heartbeat, Network
-from app.automations.bot import Bot, reload_on_hangup
+from app.api.network import Network
+from app.automations.bot import Bot, Heartbeat, reload_on_hangup
 from app.automations.metrics import Snapshot, serve
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
@@ -69,7 +69,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
         for profile in profiles:
             bot = await Bot.open(settings, profile, say)
             bots.append(bot)
-        heartbeat = Heartbeat(lambda: bots[0].settings.notify, os.environ, bots, say, Network.of(bots[0].profile))
+        heartbeat = Heartbeat(bots, say, Network.of(bots[0].profile))
         if once:
             problems = [problem for bot in bots if (problem := await bot.once()) is not None]
             for problem in problems:

@@ -147,7 +147,7 @@ class Observer:
             self._file, self._watermark = cache.opened, Watermark()
         self.run_facts.questions = MOST_QUESTIONS
         ahead = await cache.run_clock_ahead()
-        batch = await cache.following.changes(self._watermark, since=now - HISTORY, limit=MOST_CHANGES)
+        batch = await cache.changes(self._watermark, since=now - HISTORY, limit=MOST_CHANGES)
         # Fetched history and a first look need no warning: nothing in them had to be decided.
         if self._watermark.transition and sum(each.after > EPOCH for each in batch.changes) >= MOST_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MOST_CHANGES)
@@ -155,7 +155,7 @@ class Observer:
             now,
             batch.changes,
             ahead,
-            await cache.following.stuck_runs(),
+            await cache.stuck_runs(),
             await self.incidents.read(now),
             await self.run_facts.ledger.unresolved(),
             batch.watermark,
@@ -172,7 +172,7 @@ class Observer:
         (answered_at,) = (link.last_ok_at for link in await cache.links() if link.subject == subject)
         if answered_at is None or answered_at < state.since:
             return None
-        return await cache.following.newest_creation() or EPOCH
+        return await cache.newest_creation() or EPOCH
 
     def acknowledge(self, seen: Seen) -> None:
         """Start the next look after these changes, all of which have been decided."""

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from app.automations.fire_times import check_schedule
 from app.automations.rule import (
+    ALWAYS_KNOWN,
+    KNOWN,
     NO_LIMIT,
     DoAgent,
     DoCancel,
@@ -25,7 +27,6 @@ from app.automations.rule import (
     Rule,
     Scope,
     Trigger,
-    known_to,
     names_in,
     texts_of,
 )
@@ -83,7 +84,7 @@ def _rule(table: Table, settings: Settings) -> Rule:
         check_route(table, "do", do.route, [DEFAULT_ROUTE, *(route.name for route in settings.notify.routes)])
     if word in {"continue", "retry", "cancel"} and not isinstance(on, OnRun | OnStuck):
         table.fail("do", f"{word} needs a run as its trigger.", "Use it with on.run, or choose another response.")
-    known = known_to(on)
+    known = (*KNOWN[type(on)], *ALWAYS_KNOWN)
     for name in (name for text in texts_of(do) for name in names_in(text)):
         if name not in known:
             there_are = ", ".join(f"{{{each}}}" for each in known)

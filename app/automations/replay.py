@@ -14,8 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.api.requests import WriteRequest
-from app.automations.acting import ActingResult, CannotActError
+from app.automations.acting import NoEffects
 from app.automations.occurrences import EPOCH, RunFacts, Seen, occurrences, upcoming
 from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, lasts
 from app.automations.runner import Runner
@@ -23,6 +22,7 @@ from app.engine.engine import Engine
 from app.engine.times import local_moment
 from app.health.facts import Incident, incidents, longest_gap
 from app.notify.watch import WHOLE
+from storage.database import make_fast
 from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
 from storage.records.decision import OPEN_OUTCOMES, Decision, RuleState
@@ -40,18 +40,6 @@ MOST_RUNS: Final = 1_000
 """How many runs' results are fetched from the service."""
 _AFTERWARDS: Final = timedelta(seconds=1)
 """How long after quiet hours the rule is checked."""
-
-
-class NoEffects:
-    """Pretends to carry out every decision."""
-
-    async def execute(self, _rule: Rule, _decision: Decision) -> ActingResult:
-        """Report success."""
-        return ActingResult("done")
-
-    async def request(self, _rule: Rule, _decision: Decision) -> WriteRequest:
-        """Refuse: nothing is approved in a replay."""
-        raise CannotActError("it sends nothing in a replay")
 
 
 class Replayed(Struct, frozen=True):
@@ -96,7 +84,7 @@ async def replay(
         async with AsyncExitStack() as stack:
             for number, rule in enumerate(rules):
                 state = await stack.enter_async_context(await State.open(Path(folder) / f"{number}", clock=clock))
-                await state.make_fast()
+                await state.writer.run(make_fast)
                 playback = Playback(history, rule, facts)
                 journal = tallies[rule.name].add
                 runners.append(Runner((rule,), state, engine.cache, NoEffects(), playback, journal, clock))
@@ -162,14 +150,14 @@ class ReplayHistory(Struct, frozen=True):
         cache, kinds = engine.cache, {type(rule.on) for rule in rules}
         ahead = await cache.run_clock_ahead()
         complete_since = (await cache.coverage()).complete_since
-        batch = await cache.following.changes(Watermark(), since=since, limit=MOST_CHANGES if OnRun in kinds else 0)
+        batch = await cache.changes(Watermark(), since=since, limit=MOST_CHANGES if OnRun in kinds else 0)
         gap = longest_gap(engine.profile.poll.health_s)
         return cls(
             since=since,
             until=until,
             changes=[change for change in batch.changes if since <= change.happened(ahead) <= until],
             ahead=ahead,
-            stuck=await cache.following.past_stuck(since) if OnStuck in kinds else (),
+            stuck=await cache.past_stuck(since) if OnStuck in kinds else (),
             spans=await cache.health_spans(until - WHOLE, longest_gap=gap) if OnHealth in kinds else (),
             unknown=await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
             healthy_words=frozenset(engine.settings.console.health_ok),

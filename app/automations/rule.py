@@ -219,8 +219,8 @@ def fingerprint_of(rules: Iterable[Rule]) -> str:
 
 
 _RUN: Final = ("run.id", "run.repository", "run.branch", "run.status", "run.was", "run.reason")
-_ALWAYS: Final = ("rule.name", "profile.name", "time", "date")
-_OF: Final[Mapping[type, tuple[str, ...]]] = {
+ALWAYS_KNOWN: Final = ("rule.name", "profile.name", "time", "date")
+KNOWN: Final[Mapping[type, tuple[str, ...]]] = {
     OnSchedule: (),
     OnInterval: (),
     OnRun: _RUN,
@@ -229,13 +229,9 @@ _OF: Final[Mapping[type, tuple[str, ...]]] = {
     OnUnknownAction: ("action.id", "action.kind", "action.subject"),
     OnProposal: (),
 }
+"""The placeholders available with each trigger, in addition to `ALWAYS_KNOWN`."""
 _PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_]*(?:\.[a-z_]+)?)\}")
 """Matches no braces of JSON or of a shell."""
-
-
-def known_to(trigger: Trigger) -> tuple[str, ...]:
-    """The placeholders available with this trigger."""
-    return (*_OF[type(trigger)], *_ALWAYS)
 
 
 def texts_of(do: Response) -> Iterator[str]:
@@ -255,14 +251,9 @@ def texts_of(do: Response) -> Iterator[str]:
             pass
 
 
-def mentions(do: Response, name: str) -> bool:
-    """Whether a response uses this placeholder."""
-    return any(name in names_in(text) for text in texts_of(do))
-
-
 def names_in(text: str) -> list[str]:
     """The names of all placeholders in a text, including unknown ones."""
-    return [name for name in _PLACEHOLDER.findall(text) if "." in name or name in _ALWAYS]
+    return [name for name in _PLACEHOLDER.findall(text) if "." in name or name in ALWAYS_KNOWN]
 
 
 def filled(text: str, facts: Mapping[str, str]) -> str:

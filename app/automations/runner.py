@@ -11,8 +11,15 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from app.api.errors import ApiError
-from app.api.requests import WriteRequest
-from app.automations.acting import PROPOSALS, ActingResult, CannotActError, result_of, shown
+from app.automations.acting import (
+    PROPOSALS,
+    ActingResult,
+    CannotActError,
+    NoEffects,
+    ResponseRunner,
+    result_of,
+    shown,
+)
 from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, is_labelled, occurrences, upcoming
 from app.automations.rule import (
     DoCommand,
@@ -26,7 +33,8 @@ from app.automations.rule import (
     fingerprint,
     is_quiet,
     lasts,
-    mentions,
+    names_in,
+    texts_of,
 )
 from app.engine.text import plural
 from app.engine.times import rfc3339
@@ -68,20 +76,6 @@ def is_timed(rule: Rule) -> bool:
     return isinstance(rule.on, OnSchedule | OnInterval)
 
 
-class Responses(Protocol):
-    """Carries out decisions."""
-
-    async def execute(self, rule: Rule, decision: Decision) -> ActingResult:
-        """Carry out the rule's action."""
-
-    async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
-        """The rule's request.
-
-        Raises:
-            CannotActError: It has none.
-        """
-
-
 @dataclass(slots=True)
 class _Attempt:
     """A decision that this process is carrying out or will retry."""
@@ -117,7 +111,7 @@ class Runner:
     rules: tuple[Rule, ...]
     state: State
     cache: Cache
-    responses: Responses
+    responses: ResponseRunner | NoEffects
     observer: TriggerSource
     journal: Journal
     clock: Callable[[], datetime]
@@ -259,7 +253,7 @@ class Runner:
         if run_id := occurrence.facts.get("run.id"):
             conversation = await self.state.conversation(run_id)
             facts = dict(occurrence.facts)
-            if mentions(rule.do, "run.reason"):
+            if any("run.reason" in names_in(text) for text in texts_of(rule.do)):
                 facts["run.reason"] = await self.observer.run_facts.reason(run_id)
             occurrence = replace(occurrence, conversation=conversation, facts=facts)
 

@@ -19,10 +19,9 @@ from app.automations.rule import Rule
 from app.automations.screen_data import RulesFile, view_of
 from app.automations.screen_sheets import ReplaySheet
 from app.automations.sentence import sentence
-from app.automations.tables import AutomationTables, read_rule, save_table
+from app.automations.tables import AutomationTables, read_rule
 from app.console.guard import guarded_event
-from app.console.session import FIX_TOAST_S
-from app.console.session.feeds import CoalescedTask, Start
+from app.console.session import FIX_TOAST_S, CoalescedTask, Start
 from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.engine.engine import Engine
 from app.engine.text import safe_block, safe_text
@@ -256,7 +255,7 @@ class AutomationForm(ModalScreen[str | None]):
     async def _save(self) -> None:
         rule, text = self._rule, self._editor.text
         try:
-            self._file.use(await asyncio.to_thread(save_table, self._tables, self._name, text))
+            self._file.use(await asyncio.to_thread(self._tables.save, self._name, text))
         except ConfigError as error:
             self._enter("editing")
             self._dialog.banner(safe_text(str(error)))

@@ -71,7 +71,7 @@ def sentence(rule: Rule, now: datetime) -> str:
         case OnStuck(scope):
             when = f"When a run{_scope(scope)} is stuck"
         case OnHealth(_, lasting, platforms) as on:
-            host = f"code host {_listed(platforms)}" if platforms else "a code host"
+            host = f"code host {' or '.join(platforms)}" if platforms else "a code host"
             bad = f"unhealthy{f' for {_duration(lasting)}' if lasting else ''}"
             when = f"When {host} is {'healthy again' if on.is_over else bad}"
         case OnProposal():
@@ -174,14 +174,10 @@ def _feeds(rule: Rule, other: Rule) -> bool:
 
 
 def _scope(scope: Scope) -> str:
-    where = f" in {_listed(scope.repositories)}" if scope.repositories else ""
-    branches = f" on {_listed(scope.branches)}" if scope.branches else ""
-    labels = " and ".join(f"{name}={_listed(globs)}" for name, globs in scope.labels)
+    where = f" in {' or '.join(scope.repositories)}" if scope.repositories else ""
+    branches = f" on {' or '.join(scope.branches)}" if scope.branches else ""
+    labels = " and ".join(f"{name}={' or '.join(globs)}" for name, globs in scope.labels)
     return f"{where}{branches}{f' labelled {labels}' if labels else ''}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " or ".join(words)
 
 
 def _quoted(text: str) -> str:

@@ -37,11 +37,12 @@ class AutomationTables(Struct, frozen=True):
         only_table.append(_KEY, AoT([self._parsed()[1][index]]))
         return only_table.as_string().replace("\r\n", "\n").strip() + "\n"
 
-    def with_table(self, name: str | None, written: str) -> str:
-        """The file's text with the named rule's table replaced by `written`; without a name, it is added at the end.
+    def save(self, name: str | None, written: str) -> Settings:
+        """Replace the named rule's table in the file by `written`, or add it at the end; return the new settings.
 
         Raises:
-            ConfigError: The text is more than one table, or the file has no table of that name.
+            ConfigError: The text is more than one table, the file has no table of that name, has changed, cannot be
+                written, or would become invalid; it was left as it was.
         """
         ending = "\r\n" if "\r\n" in self.text else "\n"
         table_text = ending.join([*written.strip().splitlines(), ""])
@@ -49,7 +50,7 @@ class AutomationTables(Struct, frozen=True):
         document, tables = self._parsed()
         if name is not None:
             index = self._index(name)
-            before = tables[self._index(name)].as_string()
+            before = tables[index].as_string()
             # Blank lines below a table belong to it.
             below = before[len(before.rstrip()) :].removeprefix(ending)
             tables[index] = tomlkit.parse(table_text + below)[_KEY][0]
@@ -61,7 +62,7 @@ class AutomationTables(Struct, frozen=True):
             tables.append(table)
         else:
             document.append(_KEY, tomlkit.parse(table_text)[_KEY])
-        return document.as_string()
+        return save(self.file, self.text, document.as_string())
 
     def _parsed(self) -> tuple[TOMLDocument, AoT]:
         fix = "Edit the file itself."
@@ -115,15 +116,6 @@ def with_enabled(written: str, *, is_on: bool) -> str:
         below = keys.index("name") + 1 if "name" in keys else 0
         table.value.body.insert(below, (tomlkit.key("enabled"), tomlkit.boolean(str(is_on).lower())))
     return document.as_string()
-
-
-def save_table(tables: AutomationTables, name: str | None, written: str) -> Settings:
-    """Write the table to the file, and return the file's new settings.
-
-    Raises:
-        ConfigError: The file has changed, cannot be written, or would become invalid; it was left as it was.
-    """
-    return save(tables.file, tables.text, tables.with_table(name, written))
 
 
 def _one(text: str) -> dict[str, object]:

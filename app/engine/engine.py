@@ -30,8 +30,8 @@ from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
 from app.sync.backfill import Backfill, Retention
 from app.sync.listing import Listing
-from app.sync.polling import HealthSync, Polling, is_polled_elsewhere
-from app.sync.runs import RunSync
+from app.sync.polling import HealthSync, Polling
+from app.sync.runs import PollRecord, RunSync
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
@@ -101,7 +101,6 @@ class Engine(Struct, frozen=True):
         cache, ledger = files.cache, files.ledger
         events = EventBus(*([announce] if announce else []))
         poll, publish, leases = profile.poll, events.publish, state if isinstance(state, State) else None
-        others_poll = partial(is_polled_elsewhere, leases, cache, clock)
         # A user waits for a command's requests; a console and a bot poll in the background.
         for_runs, for_health = (
             client if actor == "cli" else client.at(priority) for priority in (Priority.ACTIVE, Priority.HEALTH)
@@ -118,11 +117,11 @@ class Engine(Struct, frozen=True):
             clock=clock,
             page_size=poll.page_size,
             first_runs=poll.first_runs,
-            others_poll=others_poll,
+            leases=leases,
             turns=polled_extension.turns,
             failure_facts=polled_extension.failure_facts,
         )
-        health = HealthSync(for_health, cache, publish, clock=clock, others_poll=others_poll)
+        health = HealthSync(PollRecord("health", for_health, cache, publish, clock, leases))
         backfill = Backfill(runs, client, publish, settings.history)
         listing = Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, publish, extension)

@@ -122,11 +122,11 @@ class Dispatcher:
     ) -> tuple[Present, list[Alert], StatusChanges]:
         """The current problems, alerts for those that started since then, and the new changes of status."""
         ahead = await self.cache.run_clock_ahead()
-        news = await self.cache.following.changes(self._watermark or Watermark(), since=since)
+        news = await self.cache.changes(self._watermark or Watermark(), since=since)
         for change in news.changes:
             if change.new == "completed":
                 self._completed[change.repository] = change.happened(ahead)
-        stuck = await self.cache.following.stuck_runs()
+        stuck = await self.cache.stuck_runs()
         links = await self.cache.links()
         incidents = await self.incidents.read(now)
         lasting = [each for each in incidents if not each.is_over]

@@ -110,8 +110,8 @@ class Watch:
     async def begin(self) -> None:
         """Start where the last watch stopped or, if there was none, now. Call it before the first look."""
         now, self._file = self.clock(), self.cache.opened
-        self._watermark = watermark = await self.cache.following.watermark()
-        await self.cache.following.save_watermark(watermark, at=now)
+        self._watermark = watermark = await self.cache.watermark()
+        await self.cache.save_watermark(watermark, at=now)
         # Nothing from before the very first watch is news, even if the first sync brings it.
         self._since = now if watermark.saved_at is None else min(now, watermark.saved_at) - SKEW
         self._began_at = now
@@ -128,9 +128,9 @@ class Watch:
         if self._watermark is None or self._began_at is None or self._since is None:
             raise RuntimeError("A watch begins before it looks.")
         ahead = await self.cache.run_clock_ahead()
-        news = await self.cache.following.changes(self._watermark, since=self._since)
+        news = await self.cache.changes(self._watermark, since=self._since)
         if news.watermark != self._watermark:
-            await self.cache.following.save_watermark(news.watermark, at=self.clock())
+            await self.cache.save_watermark(news.watermark, at=self.clock())
             self._watermark = news.watermark
         events, missed = list[Alert](), list[StatusChange]()
         for move in await wanted(news.changes, self.notify.on, self.ledger):
@@ -170,7 +170,7 @@ class Watch:
         links = await self.cache.links()
         link = next(each for each in links if each.subject == "runs")
         recent = [one for one in incidents if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
-        stuck = await self.cache.following.stuck_runs()
+        stuck = await self.cache.stuck_runs()
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=recent, links=links)
         down = next((each for each in states if each.group == LINK), None)
         if down is None and self._link_down is not None and not link.is_failing:

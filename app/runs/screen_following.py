@@ -5,8 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from app.console.session import FOLLOWED, GoToTab, OpenRun, Session
-from app.console.session.feeds import CoalescedTask
+from app.console.session import FOLLOWED, CoalescedTask, GoToTab, OpenRun, Session
 from app.engine.events import ActionChanged, Event, StorageFailed
 from app.engine.text import safe_text
 from app.notify.channels import Channels, Text
@@ -54,17 +53,17 @@ class RunFollower:
         Raises:
             StorageError: The cache cannot be written.
         """
-        following = self._engine.cache.following
+        cache = self._engine.cache
         followed = {pinned.run_id for pinned in self._session.pins}
         if followed.issuperset(run_ids):
             for run_id in run_ids:
-                await following.unpin(run_id)
+                await cache.unpin(run_id)
             await self._read_pins()
             self._session.notify("Unfollowed." if len(run_ids) == 1 else f"Unfollowed {len(run_ids):,} runs.")
             return
         wanted = tuple(run_id for run_id in run_ids if run_id not in followed)[:PIN_CAP]
         for run_id in wanted:
-            await following.pin(run_id, at=self._engine.clock())
+            await cache.pin(run_id, at=self._engine.clock())
         await self._read_pins()
         others = len(run_ids) - len(wanted)
         row = next((pinned.row for pinned in self._session.pins if pinned.run_id in wanted), None)
@@ -93,7 +92,7 @@ class RunFollower:
             self._session.start(partial(self._deliver, report.outward))
 
     async def _read_pins(self) -> None:
-        pins = await self._engine.cache.following.pins()
+        pins = await self._engine.cache.pins()
         if pins != self._session.pins:
             self._session.show_pins(pins)
 

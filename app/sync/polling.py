@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.api.budget import Budget, Priority
-from app.api.client import Client
 from app.api.errors import ApiError, InternalError, RateLimitedError
 from app.engine.events import (
     ActionChanged,
@@ -25,7 +24,7 @@ from app.engine.events import (
     StateChangedElsewhere,
     StorageFailed,
 )
-from app.sync.runs import CANNOT_POLL, OthersPoll, PollRecord, RunSync, no_others_poll
+from app.sync.runs import CANNOT_POLL, POLLER, PollRecord, RunSync
 from app.sync.schedule import Job, JobWork, Schedule
 from storage.cache.cache import Cache
 from storage.errors import StorageError
@@ -35,8 +34,6 @@ from storage.records import HealthChange
 from storage.records.activity import Subject, Wait
 from storage.state import State
 
-POLLER: Final = "poller"
-"""The lease of the process that polls."""
 ELSEWHERE_S: Final = 0.4
 """How soon another process's write is noticed."""
 STANDBY_S: Final = 3.0
@@ -120,11 +117,7 @@ class Cadence:
 class HealthSync(Struct, frozen=True):
     """Keeps the cached health of the code hosts up to date."""
 
-    client: Client
-    cache: Cache
-    announce: Announce
-    clock: Callable[[], datetime]
-    others_poll: OthersPoll = no_others_poll
+    polls: PollRecord
 
     async def refresh(self) -> tuple[HealthChange, ...]:
         """Poll once.
@@ -132,20 +125,16 @@ class HealthSync(Struct, frozen=True):
         Raises:
             ApiError: The service could not be asked: the hosts' known state does not change.
         """
+        polls = self.polls
         try:
-            report = await self.client.health()
+            report = await polls.client.health()
         except ApiError as error:
-            await self.record(error)
+            await polls.record(error)
             raise
-        changes = await self.cache.store_health(report, at=self.clock())
-        self.announce(HealthChanged(changes))
-        await self.record(None)
+        changes = await polls.cache.store_health(report, at=polls.clock())
+        polls.announce(HealthChanged(changes))
+        await polls.record(None)
         return changes
-
-    async def record(self, error: ApiError | None) -> None:
-        """Record a poll of health, and announce it."""
-        polls = PollRecord("health", self.cache, self.announce, self.others_poll)
-        await polls.record(self.clock(), error, in_lab=self.client.in_lab)
 
 
 @dataclass(slots=True)
@@ -236,7 +225,8 @@ class Polling:
             raise
         except Exception as error:
             # A mistake of ours must not look like a quiet service.
-            await sync.record(InternalError(f"Runwarden could not use the answer ({type(error).__name__}: {error})."))
+            why = f"Runwarden could not use the answer ({type(error).__name__}: {error})."
+            await sync.polls.record(InternalError(why))
             raise
         else:
             cadence.succeeded(time.monotonic())
@@ -330,9 +320,3 @@ class Polling:
                 # All failures are caught, as in a job: without this task the screen would freeze unnoticed.
                 log.exception("listening broke")
                 wait_s = self.runs_s
-
-
-async def is_polled_elsewhere(leases: State | None, cache: Cache, clock: Callable[[], datetime]) -> bool:
-    """Whether another process polls now; without leases nobody knows, and each process polls for itself."""
-    holder = None if leases is None else await leases.lease_owner(POLLER, clock())
-    return holder not in {None, cache.process}

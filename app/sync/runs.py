@@ -28,6 +28,7 @@ from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, CLOCK_STEP, ActiveRun, PollOutcome, Presence, Run, RunChanges
 from storage.records.activity import Subject
 from storage.records.results import FailureFacts, RunTurns, Unavailable
+from storage.state import State
 
 LookUpVerdict = Literal["found", "missing", "lost", "unknown"]
 TurnsOf = Callable[[str], Awaitable[RunTurns | Unavailable]]
@@ -41,6 +42,8 @@ LOOK_UPS: Final = 10
 """Runs looked up in one refresh; the others wait for the next ones."""
 LONGEST_PAUSE: Final = 64
 """Refreshes between two look-ups of a run whose answers prove nothing."""
+POLLER: Final = "poller"
+"""The lease of the process that polls."""
 CANNOT_POLL: Final = (
     NoTokenError,
     NotAuthorizedError,
@@ -51,37 +54,35 @@ CANNOT_POLL: Final = (
 )
 """Failures that another process may not have: its token, address or network can differ."""
 
-OthersPoll = Callable[[], Awaitable[bool]]
-"""Whether another process polls now."""
-
-
-async def no_others_poll() -> bool:
-    """No other process polls."""
-    return False
-
 
 class PollRecord(Struct, frozen=True):
     """Records the polls of one subject, and announces it."""
 
     subject: Subject
+    client: Client
     cache: Cache
     announce: Announce
-    others_poll: OthersPoll = no_others_poll
+    clock: Callable[[], datetime]
+    leases: State | None = None
+    """None: nobody knows whether another process polls, and each polls for itself."""
 
-    async def record(self, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> None:
+    async def record(self, error: ApiError | None, *, dropped: int = 0) -> None:
         """Record a poll that had this error, or none.
 
         A failure that may concern only this process does not count for the link while another process polls.
         """
+        holder = None
+        if isinstance(error, CANNOT_POLL) and self.leases is not None:
+            holder = await self.leases.lease_owner(POLLER, self.clock())
         how = PollOutcome(
             self.subject,
-            at,
+            self.clock(),
             None if error is None else error.kind,
             None if error is None else error.message,
             getattr(error, "status", None),
-            in_lab,
+            self.client.transport.in_lab,
             dropped,
-            is_own=isinstance(error, CANNOT_POLL) and await self.others_poll(),
+            is_own=holder not in {None, self.cache.process},
         )
         state = await self.cache.record_poll(how)
         self.announce(LinkChanged(state, own_failure=None if error is None or state.is_failing else how))
@@ -126,19 +127,21 @@ class RunSync:
     page_size: int
     first_runs: int
     """Runs that the very first refresh reads."""
-    others_poll: OthersPoll = no_others_poll
+    leases: State | None = None
     turns: TurnsOf | None = None
     failure_facts: TellFailureFacts | None = None
     reader: RunReader = field(init=False)
     """Stores any list of runs."""
+    polls: PollRecord = field(init=False)
     _refreshes: int = 0
     _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The refresh that may look a missing run up again, and the pause before it, by run."""
     _filters_by_creation: bool = False
 
     def __post_init__(self) -> None:
-        parts = (self.client, self.cache, self.announce, self.clock, self.page_size, self.failure_facts)
-        self.reader = RunReader(*parts)
+        parts = (self.client, self.cache, self.announce, self.clock)
+        self.reader = RunReader(*parts, self.page_size, self.failure_facts)
+        self.polls = PollRecord("runs", *parts, self.leases)
 
     async def refresh(self) -> RunChanges:
         """Read the head, sweep active statuses, then look up active runs that neither showed.
@@ -169,15 +172,10 @@ class RunSync:
             await self.learn_of_failures()
             await self.judge_stuck()
         except ApiError as error:
-            await self.record(error)
+            await self.polls.record(error)
             raise
-        await self.record(None, dropped=answers.dropped)
+        await self.polls.record(None, dropped=answers.dropped)
         return answers.combined()
-
-    async def record(self, error: ApiError | None, *, dropped: int = 0) -> None:
-        """Record a poll of runs, and announce it."""
-        polls = PollRecord("runs", self.cache, self.announce, self.others_poll)
-        await polls.record(self.clock(), error, in_lab=self.client.in_lab, dropped=dropped)
 
     async def store(self, runs: Iterable[Run], *, cancelled: Collection[str] = ()) -> RunChanges:
         """Store the runs of a write's answer, see `RunReader.store`."""

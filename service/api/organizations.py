@@ -14,7 +14,7 @@ from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import rfc3339_or_none
-from service.forge.onboarding import Onboarding, OnboardingError, ProjectKey
+from service.forge.onboarding import OnboardingError, onboard
 from service.mail import MailSender, checked_address
 from service.reference import PLATFORMS, checked_path
 from service.store import audit, hosts, invitations, organizations, repositories
@@ -100,8 +100,7 @@ def create_organization(
 
 def mail_sender(context: Context) -> MailSender:
     """Return the sender of invitation mails."""
-    settings = context.settings
-    return MailSender(context.database, context.mailer, settings.mail, context.clock, settings.page_url)
+    return MailSender(context.database, context.mailer, context.settings, context.clock)
 
 
 @partners.get("/external/invitations", **described(200, InvitationsBody))
@@ -182,7 +181,7 @@ async def onboard_project(
 ) -> dict[str, object]:
     """Connect a project; repeating the call changes nothing and returns already_connected."""
 
-    def onboard() -> dict[str, object]:
+    def connect() -> dict[str, object]:
         if not wanted.project_id and wanted.project_path is None:
             raise bad_request("invalid_request", "give project_id or project_path; when both are given, the id wins")
         try:
@@ -196,9 +195,9 @@ async def onboard_project(
         if host is None:
             raise _unconnected("GitLab host")
         owner = caller.organization.id
-        onboarding = Onboarding(context.database, owner, host, context.settings, context.clock, caller.actor)
+        given = (context.database, owner, host, context.settings, context.clock, caller.actor)
         try:
-            outcome = onboarding.onboard(ProjectKey(wanted.project_id or None, path))
+            outcome = onboard(*given, project_id=wanted.project_id or None, path=path)
         except (OnboardingError, ValueError) as error:
             failed = {"success": False, "project_path": path or "", "status": "failed", "webhook_configured": False}
             return failed | ({"project_id": wanted.project_id} if wanted.project_id else {}) | {"error": str(error)}
@@ -212,4 +211,4 @@ async def onboard_project(
         answer |= {"project_id": repository.project_id} if repository.project_id else {}
         return answer | ({"error": outcome.webhook_failure} if outcome.webhook_failure else {})
 
-    return await context.outgoing.run(onboard, caller.organization.id)
+    return await context.outgoing.run(connect, caller.organization.id)

@@ -29,7 +29,7 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import run_of
 from service.clock import rfc3339, rfc3339_or_none
-from service.findings.document import IdentifiedFinding
+from service.findings import IdentifiedFinding
 from service.findings.question import offer
 from service.rules import SCHEDULE
 from service.store import agents, dispatch, messages, postings, runs, turn_files, turns, usage

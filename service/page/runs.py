@@ -18,7 +18,7 @@ from service.api.bodies import AgentStart, RunMessage, RunStart
 from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
-from service.findings.document import SEVERITIES
+from service.findings import SEVERITIES
 from service.page import text
 from service.page.site import HEADERS, leads_to, page, repository_name
 from service.page.visitor import Anybody, Fault, Form, RunReader, RunWriter, Typed, Writer

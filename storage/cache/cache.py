@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from storage.cache import coverage as coverage_queries
+from storage.cache import following, insights, questions, read_runs, retention, run_sql, schema, stuck, texts
 from storage.cache import health as health_queries
-from storage.cache import insights, questions, read_runs, retention, run_sql, schema, stuck, texts
 from storage.cache import polls as poll_queries
 from storage.cache import store_runs as run_writes
 from storage.cache import window as windows
-from storage.cache.following import FollowStore
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
 from storage.database import data_version
 from storage.errors import StorageError
@@ -44,8 +43,6 @@ class Cache(ThreadedStore):
         """Distinguishes this process from others with the file open."""
         self.opened = 0
         """How many files this object has opened. A place in one file's order means nothing in the next."""
-        self.following = FollowStore(writer, reader, clock)
-        """Followed runs, and their reported changes."""
         self.store_runs = run_writes.AnswerQueue(writer).store
         self._filling: asyncio.Future[None] | None = None
         self._begin()
@@ -110,6 +107,9 @@ class Cache(ThreadedStore):
     pause_backfill = writes(coverage_queries.pause_backfill)
     store_progress = writes(coverage_queries.store_progress)
     judge_stuck = writes(stuck.judge)
+    pin = writes(following.pin)
+    unpin = writes(following.unpin)
+    save_watermark = writes(following.save_watermark)
 
     # reads
 
@@ -141,6 +141,13 @@ class Cache(ThreadedStore):
     questions_due = reads(questions.due)
     questions = reads(questions.of_failed_runs)
 
+    pins = reads(following.pins)
+    watermark = reads(following.saved_watermark)
+    changes = reads(following.changes)
+    events = reads(following.events)
+    newest_creation = reads(following.newest_creation)
+    past_stuck = reads(stuck.past_stuck)
+    stuck_runs = reads(stuck.stuck_runs)
     stuck = reads(stuck.ids)
     outcomes = reads(insights.outcomes)
     key = reads(windows.key_of)
@@ -165,11 +172,6 @@ class Cache(ThreadedStore):
         return await self.reader.run(
             lambda connection: windows.first_rows(connection, condition, sort, limit, patience_s, self._remembered)
         )
-
-    async def index_of(self, run_id: str, condition: RunFilter, sort: RunSort) -> int | None:
-        """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
-        await self._prepare(condition, sort)
-        return await self.reader.run(partial(windows.index_of, run_id=run_id, wanted=condition, sort=sort))
 
     async def keys(self, condition: RunFilter, sort: RunSort, limit: int, *, is_backwards: bool) -> list[run_sql.Key]:
         """The keys of the first `limit` runs of the order, or of the last ones from the end."""

@@ -17,7 +17,6 @@ from storage.cache.schema import make_index
 from storage.database import snapshot
 from storage.records import CANCELLED
 from storage.records.following import PinnedRun, RunEvent, RunEvents, StatusChange, StatusChanges, Watermark
-from storage.thread import ThreadedStore, reads, writes
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_us
 
 PIN_KEPT: Final = timedelta(days=1)
@@ -171,18 +170,3 @@ def _watermark(connection: sqlite3.Connection) -> Watermark:
     (transition,) = connection.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()
     (run,) = connection.execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
     return Watermark(transition, run)
-
-
-class FollowStore(ThreadedStore):
-    """Pins and the watermark, in the cache's file; every method may raise `StorageError`."""
-
-    pin = writes(pin)
-    unpin = writes(unpin)
-    pins = reads(pins)
-    watermark = reads(saved_watermark)
-    save_watermark = writes(save_watermark)
-    changes = reads(changes)
-    events = reads(events)
-    newest_creation = reads(newest_creation)
-    past_stuck = reads(stuck.past_stuck)
-    stuck_runs = reads(stuck.stuck_runs)

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,11 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
     # A WAL that a long batch made larger than this is cut back to it.
     "journal_size_limit": 16 * 1024 * 1024,
 }
+
+connect_writer: Final = partial(connect, pragmas=PRAGMAS)
+"""The connection that writes."""
+connect_reader: Final = partial(connect, pragmas={**PRAGMAS, "query_only": 1})
+"""A connection that only reads."""
 
 _IN_USE_WAIT_S: Final = 2.0
 """How long to wait until a cache of another layout is no longer in use: a first frame reads it only for a moment."""
@@ -106,16 +112,6 @@ def mark_damaged(path: Path) -> None:
     # If the mark cannot be made, the next read of the damage tries again.
     with suppress(OSError):
         _mark(path).touch(mode=0o600)
-
-
-def connect_writer(path: Path) -> sqlite3.Connection:
-    """The connection that writes."""
-    return connect(path, PRAGMAS)
-
-
-def connect_reader(path: Path) -> sqlite3.Connection:
-    """A connection that only reads."""
-    return connect(path, {**PRAGMAS, "query_only": 1})
 
 
 def _mark(path: Path) -> Path:

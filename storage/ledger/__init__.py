@@ -200,28 +200,25 @@ class Ledger(ThreadedStore):
 
     async def confirm(self, action_id: str, *, result_id: str | None, response_json: str | None) -> Action:
         """Record that the service confirmed it; raises as `sending`, from any state but `sending`."""
-        outcome = transitions.TransitionOutcome(result_id=result_id, response_json=response_json)
-        return await self._apply(action_id, transitions.CONFIRM, outcome)
+        return await self._apply(action_id, transitions.CONFIRM, None, result_id, response_json)
 
     async def reject(self, action_id: str, error: ActionFailure) -> Action:
         """Record that it was rejected and nothing was done; raises as `sending`, from any state but `sending`."""
-        return await self._apply(action_id, transitions.REJECT, transitions.TransitionOutcome(error=error))
+        return await self._apply(action_id, transitions.REJECT, error)
 
     async def unknown(self, action_id: str, error: ActionFailure) -> Action:
         """Record that its outcome is unknown; raises as `sending`, from any state but `sending`."""
-        return await self._apply(action_id, transitions.UNKNOWN, transitions.TransitionOutcome(error=error))
+        return await self._apply(action_id, transitions.UNKNOWN, error)
 
     async def not_sent(self, action_id: str, error: ActionFailure) -> Action:
         """Record that no byte of it left; raises as `sending`, from any state but `prepared` and `sending`."""
-        return await self._apply(action_id, transitions.NOT_SENT, transitions.TransitionOutcome(error=error))
+        return await self._apply(action_id, transitions.NOT_SENT, error)
 
     # The user's transitions
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
         """Record that it was done, with its result; raises as `sending`, unless it is `unknown` and unresolved."""
-        return await self._apply(
-            action_id, transitions.RESOLVE_CREATED, transitions.TransitionOutcome(result_id=result_id)
-        )
+        return await self._apply(action_id, transitions.RESOLVE_CREATED, None, result_id)
 
     async def resolve_not_created(self, action_id: str) -> Action:
         """Record that it was not done; raises as `sending`, unless it is `unknown` and unresolved."""
@@ -265,9 +262,11 @@ class Ledger(ThreadedStore):
         self,
         action_id: str,
         transition: transitions.Transition,
-        outcome: transitions.TransitionOutcome = transitions.NOTHING,
+        error: ActionFailure | None = None,
+        result_id: str | None = None,
+        response_json: str | None = None,
     ) -> Action:
-        step = transitions.StateChange(transition, self._author, self.clock(), outcome)
+        step = transitions.StateChange(transition, self._author, self.clock(), error, result_id, response_json)
         return await self._write(partial(transitions.apply, action_id=action_id, step=step))
 
     async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:

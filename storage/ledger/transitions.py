@@ -81,25 +81,16 @@ REOPEN: Final = Transition(
 )
 
 
-class TransitionOutcome(Struct, frozen=True):
-    """The fields that a transition records besides the state; None keeps the earlier value."""
-
-    error: ActionFailure | None = None
-    result_id: str | None = None
-    response_json: str | None = None
-    superseded_by: str | None = None
-
-
-NOTHING: Final = TransitionOutcome()
-
-
 class StateChange(Struct, frozen=True):
-    """A transition about to be made: by whom, and when."""
+    """A transition about to be made: by whom and when, and what it records; there, None keeps the earlier value."""
 
     transition: Transition
     author: Author
     at: datetime
-    outcome: TransitionOutcome = NOTHING
+    error: ActionFailure | None = None
+    result_id: str | None = None
+    response_json: str | None = None
+    superseded_by: str | None = None
 
 
 def new_action_id(at: datetime) -> str:
@@ -123,8 +114,8 @@ def enter(
     at = entry.created_at
     with immediate(connection):
         if supersedes is not None:
-            outcome = TransitionOutcome(superseded_by=entry.action_id)
-            _apply_within(connection, supersedes, StateChange(SUPERSEDE, entry.author, at, outcome))
+            step = StateChange(SUPERSEDE, entry.author, at, superseded_by=entry.action_id)
+            _apply_within(connection, supersedes, step)
         check(connection, entry.kind, entry.subject, entry.key, again=again)
         connection.execute(
             "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us,"
@@ -180,7 +171,7 @@ def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple
             else:
                 transition = UNKNOWN
                 why = "The process that was sending it ended before it heard the answer."
-            step = StateChange(transition, author, at, TransitionOutcome(ActionFailure(CRASHED, why)))
+            step = StateChange(transition, author, at, ActionFailure(CRASHED, why))
             settled.append(_apply_within(connection, str(action_id), step))
         return tuple(settled)
 
@@ -188,10 +179,9 @@ def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple
 def _apply_within(connection: sqlite3.Connection, action_id: str, step: StateChange) -> Action:
     action = _existing(connection, action_id)
     transition = step.transition
-    outcome = step.outcome
     if action.state not in transition.sources or action.resolution not in transition.undoes:
         raise WrongStateError(action, transition.name)
-    detail = outcome.result_id or outcome.superseded_by or (outcome.error.kind if outcome.error else None)
+    detail = step.result_id or step.superseded_by or (step.error.kind if step.error else None)
     if transition is UNRESOLVE:
         detail = action.resolution
         if action.state in UNUSED_STATES:
@@ -228,9 +218,7 @@ def _refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: s
 
 
 def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) -> None:
-    transition = step.transition
-    outcome = step.outcome
-    error = step.outcome.error
+    transition, error = step.transition, step.error
     connection.execute(
         """
         UPDATE actions SET
@@ -259,9 +247,9 @@ def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) ->
             "error_message": None if error is None else sqlite_text(error.message),
             "error_status": None if error is None else error.http_status,
             "error_code": sqlite_text_or_none(None if error is None else error.error_code),
-            "response_json": sqlite_text_or_none(outcome.response_json),
-            "result_id": sqlite_text_or_none(outcome.result_id),
-            "superseded_by": sqlite_text_or_none(outcome.superseded_by),
+            "response_json": sqlite_text_or_none(step.response_json),
+            "result_id": sqlite_text_or_none(step.result_id),
+            "superseded_by": sqlite_text_or_none(step.superseded_by),
         },
     )
 

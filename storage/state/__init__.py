@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from storage import claims
-from storage.database import Schema, make_fast, open_durable
+from storage.database import Schema, open_durable
 from storage.private_file import check_locks
 from storage.records.decision import Decision, Occurrence, RuleHistory, Verdict
 from storage.state import decisions, deliveries
@@ -136,10 +136,6 @@ class State(ThreadedStore):
         """Decide again on an approved or queued decision, and take it; None: another process was faster."""
         self.check_place()
         return await self._decide_again(decision, decide, active_run)
-
-    async def make_fast(self) -> None:
-        """See `storage.database.make_fast`."""
-        await self.writer.run(make_fast)
 
     _enter = writes_now(decisions.enter)
     _decide_again = writes_now(decisions.decide_again)

@@ -72,8 +72,7 @@ def enter(
             ),
         ),
     )
-    row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (entered.lastrowid,)).fetchone()
-    return _decision(row)
+    return one(connection, entered.lastrowid or 0)
 
 
 def _past(
@@ -167,8 +166,8 @@ def settle(connection: sqlite3.Connection, now: datetime, decision: Decision) ->
             decision.decision_id,
         ),
     )
-    row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (decision.decision_id,)).fetchone()
-    return _decision(row)
+    (settled,) = _select(connection, "WHERE id = ?", decision.decision_id)
+    return settled
 
 
 def keep_request(connection: sqlite3.Connection, decision_id: int, request_json: str) -> None:
@@ -190,23 +189,18 @@ def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[
 
 def still_open(connection: sqlite3.Connection, outcome: Outcome | None = None) -> tuple[Decision, ...]:
     """Open decisions, oldest first; with one outcome if one is given."""
-    query = f"SELECT {_COLUMNS} FROM decisions WHERE settled_us IS NULL AND outcome = coalesce(?, outcome) ORDER BY id"
-    return tuple(_decision(row) for row in connection.execute(query, (outcome,)).fetchall())
+    return _select(connection, "WHERE settled_us IS NULL AND outcome = coalesce(?, outcome) ORDER BY id", outcome)
 
 
 def unknown(connection: sqlite3.Connection, since: datetime) -> tuple[Decision, ...]:
     """Decisions since then whose write has an unknown outcome, oldest first."""
-    query = (
-        f"SELECT {_COLUMNS} FROM decisions WHERE outcome = 'unknown' AND action_id IS NOT NULL AND decided_us >= ?"
-        " ORDER BY id"
-    )
-    return tuple(_decision(row) for row in connection.execute(query, (to_us(since),)).fetchall())
+    rest = "WHERE outcome = 'unknown' AND action_id IS NOT NULL AND decided_us >= ? ORDER BY id"
+    return _select(connection, rest, to_us(since))
 
 
 def one(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
     """The decision with this number."""
-    row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (decision_id,)).fetchone()
-    return None if row is None else _decision(row)
+    return next(iter(_select(connection, "WHERE id = ?", decision_id)), None)
 
 
 def journal(
@@ -217,8 +211,7 @@ def journal(
     if rule is not None:
         where.add("rule = ?", rule)
     where.is_in("outcome", outcomes)
-    query = f"SELECT {_COLUMNS} FROM decisions WHERE {where} ORDER BY id DESC LIMIT ?"
-    return tuple(_decision(row) for row in connection.execute(query, (*where.parameters, limit)).fetchall())
+    return _select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", *where.parameters, limit)
 
 
 def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Decision, int], ...]:
@@ -270,6 +263,11 @@ def forget(connection: sqlite3.Connection, now: datetime) -> int:
         "DELETE FROM decisions WHERE decided_us < ? AND settled_us IS NOT NULL", (to_us(now - KEPT),)
     )
     return gone.rowcount
+
+
+def _select(connection: sqlite3.Connection, rest: str, *values: str | int | None) -> tuple[Decision, ...]:
+    """The decisions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
+    return tuple(map(_decision, connection.execute(f"SELECT {_COLUMNS} FROM decisions {rest}", values).fetchall()))
 
 
 def _decision(row: tuple[Any, ...]) -> Decision:

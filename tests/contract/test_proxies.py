@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from app.api.client import Client
 from app.api.errors import ApiError, NotSendableError, UnreachableError
-from app.api.network import Network, as_proxy, beat, is_exempt
+from app.api.network import Network, as_proxy, is_exempt, send_heartbeat
 from app.notify.channels import relayed
 from app.profiles import NotifyRoute
 from app.profiles.token import Token
@@ -139,7 +139,7 @@ async def reached(network: Network, folder: Path) -> list[str]:
         await Git(network=network).fetch(folder, "ls-remote", SERVICE.replace("/v1", "/git"))
     network = replace(network, env={**network.env, "URLS": SERVICE.replace("https", "jsons")})
     of_route = await relayed(NotifyRoute("r", urls_env="URLS"), "title", "body", "error", network)
-    return [str(of_git.value), of_route or "", await beat(SERVICE, network) or ""]
+    return [str(of_git.value), of_route or "", await send_heartbeat(SERVICE, network) or ""]
 
 
 async def test_git_routes_and_the_heartbeat_take_the_same_way(

@@ -72,12 +72,12 @@ async def test_a_lab_is_known_by_its_answers(server: Server, client: Client) -> 
     mark = {"X-Runwarden-Lab": "on"}
     server.script(Respond(503, {"message": "scripted"}, mark), Respond(200, {"runs": []}))
 
-    assert not client.in_lab
+    assert not client.transport.in_lab
     with pytest.raises(ApiError):
         await client.list_runs()
-    assert client.in_lab
+    assert client.transport.in_lab
     await client.list_runs()
-    assert not client.in_lab
+    assert not client.transport.in_lab
 
 
 async def test_a_page_of_runs_is_read_whole(server: Server, client: Client) -> None:

@@ -1,9 +1,11 @@
 """The heartbeat: heard while the service is, and never sent where it should not go."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
-from app.api.network import Heartbeat
+from app.api.network import Network
+from app.automations.bot import Heartbeat
 from app.profiles import NotifySettings
 from tests.lab import Drop, Respond, Server
 
@@ -13,6 +15,9 @@ class Profile:
     """A watched profile, as well as told."""
 
     well: bool = True
+    settings: SimpleNamespace = field(
+        default_factory=lambda: SimpleNamespace(notify=NotifySettings(heartbeat_env="BEAT"))
+    )
 
     async def is_well(self) -> bool:
         return self.well
@@ -22,7 +27,7 @@ def heartbeat(address: str, said: list[dict[str, Any]], *watched: Profile) -> He
     def say(event: str, **facts: Any) -> None:
         said.append({"event": event, **facts})
 
-    return Heartbeat(lambda: NotifySettings(heartbeat_env="BEAT"), {"BEAT": address}, watched, say)
+    return Heartbeat(watched, say, Network(env={"BEAT": address}))
 
 
 async def test_it_beats_while_all_profiles_are_well(server: Server) -> None:

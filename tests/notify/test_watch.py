@@ -17,7 +17,7 @@ async def test_a_cancelled_run_is_no_failure(world: World) -> None:
     hostile = "acme/\x9b2J\u202e"
     for run_id in ("run_1", "run_2"):
         await world.run(run_id, "working", repository=hostile, branch="\x1b]0;x\x07[/b]")
-    await world.cache.following.pin("run_2", at=world.now)
+    await world.cache.pin("run_2", at=world.now)
     watch = await world.watch()
     world.pass_(minutes=1)
     for run_id in ("run_1", "run_2"):
@@ -33,7 +33,7 @@ async def test_many_at_once_are_told_as_one(world: World) -> None:
     """With their number and places; a followed one among them keeps its own words."""
     for number in range(12):
         await world.run(f"run_{number}", "working", repository=f"acme/r{number % 2}")
-    await world.cache.following.pin("run_7", at=world.now)
+    await world.cache.pin("run_7", at=world.now)
     watch = await world.watch()
     world.pass_(minutes=1)
     for number in range(12):
@@ -50,7 +50,7 @@ async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None
     """On the screen, in one line; a followed run's end is told in full."""
     for number in range(9):
         await world.run(f"run_{number}", "working")
-    await world.cache.following.pin("run_8", at=world.now)
+    await world.cache.pin("run_8", at=world.now)
     await (await world.watch()).look()
     world.pass_(minutes=5)
     for number in range(9):

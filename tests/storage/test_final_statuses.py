@@ -4,9 +4,10 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from storage.cache.cache import Cache
-from storage.records import RunFilter, RunSort
+from storage.records import RunFilter, RunSort, WindowRequest
 from tests.storage.conftest import NOON, make_run
 
 MINUTE = timedelta(minutes=1)
@@ -16,7 +17,9 @@ TOOK = RunSort("took")
 async def seen(cache: Cache, condition: RunFilter) -> list[str]:
     rows = await cache.rows(condition, TOOK, offset=0, limit=50)
     assert await cache.count(condition) == len(rows)
-    assert [await cache.index_of(row.run_id, condition, TOOK) for row in rows] == list(range(len(rows)))
+    request = WindowRequest(condition, TOOK, 0, 50)
+    places = [(await cache.window(replace(request, cursor_id=row.run_id))).cursor_index for row in rows]
+    assert places == list(range(len(rows)))
     return [row.run_id for row in rows]
 
 
@@ -49,10 +52,10 @@ async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: Sim
     assert {run_id for run_id, detail in details.items() if not detail.is_final} == {runs.working}
     assert [run.run_id for run in await cache.active_runs()] == [runs.working]
     # A change to it is an end.
-    here = await cache.following.watermark()
+    here = await cache.watermark()
     ended = make_run(60, "archived", created_at=NOON, updated_at=NOON + 62 * MINUTE)
     await cache.store_runs((ended,), asked_at=NOON + 63 * MINUTE)
-    (change,) = (await cache.following.changes(here, since=NOON)).changes
+    (change,) = (await cache.changes(here, since=NOON)).changes
     assert (change.run_id, change.new, change.is_final) == (runs.working, "archived", True)
 
 

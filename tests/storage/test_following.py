@@ -20,13 +20,13 @@ HOUR = timedelta(hours=1)
 async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:
     """From the mark on; a run first seen in its state counts as a move from nothing. What came before is no news."""
     await cache.store_runs([make_run(1), make_run(2)], asked_at=NOON)
-    await cache.following.pin("run_0002", at=NOON)
-    mark = await cache.following.watermark()
+    await cache.pin("run_0002", at=NOON)
+    mark = await cache.watermark()
     moved = [make_run(1, "failed", updated_at=NOON + 2 * MINUTE), make_run(2, "completed", updated_at=NOON + MINUTE)]
     new = make_run(3, "failed", updated_at=NOON + 3 * MINUTE, created_at=NOON + MINUTE)
     await cache.store_runs([*moved, new], asked_at=NOON + 3 * MINUTE)
 
-    found = await cache.following.changes(mark, since=NOON)
+    found = await cache.changes(mark, since=NOON)
 
     assert [(m.run_id, m.old, m.new, m.is_pinned) for m in found.changes] == [
         ("run_0002", "working", "completed", True),
@@ -36,12 +36,12 @@ async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:
     assert found.changes[2].active_since == NOON + MINUTE
     old = [make_run(n, "failed", created_at=NOON - 9 * HOUR, updated_at=NOON - 8 * HOUR) for n in range(50, 90)]
     await cache.store_runs(old, asked_at=NOON)
-    assert (await cache.following.changes(found.watermark, since=NOON)).changes == ()
+    assert (await cache.changes(found.watermark, since=NOON)).changes == ()
 
 
 async def found(cache: Cache, cursor: str, limit: int = 9, *, holds_failures: bool = False) -> RunEvents:
     """The events after a cursor that means a place."""
-    page = await cache.following.events(cursor, limit, holds_failures=holds_failures)
+    page = await cache.events(cursor, limit, holds_failures=holds_failures)
     assert page is not None
     return page
 
@@ -90,7 +90,7 @@ async def test_a_cursor_that_no_longer_means_a_place_is_refused(cache: Cache, ca
         foreign = (await found(other, "now")).cursor
 
     cursors = (start, kept.cursor, foreign, f"{start}9999999999", "", "x", f"{start.partition('.')[0]}.-1")
-    refused = [await cache.following.events(each, 9, holds_failures=False) is None for each in cursors]
+    refused = [await cache.events(each, 9, holds_failures=False) is None for each in cursors]
 
     assert [event.run_id for event in kept.events] == ["run_0002", "run_0003", "run_0004"]
     assert refused == [True, False, True, True, False, True, True]

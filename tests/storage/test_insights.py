@@ -78,8 +78,8 @@ async def test_a_day_of_rest_between_two_turns_is_no_work(cache: Cache) -> None:
     assert detail.turns == 2
 
     await seen(cache, make_run(2))
-    await cache.following.pin("run_0002", NOON)
-    (pinned,) = await cache.following.pins()
+    await cache.pin("run_0002", NOON)
+    (pinned,) = await cache.pins()
     (figures,) = await cache.repository_figures(NOON - DAY)
     durations = present(pinned.durations)
     assert durations.median_s == durations.p95_s == figures.p50_s == figures.p95_s == 900

@@ -23,7 +23,7 @@ from storage.ledger.errors import (
     SubjectBlockedError,
     WrongStateError,
 )
-from storage.ledger.transitions import StateChange, Transition, TransitionOutcome
+from storage.ledger.transitions import StateChange, Transition
 from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionFailure, Author
 from tests.storage.conftest import NOON
 
@@ -139,11 +139,10 @@ class LedgerMachine(RuleBasedStateMachine):
         assert refusal_of(lambda: self.apply(action_id, transition)) is expected
 
     def apply(self, action_id: str, transition: Transition) -> Action:
-        outcome = TransitionOutcome(
-            error=ERROR if transition.target in {"rejected", "unknown", "not_sent"} else None,
-            result_id=f"org_of_{action_id}" if transition.target == "confirmed" else None,
-        )
-        action = transitions.apply(self.connection, action_id, StateChange(transition, ANN, NOON, outcome))
+        error = ERROR if transition.target in {"rejected", "unknown", "not_sent"} else None
+        result_id = f"org_of_{action_id}" if transition.target == "confirmed" else None
+        step = StateChange(transition, ANN, NOON, error, result_id)
+        action = transitions.apply(self.connection, action_id, step)
         self.record(action_id, transition)
         return action
 

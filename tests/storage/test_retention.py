@@ -45,7 +45,7 @@ async def test_the_oldest_go_first_and_are_no_longer_claimed(filled: Cache, monk
 
 async def test_only_those_of_an_age_go(filled: Cache) -> None:
     """And of a range that ends before them nothing is left. A new run after a drop is news, whatever its number."""
-    before = await filled.following.changes(await filled.following.watermark(), NOON)
+    before = await filled.changes(await filled.watermark(), NOON)
     assert await filled.drop_oldest(NOON - 5 * HOUR, ()) == 4
     assert await filled.drop_oldest(NOON - 5 * HOUR, ()) == 0
     assert await filled.drop_oldest(NOON + HOUR, ()) == 6
@@ -53,7 +53,7 @@ async def test_only_those_of_an_age_go(filled: Cache) -> None:
     assert (await filled.coverage()).ranges == ()
     assert await filled.repositories() == ()
     await filled.store_runs([make_run(11, "failed")], NOON)
-    found = await filled.following.changes(before.watermark, NOON)
+    found = await filled.changes(before.watermark, NOON)
     assert [change.run_id for change in found.changes] == ["run_0011"]
 
 
@@ -61,7 +61,7 @@ async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> 
     """However old it is; an active run that the service no longer shows goes like one that ended."""
     await filled.store_runs([ended(11, "working"), ended(12, "paused"), ended(13, "queued")], NOON)
     await filled.set_presence(["run_0013"], "lost")
-    await filled.following.pin("run_0009", NOON)
+    await filled.pin("run_0009", NOON)
 
     assert await filled.drop_oldest(None, ["run_0008", "run_x"]) == 9
 

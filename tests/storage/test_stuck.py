@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from storage.cache.cache import Cache
-from storage.records import Run, RunFilter, RunSort
+from storage.records import Run, RunFilter, RunSort, WindowRequest
 from tests.storage.conftest import NOON, make_run
 
 MINUTE = timedelta(minutes=1)
@@ -87,7 +87,7 @@ async def test_a_continued_run_is_timed_from_its_new_turn(cache: Cache) -> None:
     again = make_run(1, "working", created_at=old.created_at, updated_at=NOON + 2 * HOUR)
     assert await seen(cache, NOON + 2 * HOUR + 29 * MINUTE, again, since=NOON + 2 * HOUR) == set()
     assert await seen(cache, NOON + 2 * HOUR + 31 * MINUTE, again) == {"run_0001"}
-    (stuck,) = await cache.following.stuck_runs()
+    (stuck,) = await cache.stuck_runs()
     assert (stuck.active_since, stuck.last_seen_at) == (NOON + 2 * HOUR, NOON + 2 * HOUR + 31 * MINUTE)
 
 
@@ -101,7 +101,7 @@ async def test_judging_tells_once_what_it_changed(cache: Cache) -> None:
     assert [row.run_id for row in rows] == ["run_0001", "run_0002"]
     assert await cache.count(stuck) == 2
     assert await cache.status_counts(stuck) == {"working": 1, "queued": 1}
-    assert await cache.index_of("run_0004", stuck, RunSort()) is None
+    assert (await cache.window(WindowRequest(stuck, RunSort(), 0, 9, cursor_id="run_0004"))).cursor_index is None
     assert await cache.judge_stuck() == set()
     await cache.set_presence(["run_0001"], "unconfirmed")
     await cache.store_runs([make_run(2, "failed", updated_at=NOON + HOUR)], asked_at=NOON + HOUR)

@@ -113,7 +113,7 @@ async def test_after_an_empty_list_every_run_is_news(desk: Desk) -> None:
         await engine.runs.refresh()
         desk.peer.put("late", "failed", created=desk.peer.now - MINUTE)
         await engine.runs.refresh()
-        shown = await engine.cache.following.events("", 9, holds_failures=False)
+        shown = await engine.cache.events("", 9, holds_failures=False)
 
     assert shown is not None
     assert [(event.run_id, event.new) for event in shown.events] == [("late", "failed")]

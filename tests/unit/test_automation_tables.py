@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.tables import read_rule, read_tables, save_table, with_enabled
+from app.automations.tables import read_rule, read_tables, with_enabled
 from app.profiles import ConfigError
 from app.profiles.load import parse
 
@@ -56,7 +56,7 @@ def test_one_table_changes_and_nothing_else(file: Path, name: str | None, ending
     link.symlink_to(file)
     old = {"first": f"{FIRST}\n# About the second.\n", "second": f"{SECOND}# The end of it.\n", None: ""}[name]
 
-    settings = save_table(read_tables(link), name, f"\n{THIRD}\n")
+    settings = read_tables(link).save(name, f"\n{THIRD}\n")
 
     end = "# The end of it.\n\n"
     at = FILE.replace(old, THIRD) if name else FILE.replace(end, f"{end}{THIRD}\n")
@@ -70,7 +70,7 @@ def test_one_table_changes_and_nothing_else(file: Path, name: str | None, ending
 def test_the_first_automation_of_a_file_comes_last(file: Path, before: str) -> None:
     """Below whatever else there is; an empty file holds it alone."""
     file.write_text(before, "utf-8")
-    save_table(read_tables(file), None, THIRD)
+    read_tables(file).save(None, THIRD)
 
     assert file.read_text("utf-8") == (f"{before}\n\n{THIRD}" if before else THIRD)
 
@@ -83,7 +83,7 @@ def test_what_would_not_be_valid_is_not_written(file: Path) -> None:
         ("first", THIRD.replace("third", "Second"), "another automation has this name"),
     ):
         with pytest.raises(ConfigError, match=said):
-            save_table(read_tables(file), name, written)
+            read_tables(file).save(name, written)
         assert file.read_text("utf-8") == FILE, name
         assert list(file.parent.iterdir()) == [file], name
 
@@ -94,7 +94,7 @@ def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
     file.write_text(f"{FILE}# more\n", "utf-8")
 
     with pytest.raises(ConfigError, match="changed since it was read"):
-        save_table(tables, "first", THIRD)
+        tables.save("first", THIRD)
 
     assert file.read_text("utf-8") == f"{FILE}# more\n"
     file.write_text('automations = [{ name = "a", on = { every = "1h" }, do = { notify = "default" } }]', "utf-8")
