@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 from service import how_to_add
 from service.api.context import Context
 from service.page import entry, log, operator, runs, settings
-from service.page.site import build, page, page_or_api
+from service.page.site import PageOrApi, build, page
 from service.page.visitor import Anybody
 from service.settings import SettingsError
 from service.store.rate_limits import RateLimiter
@@ -30,7 +30,7 @@ def with_page(api: FastAPI, context: Context) -> ASGIApp:
         pages.state.oidc = oidc.client_of(context.settings.page.oidc)
     pages.state.attempts = RateLimiter(context.database, entry.ATTEMPTS_A_MINUTE, context.clock)
     pages.state.description = api.openapi
-    return page_or_api(api, pages)
+    return PageOrApi(api, pages)
 
 
 @_description.get("/api")

@@ -169,15 +169,17 @@ def build(context: Context, routers: tuple[APIRouter, ...]) -> FastAPI:
     return app
 
 
-def page_or_api(api: ASGIApp, pages: ASGIApp) -> ASGIApp:
-    """Return an application that passes a request to the page if its path is one of the page's, else to the API."""
+class PageOrApi:
+    """Passes a request to the page if its path is one of the page's, and to the API otherwise."""
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, api: ASGIApp, pages: ASGIApp) -> None:
+        self.api = api
+        self.pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
         first = scope["path"].split("/", 2)[1:2] if scope["type"] == "http" else ()
-        is_page = not _FIRST_PARTS.isdisjoint(first)
-        await (pages if is_page else api)(scope, receive, send)
-
-    return answer
+        await (self.api if _FIRST_PARTS.isdisjoint(first) else self.pages)(scope, receive, send)
 
 
 def _check_address(request: Request) -> None:
