@@ -5,13 +5,13 @@ It needs rsvg-convert (Debian's librsvg2-bin), img2webp (webp), and chromium wit
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,9 @@ from app.demo import seed_month, team_at_work
 from app.demo.service_process import administer
 from app.demo.world import World, build
 from app.engine.engine import Engine
+from app.profiles.engines import ProfileEngines
 from storage.records import Run, RunFilter, RunSort
+from storage.values import utc_now
 
 SIZE: Final = (160, 36)
 WIDTH: Final = 1600
@@ -147,8 +149,8 @@ async def review(pilot: Pilot[None], recording: Recording) -> None:
 async def record(world: World) -> list[tuple[str, float]]:
     """Wait until there is something to show, then show it."""
     settings, profile = world.configuration()
-    async with await Engine.open(settings, profile, actor="console") as engine:
-        engine.start_polling()
+    engines = ProfileEngines(settings, profile, os.environ, utc_now)
+    async with await engines.engine(profile.name) as engine:
         async with asyncio.timeout(PATIENCE_S):
             while not reviewed(world):
                 await asyncio.sleep(1)
@@ -157,10 +159,7 @@ async def record(world: World) -> list[tuple[str, float]]:
                 await engine.refresh()
                 await asyncio.sleep(1)
 
-        async def opened() -> Engine:
-            return engine
-
-        app = RunwardenApp(settings, profile, opened, None, lambda: datetime.now(UTC))
+        app = RunwardenApp(settings, profile, engines, None, utc_now)
         async with app.run_test(size=SIZE) as pilot:
             await pilot.pause(3)
             recording = Recording(pilot)

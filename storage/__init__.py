@@ -15,11 +15,9 @@ A screen shows any of them: those of a database in every screen's banner, the ot
 stops work (a signal, a reader that has gone, an answer of "no") has another base.
 """
 
-from typing import ClassVar
-
 
 class RunwardenError(Exception):
     """A failure whose text explains the problem to a user, with the fix if there is one."""
 
-    kind: ClassVar[str] = "failed"
+    kind: str = "failed"
     """A stable word for JSON, the ledger and the screen."""

@@ -210,7 +210,7 @@ async def plan_retry(engine: "Engine", text: str, prefix: str | None = None) -> 
     try:
         run = await RunLookup(engine).current(text)
     except CommandFailedError as error:
-        return refused(text, error.failure.message)
+        return refused(text, error.message)
     detail = await engine.cache.detail(run.run_id)
     if detail is None or not detail.is_final:
         return refused(run.run_id, f"It has not ended: {run.status}.")

@@ -14,7 +14,7 @@ from app.actions.command_writes import WriteCommand, WriteOptions, perform, prin
 from app.api.errors import ApiError
 from app.api.requests import ContinueRun, Json, SayToRun, StartAgent, StartRun, When
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
+from app.cli.exits import Exit, failed, of_api_error
 from app.cli.options import RUN_ID, CommandGroup, FactCommand, async_command, completed, options_of, reading
 from app.cli.output import Column, facts
 from app.engine.text import json_or_text
@@ -261,7 +261,7 @@ async def list_agents(invocation: Invocation, /) -> int:
             found = await engine.client.agents()
         except ApiError as error:
             hint = "Ask its operator for the names; start one with: runwarden agents start NAME"
-            raise CommandFailedError(of_api_error(error, hint=hint)) from error
+            raise of_api_error(error, hint=hint) from error
     documents = [
         facts(agent, "name description")
         | {

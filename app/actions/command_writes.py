@@ -24,7 +24,7 @@ from app.actions.reconciliation import submitted
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import EXIT_BY_KIND, CommandFailedError, Exit, Failure, failed
+from app.cli.exits import EXIT_BY_KIND, CommandFailedError, Exit, failed
 from app.cli.options import FactCommand, as_key, options_of
 from app.cli.output import Column, Document, facts
 from app.cli.progress import RowProgress
@@ -328,7 +328,7 @@ def print_batch(
     document: Callable[[W], Document],
     base_url: str,
     *,
-    failure: Failure | None = None,
+    failure: CommandFailedError | None = None,
     dry_run: bool = False,
 ) -> Exit:
     """Print the outcomes of a batch, and of waiting for it; return the exit code: that of the row to look at first.

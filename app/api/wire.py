@@ -73,8 +73,12 @@ def read(body: bytes, status: int | None = None, *, may_repair: bool = False) ->
 
 def _is_deep(value: object, most: int) -> bool:
     """Whether more than `most` objects and lists lie within each other, which could exhaust the stack elsewhere."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return most == 0 or any(_is_deep(each, most - 1) for each in inner if type(each) in _NESTING)
+    level: list[Any] = [value] if type(value) in _NESTING else []
+    for _ in range(most):
+        inner = (outer.values() if type(outer) is dict else outer for outer in level)
+        if not (level := [each for values in inner for each in values if type(each) in _NESTING]):
+            return False
+    return True
 
 
 def as_object(received: object, status: int | None = None) -> dict[str, Any]:

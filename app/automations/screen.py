@@ -17,10 +17,9 @@ from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
 from app.automations.screen_data import Automations, RulesFile, read_automations
 from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, ReplaySheet
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.session import FIX_TOAST_S, OpenRun, Session, mark_of
-from app.console.session.feeds import CoalescedTask
-from app.console.session.troubles import UNREADABLE, storage_notice
+from app.console.session import FIX_TOAST_S, CoalescedTask, OpenRun, Session, mark_of
 from app.console.sheets import ChoiceSheet, ConfirmSheet
+from app.console.troubles import UNREADABLE, storage_notice
 from app.engine.events import Event, StateChangedElsewhere
 from app.engine.text import safe_block, safe_text
 from app.engine.times import ago, started
@@ -342,7 +341,7 @@ class AutomationsScreen(BaseScreen):
                 Content.assemble((preview.verb, "bold $accent"), " ", safe_text(preview.target)),
                 *map(coloured, safe_block(preview.body)),
             ]
-            sheet = ConfirmSheet(title, facts, verb="Run it now", leaving="Leave it", is_final=True)
+            sheet = ConfirmSheet(title, facts, verb="Run it now", leaving="Leave it")
             sheet.mark = mark_of(self.session)
             if not await self.app.push_screen_wait(sheet):
                 return

@@ -17,8 +17,7 @@ from app.automations.bot import LEASE, process_of
 from app.automations.replay import SHOWN, WORDS, Replayed, replay
 from app.automations.rule import Rule
 from app.automations.screen_data import Approval, RulesFile, read_approvals
-from app.console.session import Session, mark_of
-from app.console.session.feeds import CoalescedTask, Start
+from app.console.session import CoalescedTask, Session, Start, mark_of
 from app.console.sheets import Sheet, key_line, key_words
 from app.engine.engine import Engine
 from app.engine.files import author_of

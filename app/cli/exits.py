@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from importlib.util import find_spec
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError
 from app.version import how_to_add
@@ -50,32 +49,26 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
 """The optional parts of the distribution, and the packages that each needs."""
 
 
-class Failure(NamedTuple):
-    """An error as every output format shows it."""
+class CommandFailedError(RunwardenError):
+    """An error as every output format shows it; it ends a command, which exits with its code."""
 
-    kind: str
-    message: str
-    """What happened and how to fix it."""
-    exit: Exit
-    detail: Mapping[str, ErrorDetail] = MappingProxyType({})
-    """More for scripts: `http_status`, `error_code`, `retry_after_s`, `field` and the like."""
+    def __init__(self, kind: str, message: str, code: Exit, detail: Mapping[str, ErrorDetail]) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        """What happened and how to fix it."""
+        self.exit = code
+        self.detail = detail
+        """More for scripts: `http_status`, `error_code`, `retry_after_s`, `field` and the like."""
 
     def as_json(self) -> dict[str, ErrorDetail]:
         """The object under `"error"`."""
         return {"kind": self.kind, "message": self.message, **self.detail}
 
 
-class CommandFailedError(RunwardenError):
-    """Ends a command: `main` prints the failure and exits with its code."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-
-
 def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailedError:
     """A failure of a known kind, ready to be raised."""
-    return CommandFailedError(Failure(kind, message, EXIT_BY_KIND[kind], detail))
+    return CommandFailedError(kind, message, EXIT_BY_KIND[kind], detail)
 
 
 def installed_extras() -> list[str]:
@@ -99,7 +92,7 @@ def require_extra(extra: str) -> None:
         )
 
 
-def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
+def of_api_error(error: ApiError, *, hint: str = "") -> CommandFailedError:
     """Convert an API error to a failure; the hint is a sentence with an alternative."""
     detail: dict[str, ErrorDetail] = {}
     if isinstance(error, RefusedError):
@@ -109,4 +102,4 @@ def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
     message = error.message
     if hint:
         message = f"{message}{'' if message.endswith(('.', '!', '?', '…')) else '.'} {hint}"
-    return Failure(error.kind, message, EXIT_BY_KIND.get(error.kind, Exit.UNREACHABLE), detail)
+    return CommandFailedError(error.kind, message, EXIT_BY_KIND.get(error.kind, Exit.UNREACHABLE), detail)

@@ -11,7 +11,7 @@ import click
 from app.api.errors import ApiError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, Failure, of_api_error
+from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, failed, of_api_error
 from app.cli.running import StoppedError
 from app.profiles import ConfigError
 from app.profiles.token import TokenError
@@ -41,7 +41,8 @@ def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
         with remarking(sys.stderr):
             traceback.print_exception(error)
         advice = "Open an issue with the traceback above and the output of: runwarden doctor"
-        failure = Failure("internal", f"Runwarden itself failed: {type(error).__name__}. {advice}", Exit.FAILED)
+        message = f"Runwarden itself failed: {type(error).__name__}. {advice}"
+        failure = CommandFailedError("internal", message, Exit.FAILED, {})
         (invocation.rows or invocation.output).failure(failure)
         return CRASHED
     if invocation.is_plugin:
@@ -52,13 +53,13 @@ def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
     return failure.exit
 
 
-def failure_of(error: BaseException) -> Failure | None:
+def failure_of(error: BaseException) -> CommandFailedError | None:
     """The failure for an error; None for an unforeseen one."""
     match error:
         case CommandFailedError():
-            return error.failure
+            return error
         case click.Abort() | KeyboardInterrupt() | StoppedError():
-            return Failure("interrupted", "Interrupted.", Exit.INTERRUPTED)
+            return failed("interrupted", "Interrupted.")
         case click.ClickException():
             detail: dict[str, ErrorDetail] = {}
             hint = ""
@@ -66,7 +67,7 @@ def failure_of(error: BaseException) -> Failure | None:
                 detail["command"] = error.ctx.command_path
                 hint = f" See: {error.ctx.command_path} --help"
             message = error.format_message().rstrip(".")
-            return Failure("usage", message + ("" if message.endswith("?") else ".") + hint, Exit.USAGE, detail)
+            return failed("usage", message + ("" if message.endswith("?") else ".") + hint, **detail)
         case ApiError():
             return of_api_error(error)
         case RunwardenError():
@@ -85,7 +86,7 @@ def failure_of(error: BaseException) -> Failure | None:
                 elif isinstance(error, BlockedError | DuplicateError):
                     detail = {"action_id": error.existing.action_id}
                     hint = " To create another one anyway, give --again." if isinstance(error, DuplicateError) else ""
-            return Failure(error.kind, f"{error}{hint}", EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
+            return CommandFailedError(error.kind, f"{error}{hint}", EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
 from app.cli import Format
-from app.cli.exits import Failure, failed
+from app.cli.exits import CommandFailedError, failed
 from app.engine.atomic_file import replacing
 from app.engine.text import csv_cell, json_escaped, safe_text
 from app.engine.times import rfc3339
@@ -198,7 +198,7 @@ class Output(NamedTuple):
             with remarking(self.stderr):
                 print(safe_text(line, limit=4000), file=self.stderr, flush=True)
 
-    def failure(self, failure: Failure, beside: Document | None = None) -> None:
+    def failure(self, failure: CommandFailedError, beside: Document | None = None) -> None:
         """Print an error: a JSON format prints it on stdout, with further fields; the others a sentence on stderr."""
         if self.format.is_json:
             self.print(self.json({**(beside or {}), "error": failure.as_json()}))
@@ -298,7 +298,7 @@ class Rows(Generic[T]):
             case Format.TABLE:
                 self.output.note(empty)
 
-    def failure(self, failure: Failure, beside: Document | None = None) -> None:
+    def failure(self, failure: CommandFailedError, beside: Document | None = None) -> None:
         """Print an error after the items before it: inside their JSON document, otherwise as `Output.failure` does."""
         if self.output.format is Format.JSON and self.count:
             self.end({**(beside or {}), "error": failure.as_json()})

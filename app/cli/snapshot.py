@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from app.cli.exits import CommandFailedError, Exit, of_api_error
+from app.cli.exits import Exit, of_api_error
 from app.cli.output import Output, Table
 from app.engine.engine import Engine
 from app.engine.times import exact_ago, rfc3339
@@ -33,7 +33,7 @@ async def print_snapshot(output: Output, settings: Settings, profile: Profile) -
         for line in await lines_of(engine, output.width):
             output.text(line)
     if problem is not None:
-        raise CommandFailedError(of_api_error(problem, hint="The rows above are from the cache."))
+        raise of_api_error(problem, hint="The rows above are from the cache.")
     return Exit.DONE
 
 

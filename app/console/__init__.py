@@ -7,17 +7,15 @@ import asyncio
 import gc
 import os
 import sys
-from datetime import UTC, datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from app.console.process import ending_with_terminal, follow_window
 from app.profiles import Profile, Settings
 from app.start.streams import draw_on_stdout, remarking
+from storage.values import utc_now
 
 if TYPE_CHECKING:
     from app.console.terminal import KeepFrame
-    from app.engine.engine import Engine
 
 
 def run_console(
@@ -38,20 +36,12 @@ def run_console(
     from app.profiles.engines import ProfileEngines
     from app.runs.screen_views import first_picture
 
-    first = first_picture(settings, profile, datetime.now(UTC))
-    profile_engines = ProfileEngines(settings, profile, os.environ, lambda: datetime.now(UTC))
+    first = first_picture(settings, profile, utc_now())
+    engines = ProfileEngines(settings, profile, os.environ, utc_now)
     with ending_with_terminal():
         from app.console.app import RunwardenApp
 
-        async def opening() -> "Engine":
-            # These imports take longer than the first frame did; keys must not wait for them.
-            await asyncio.to_thread(import_module, "app.engine.engine")
-            # Modules imported by now are never freed: checking them at every collection would only delay keys.
-            gc.freeze()
-            gc.enable()
-            return await profile_engines.open_polling(profile.name)
-
-        app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC), profile_engines)
+        app = RunwardenApp(settings, profile, engines, first, utc_now)
         app.terminal.modes_before = modes_before
         app.terminal.keep_frame = keep_frame
 

@@ -1,8 +1,9 @@
 """The console as a Textual app: it opens the engine after the first frame and handles the screens' requests."""
 
 import asyncio
+import gc
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -16,7 +17,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from app.console.base import ALL, TABS, BaseScreen, make_screen
+from app.console.base import ALL, TABS, BaseScreen, screen_type
 from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.session import (
     FIRST_UNKNOWN,
@@ -40,7 +41,6 @@ from widgets.kit import hidden
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from app.engine.engine import Engine
     from app.profiles.engines import ProfileEngines
     from app.runs.screen_following import RunFollower
     from storage.cache.first_paint import FirstPaint
@@ -94,7 +94,6 @@ def _commands() -> "type[Provider]":
     return ConsoleCommands
 
 
-OpenEngine = Callable[[], Awaitable["Engine"]]
 WRITING: Final = frozenset({"send", "import"})
 """Groups of workers that write to the service: one that is cancelled leaves its outcome unknown."""
 
@@ -126,34 +125,29 @@ class RunwardenApp(BaseApp[None]):
         self,
         settings: Settings,
         profile: Profile,
-        open_engine: OpenEngine,
+        engines: "ProfileEngines",
         first: "FirstPaint | None",
         clock: Callable[[], datetime],
-        profile_engines: "ProfileEngines | None" = None,
     ) -> None:
-        """Open nothing yet; `open_engine` is called after the first frame.
-
-        Without `profile_engines` only this profile can be opened from here.
-        """
+        """Open nothing yet; the profile's engine is opened after the first frame."""
         super().__init__()
         self.settings = settings
         self.clock = clock
         self.terminal = Terminal(lambda: self._driver)
-        self.engines = profile_engines
+        self.engines = engines
         self._is_switching = False
         self._visited: deque[VisitedScreen] = deque(maxlen=MOST_VISITED)
         self.following: RunFollower | None = None
         """None: the engine is not open yet."""
-        self._begin_with(profile, first, open_engine)
+        self._begin_with(profile, first)
         self._theme_problem = begin_with_theme(self, settings)
 
-    def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
+    def _begin_with(self, profile: Profile, first: "FirstPaint | None") -> None:
         """Begin a profile's session with the rows that its cache held; its screens are made when they are shown."""
-        self._open_engine = open_engine
-        self.session = Session(self.settings, profile, self.clock, first, self, can_switch=self._can_switch)
+        self.session = Session(self.settings, profile, self.clock, first, self, self.engines)
         for name in MODES:
             if name != self.DEFAULT_MODE:
-                self.add_mode(name, partial(make_screen, name, self.session, self.engines))
+                self.add_mode(name, partial(self._make_screen, name))
 
     def on_mount(self) -> None:
         """Paint the cached rows, then open the engine."""
@@ -231,7 +225,7 @@ class RunwardenApp(BaseApp[None]):
 
     async def action_tab(self, name: str, target: str | None = None) -> None:
         """Show a tab and a target in it, once the engine is open; without a target, the tab as it was left."""
-        if name == ALL and not self._can_switch:
+        if name == ALL and not self.session.can_switch:
             self.action_profiles()
         elif self.current_mode == BETWEEN or (self.session.engine is None and name != "runs"):
             self.session.notify(self.session.not_open)
@@ -282,12 +276,12 @@ class RunwardenApp(BaseApp[None]):
         """Ask which profile to show."""
         from app.profiles.screen_profiles import ProfileSwitcher
 
-        if self.engines is None or not self._can_switch:
+        if not self.session.can_switch:
             self.session.notify(
                 "Only one profile is configured. Add a [profiles.NAME] to the configuration for another."
             )
         else:
-            self.push_screen(ProfileSwitcher(self.session, self.engines), self.switch_profile)
+            self.push_screen(ProfileSwitcher(self.session), self.switch_profile)
 
     def action_command_palette(self) -> None:
         """Open the palette."""
@@ -345,26 +339,21 @@ class RunwardenApp(BaseApp[None]):
 
     async def close_engine(self) -> None:
         """Close the engine; called after the screen was given back."""
-        if self.session.engine is not None:
-            await self.session.engine.close()
-        if self.engines is not None:
-            await self.engines.close()
+        await self.engines.close()
 
     async def _open(self) -> None:
         session = self.session
-        engine = await self._open_engine()
-        if self.engines is not None:
-            self.engines.adopt(engine)
+        engine = await self.engines.open_polling(session.profile.name)
+        if not gc.isenabled():
+            # Modules imported by now are never freed: checking them at every collection would only delay keys.
+            gc.freeze()
+            gc.enable()
         session.open(engine)
         from app.runs.screen_following import RunFollower
 
         self.following = RunFollower(engine, session, self.terminal.write)
         session.engine_changed.subscribe(self, self.following.engine_changed)
         self.following.look()
-
-    @property
-    def _can_switch(self) -> bool:
-        return self.engines is not None and len(self.engines.profiles) > 1
 
     def switch_profile(self, name: str | None, run: OpenRun | None = None) -> None:
         """Switch to another profile, and open one of its runs; None, or the profile on show: do nothing."""
@@ -373,7 +362,7 @@ class RunwardenApp(BaseApp[None]):
             self.run_worker(partial(self.action_tab, ALL))
         elif name == session.profile.name and self.current_mode == ALL:
             self.run_worker(partial(self.action_tab, "runs"))
-        elif name is None or name == session.profile.name or self.engines is None:
+        elif name is None or name == session.profile.name:
             return
         elif any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
             session.notify("A request is being sent: switch when it is done.", severity="warning")
@@ -381,10 +370,10 @@ class RunwardenApp(BaseApp[None]):
             session.notify(session.not_open)
         else:
             self._is_switching = True
-            self.run_worker(partial(self._switch, self.engines, name, run), group="switch")
+            self.run_worker(partial(self._switch, name, run), group="switch")
 
-    async def _switch(self, engines: "ProfileEngines", name: str, run: OpenRun | None) -> None:
-        left, profile = self.session, engines.profile(name)
+    async def _switch(self, name: str, run: OpenRun | None) -> None:
+        left, profile = self.session, self.engines.profile(name)
         came_from = self._here if run is not None else None
         try:
             self.add_mode(BETWEEN, lambda: BetweenScreen(name))
@@ -400,12 +389,12 @@ class RunwardenApp(BaseApp[None]):
             left.vitals.changed.unsubscribe(self)  # A reading under way is about the profile that is left.
             left.leave()
             try:
-                await engines.close_engine(left.profile.name)
+                await self.engines.close_engine(left.profile.name)
             except StorageError as error:
                 # A toast outlives the screens; the banner would blame the other profile's files.
                 left.notify(f"{left.profile.name} was not closed properly: {error}", severity="error")
             first = await asyncio.to_thread(first_picture, self.settings, profile, self.clock())
-            self._begin_with(profile, first, lambda: engines.open_polling(name))
+            self._begin_with(profile, first)
             self._open_soon()
             self.terminal.show_vitals(self.session.vitals.now)
             await self.switch_mode(self.DEFAULT_MODE)
@@ -428,4 +417,7 @@ class RunwardenApp(BaseApp[None]):
 
     def get_default_screen(self) -> Screen[Any]:
         """Return the Runs screen: as a mode added before mounting, Textual parses every style sheet thrice."""
-        return make_screen(self.DEFAULT_MODE, self.session, self.engines)
+        return self._make_screen(self.DEFAULT_MODE)
+
+    def _make_screen(self, tab: str) -> BaseScreen:
+        return screen_type(tab)(self.session)

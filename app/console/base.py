@@ -20,7 +20,7 @@ from textual.worker import Worker
 
 from app.console.guard import guarded_event
 from app.console.session import OpenRun, Session
-from app.console.session.troubles import READ_ONLY
+from app.console.troubles import READ_ONLY
 from app.profiles import Profile
 from widgets.frame import Banner, HeaderBar, KeyBar, KeyHint, Notice, Tab, TabBar, Vitals
 from widgets.kit import NO_KEY, hidden
@@ -30,7 +30,6 @@ from widgets.runs.follow import FollowStrip
 if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.engine.events import Event
-    from app.profiles.engines import ProfileEngines
 
 KeyScope = Literal["here", "in the list", "everywhere"]
 
@@ -377,10 +376,3 @@ def screen_type(tab: str) -> type[BaseScreen]:
     module = import_module(f"app.{MODULES.get(tab, f'{tab}.screen')}")
     kind: type[BaseScreen] = getattr(module, f"{tab.title().replace(' ', '')}Screen")
     return kind
-
-
-def make_screen(tab: str, session: Session, profile_engines: "ProfileEngines | None") -> BaseScreen:
-    """Make a tab's screen, or that of all profiles."""
-    if tab != ALL:
-        return screen_type(tab)(session)
-    return screen_type(tab)(session, profile_engines)  # type: ignore[call-arg]  # one argument more than its base

@@ -145,7 +145,7 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
         argv = filled_in(command.argv, placeholder_values(profile.name, profile.base_url, run))
         if command.confirm:
             text = [Content(safe_text(shlex.join(argv), limit=2_000))]
-            sheet = ConfirmSheet(f"Run: {name}", text, verb="Run it", leaving="Don't run it", is_final=True)
+            sheet = ConfirmSheet(f"Run: {name}", text, verb="Run it", leaving="Don't run it")
             if not await app.push_screen_wait(sheet):
                 return
         if command.terminal:

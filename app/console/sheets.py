@@ -1,8 +1,9 @@
 """Sheets: boxes over a screen, closed by escape or a click outside, often with a choice."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -22,8 +23,7 @@ from widgets.kit.badges import NO_MARK, STYLES, ProfileMark, Tone
 from widgets.kit.choice_lists import Options
 from widgets.kit.line_text import clickable
 
-AnswerT = TypeVar("AnswerT")
-ChoiceT = TypeVar("ChoiceT")
+T = TypeVar("T")
 OVER_CSS: Final = Path(__file__).with_name("over.tcss")
 """The styles of what opens over a screen; a start does not read them."""
 
@@ -42,7 +42,7 @@ def key_line(*keys: tuple[str, str, str]) -> Static:
     return line
 
 
-class Sheet(ModalScreen[AnswerT]):
+class Sheet(ModalScreen[T]):
     """A box over the screen. Forms are not sheets: they have buttons and keep typed text."""
 
     CSS_PATH = OVER_CSS
@@ -69,7 +69,7 @@ class SheetNote(Static):
         self.update(Content.styled(safe_text(text), STYLES[tone]))
 
 
-class PickerScreen(Sheet[ChoiceT | None]):
+class PickerScreen(Sheet[T | None]):
     """Closes with the choice; None: nothing changes."""
 
     TITLE_TEXT: str = ""
@@ -110,7 +110,7 @@ class PickerScreen(Sheet[ChoiceT | None]):
         """Run the work as a worker of the app: leaving the sheet does not stop it half-way."""
         self.app.run_worker(cast("Any", work), name, group)
 
-    def done(self, result: "ChoiceT") -> None:
+    def done(self, result: T) -> None:
         """Close with the result of the work; if the sheet was left before, show it in a toast."""
         if self.is_current:
             self.dismiss(result)
@@ -123,9 +123,6 @@ class PickerScreen(Sheet[ChoiceT | None]):
             self.query_one(SheetNote).say(why, "bad")
         else:
             self.app.notify(safe_text(why), severity="error", markup=False)
-
-
-T = TypeVar("T")
 
 
 class ChoiceSheet(PickerScreen[T], Generic[T]):
@@ -180,8 +177,23 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
             self.dismiss(self._forget(self._choices[at][1]))
 
 
+Work = Callable[[], Awaitable[str]]
+"""Does what was confirmed and returns the result; it may fail with an OSError or any `RunwardenError`."""
+
+
 class NotSureError(RunwardenError):
-    """The work needs a second confirmation with another key, which the message names."""
+    """The work needs a second confirmation with ctrl+s, as the message says; then `anyway` does it."""
+
+    def __init__(self, message: str, anyway: Work) -> None:
+        super().__init__(message)
+        self.anyway = anyway
+
+
+class FolderWork(NamedTuple):
+    """Work in a folder that the sheet asks for."""
+
+    offered: Path | str
+    do: Callable[[Path], Awaitable[str]]
 
 
 class ConfirmSheet(PickerScreen[str]):
@@ -202,35 +214,29 @@ class ConfirmSheet(PickerScreen[str]):
         self,
         title: str,
         facts: Sequence[Content],
-        folder: Path | str | None = None,
-        do: Callable[[Path], Awaitable[str]] | None = None,
-        anyway: Callable[[Path], Awaitable[str]] | None = None,
+        work: Work | FolderWork | None = None,
         *,
         verb: str,
         leaving: str,
-        is_final: bool = False,
-        instead: tuple[str, Callable[[Path], Awaitable[str]]] | None = None,
+        instead: tuple[str, Work] | None = None,
     ) -> None:
-        """Prepare. `do` may fail with an OSError or any `RunwardenError`; without it the result is `verb`.
+        """Prepare. Without `work` the result is `verb`.
 
-        Without `folder` none is asked for. `anyway` is called for the folder that `do` refused last with NotSureError.
-        `verb` and `leaving` name the action and escape: "Cancel 2 runs", "Keep them". If it `is_final`,
-        ctrl+s does it once the facts were on screen for a moment, and enter does not. In its place, ctrl+k does what
-        `instead` names.
+        `verb` and `leaving` name the action and escape: "Cancel 2 runs", "Keep them". What is done in no folder is
+        final: ctrl+s does it once the facts were on screen for a moment, and enter does not. In its place, ctrl+k does
+        what `instead` names.
         """
         super().__init__()
         self.TITLE_TEXT = title
-        self._is_final = is_final
-        does = ("ctrl+s", verb, "screen.anyway") if is_final else ("enter", verb, "screen.go_on")
+        self._folder = work if isinstance(work, FolderWork) else None
+        self._do: Work | None = None if isinstance(work, FolderWork) else work
+        does = ("ctrl+s", verb, "screen.anyway") if self._folder is None else ("enter", verb, "screen.go_on")
         other = [("ctrl+k", instead[0], "screen.instead")] if instead is not None else []
         self._keys = (does, *other, ("esc", leaving, "screen.leave"))
         self._instead = instead
         self._facts = facts
-        self._folder = folder
-        self._do = do
-        self._anyway = anyway
-        self._refused: str | None = None
-        """The refused folder, as it was typed."""
+        self._refused: tuple[str, Work] | None = None
+        """The refused folder, as it was typed, and what does the work there anyway."""
         self._is_busy = False
         self._second_press = SecondPress()
 
@@ -242,9 +248,9 @@ class ConfirmSheet(PickerScreen[str]):
     def compose_keys(self) -> ComposeResult:
         """Compose the folder's field and the two keys."""
         with Vertical(id="foot"):
-            line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
-            line.set_class(self._folder is None, "-hidden")
-            yield line
+            if self._folder is not None:
+                offered = str(self._folder.offered)
+                yield LineInput(offered, placeholder="A folder", compact=True, select_on_focus=False)
             yield SheetNote()
             yield key_line(*self._keys)
 
@@ -260,13 +266,13 @@ class ConfirmSheet(PickerScreen[str]):
     @on(Input.Submitted)
     def action_go_on(self) -> None:
         """Do the work, if it can be undone."""
-        if self._is_final:
+        if self._folder is None:
             verb = self._keys[0][1]
             self.query_one(SheetNote).say(f"Press ctrl+s to {verb[0].lower()}{verb[1:]}.", "bad")
-        elif self._folder is not None and not self.query_one(LineInput).value.strip():
-            self.query_one(SheetNote).say("Name a folder.", "bad")
+        elif typed := self.query_one(LineInput).value.strip():
+            self._start(partial(self._folder.do, typed_path(typed)))
         else:
-            self._start(self._do)
+            self.query_one(SheetNote).say("Name a folder.", "bad")
 
     def action_instead(self) -> None:
         """Do the other choice."""
@@ -277,22 +283,23 @@ class ConfirmSheet(PickerScreen[str]):
 
     def action_anyway(self) -> None:
         """Do the refused work anyway, or what cannot be undone."""
-        if self._is_final and not self._second_press.press():
+        if self._folder is not None:
+            if self._refused is not None and self._refused[0] == self.query_one(LineInput).value:
+                self._start(self._refused[1])
+        elif not self._second_press.press():
             self.query_one(SheetNote).say("Check it, then press ctrl+s again.", "warn")
-        elif self._is_final:
+        else:
             self._start(self._do)
-        elif self._anyway is not None and self._refused == self.query_one(LineInput).value:
-            self._start(self._anyway)
 
-    def _start(self, do: Callable[[Path], Awaitable[str]] | None) -> None:
-        typed = self.query_one(LineInput).value
+    def _start(self, do: Work | None) -> None:
+        typed = "" if self._folder is None else self.query_one(LineInput).value
 
-        async def work() -> None:
+        async def work(do: Work) -> None:
             self._refused = None
             try:
-                result = await do(typed_path(typed)) if do is not None else ""
+                result = await do()
             except (OSError, RunwardenError) as error:
-                self._refused = typed if isinstance(error, NotSureError) else None
+                self._refused = (typed, error.anyway) if isinstance(error, NotSureError) else None
                 self.failed(str(error))
             else:
                 self.done(result)
@@ -304,7 +311,7 @@ class ConfirmSheet(PickerScreen[str]):
         elif not self._is_busy:
             self._is_busy = True
             self.query_one(SheetNote).say("Working…", "busy")
-            self.begin(work, group="send" if self._is_final else "take over")
+            self.begin(partial(work, do), group="send" if self._folder is None else "take over")
 
 
 def typed_path(text: str) -> Path:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from app.api.errors import ApiError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Failure, of_api_error
+from app.cli.exits import CommandFailedError, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Column, Output
 from app.engine.times import clocks_apart, exact_ago, rfc3339
@@ -57,7 +57,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
             try:
                 await engine.health.refresh()
             except ApiError as error:
-                raise CommandFailedError(of_api_error(error, hint="Show earlier results with --cached.")) from error
+                raise of_api_error(error, hint="Show earlier results with --cached.") from error
         links = await engine.cache.links()
         now, ahead = engine.clock(), engine.client.budget.clock_ahead
         ok_words = engine.settings.console.health_ok
@@ -119,7 +119,7 @@ class HostView(Struct, frozen=True):
         }
 
 
-def print_unknown(output: Output, failure: Failure) -> int:
+def print_unknown(output: Output, failure: CommandFailedError) -> int:
     """Report as a plugin that the health is unknown: on stdout, with exit code 3."""
     if output.format.is_json:
         output.failure(failure, {"status": "unknown", "code_hosting": {}})

@@ -14,9 +14,8 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.session import GoToTab, Session
-from app.console.session.feeds import CoalescedTask
-from app.console.session.troubles import UNREADABLE
+from app.console.session import CoalescedTask, GoToTab, Session
+from app.console.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text
 from app.engine.times import age, ago, clock_time, roughly_ago, span

@@ -14,8 +14,8 @@ from textual.widget import Widget
 
 from app.console.base import INBOX, TABS_CSS, BaseScreen
 from app.console.session import FIRST_UNKNOWN, GoToTab, OpenRun, Session, mark_of
-from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ChoiceSheet
+from app.console.troubles import UNREADABLE
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.runs.screen_actions import PARTS_OF_A_RUN, show_many, using_engine

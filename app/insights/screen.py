@@ -16,9 +16,8 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.session import Session
-from app.console.session.feeds import CoalescedTask
-from app.console.session.troubles import UNREADABLE
+from app.console.session import CoalescedTask, Session
+from app.console.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.engine.text import safe_text
 from app.engine.times import local_moment, rfc3339

@@ -357,7 +357,7 @@ async def _serve(given: Tools) -> int:
             document = await validate_call(tools[asked.name])(**(asked.arguments or {})) if asked.name in tools else {}
         except ValidationError as error:
             document, wrong = {}, "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        document = document or {"error": failed("usage", f"{asked.name}: {wrong}").failure.as_json()}
+        document = document or {"error": failed("usage", f"{asked.name}: {wrong}").as_json()}
         is_error = "error" in document
         return types.CallToolResult(
             content=[types.TextContent(text=json_escaped(json.dumps(document, ensure_ascii=False)))],

@@ -1,7 +1,6 @@
 """The Organizations tab: Activity's list with the attempts to create an organization alone, and their invitations."""
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
@@ -15,8 +14,7 @@ from app.actions.screen_writes import OnboardForm, OrganizationForm
 from app.api.errors import ApiError, ForbiddenError, NotOfferedError
 from app.api.requests import CreateOrganization, ResendInvitation, request_of
 from app.api.wire import organization
-from app.console.session import GoToTab, Session
-from app.console.session.feeds import CoalescedTask
+from app.console.session import CoalescedTask, GoToTab, Session
 from app.console.sheets import ConfirmSheet
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
@@ -191,7 +189,7 @@ class OrganizationsScreen(ActivityScreen):
         if not isinstance(item, OrganizationEntry) or (invitation := item.invitation) is None:
             return
 
-        async def send(_: Path) -> str:
+        async def send() -> str:
             action = await self._engine.actions.submit(ResendInvitation(invitation.invitation_id))
             if action.state == "confirmed":
                 return f"The invitation of {invitation.email} was sent again."
@@ -199,14 +197,8 @@ class OrganizationsScreen(ActivityScreen):
             raise ActionRefusedError(f"It is {action.state.replace('_', ' ')}.{why}")
 
         effect = f"{invitation.email} gets a new mail. The code of the earlier one no longer works."
-        sheet = ConfirmSheet(
-            "Send the invitation again",
-            [Content(safe_text(effect))],
-            do=send,
-            verb="Send it again",
-            leaving="Keep the earlier one",
-            is_final=True,
-        )
+        title, facts = "Send the invitation again", [Content(safe_text(effect))]
+        sheet = ConfirmSheet(title, facts, send, verb="Send it again", leaving="Keep the earlier one")
         if (result := await self.app.push_screen_wait(sheet)) is not None:
             self.session.notify(result)
             self._ask_service()

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, MutableMapping
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime
+from importlib import import_module
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ class ProfileEngines:
             for profile in {**configured, current.name: current}.values()
         )
         """All profiles, in the order of the configuration."""
-        self.settings = settings
+        self._settings = settings
         self._current = current.name
         self._clock = clock
         self._tokens: dict[str, Token] = {}
@@ -54,12 +55,6 @@ class ProfileEngines:
     def profile(self, name: str) -> Profile:
         """The profile of that name."""
         return next(profile for profile in self.profiles if profile.name == name)
-
-    def adopt(self, engine: "Engine") -> None:
-        """Keep an engine that the caller opened, to close it with the others, unless its profile has one already."""
-        opened: asyncio.Future[Engine] = asyncio.get_running_loop().create_future()
-        opened.set_result(engine)
-        self._engines.setdefault(engine.profile.name, opened)
 
     async def engine(self, name: str) -> "Engine":
         """Open a profile's engine; it polls only after `open_polling`.
@@ -102,6 +97,8 @@ class ProfileEngines:
                     stack.push_async_callback(engine.close)
 
     async def _open(self, profile: Profile) -> "Engine":
+        # These imports take longer than the first frame did; keys must not wait for them.
+        await asyncio.to_thread(import_module, "app.engine.engine")
         from app.engine.engine import Engine
 
         if profile.name not in self._tokens and not isinstance(profile.token, EnvToken):
@@ -110,7 +107,7 @@ class ProfileEngines:
         if (token := self._tokens.get(profile.name)) is not None:
             again = None if isinstance(profile.token, EnvToken | StreamToken) else profile.token
             profile = replace(profile, token=StreamToken(StringIO(token.reveal()), again))
-        settings = self.settings
+        settings = self._settings
         if profile.name != self._current:
             command_line = f"{settings.command_line} {shlex.quote(f'--profile={profile.name}')}"
             settings = replace(settings, command_line=command_line)

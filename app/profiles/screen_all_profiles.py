@@ -14,12 +14,10 @@ from textual.widgets import Input
 
 from app.api.errors import ApiError
 from app.console.base import ALL
-from app.console.session import OpenRun, Session
-from app.console.session.feeds import CoalescedTask
+from app.console.session import CoalescedTask, OpenRun, Session
 from app.engine.text import plural, safe_text
 from app.health.facts import is_down
 from app.profiles import Profile
-from app.profiles.engines import ProfileEngines
 from app.profiles.screen_profiles import GENTLE_S, LOOK_S, ProfileOverview
 from app.runs.query import parse
 from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for
@@ -52,10 +50,9 @@ class AllProfilesScreen(RunActions):
         hidden("escape", "clear", "clear", tooltip="The marks, or the line", id="runs.clear"),
     ]
 
-    def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._engines = profile_engines
-        self._overview = ProfileOverview(profile_engines, session.profile.name, session.clock)
+        self._overview = ProfileOverview(session)
         self._timing = PollTiming(session.clock(), GENTLE_S)
         self._open: dict[str, Engine] = {}
         """The engines of the profiles whose files can be read."""
@@ -96,7 +93,7 @@ class AllProfilesScreen(RunActions):
                 facts = self._overview.facts.values()
                 if all(each.vitals is not None or each.problem for each in facts):
                     readable = [each.name for each in facts if not each.problem]
-                    self._open = {name: await self._engines.engine(name) for name in readable}
+                    self._open = {name: await self.session.engines.engine(name) for name in readable}
                     self._rows.ask()
                 self._show_vitals(self.session.vitals.now)
 
@@ -262,7 +259,6 @@ class AllProfilesScreen(RunActions):
             self._show(replace(self._query, line=line.value, cursor=line.cursor_position))
 
     @on(SearchInput.Left)
-    @on(SearchInput.Cleared)
-    def _line_left(self, message: SearchInput.Left | SearchInput.Cleared) -> None:
+    def _line_left(self, message: SearchInput.Left) -> None:
         self.set_focus(self.table)
-        self.go_to(self.bar.line.value.strip() if isinstance(message, SearchInput.Left) else "")
+        self.go_to("" if message.is_cleared else self.bar.line.value.strip())

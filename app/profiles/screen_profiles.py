@@ -1,6 +1,6 @@
 """The sheet that switches to another profile, and the state of all profiles."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
@@ -12,12 +12,10 @@ from textual.widgets import Input, OptionList
 
 from app.api.errors import RateLimitedError
 from app.console.base import ALL
-from app.console.session import Session
-from app.console.session.feeds import read_vitals
+from app.console.session import Session, read_vitals
 from app.console.sheets import PickerScreen
 from app.engine.engine import Engine
 from app.profiles import Profile
-from app.profiles.engines import ProfileEngines
 from storage.errors import StorageError
 from widgets.forms.inputs import LineInput
 from widgets.frame import Vitals
@@ -34,13 +32,13 @@ LONGEST_S: Final = 900.0
 class ProfileOverview:
     """The state of each profile, and when it is polled next."""
 
-    def __init__(self, profile_engines: ProfileEngines, current: str, clock: Callable[[], datetime]) -> None:
+    def __init__(self, session: Session) -> None:
         """Start empty; the current profile polls by itself."""
-        self._engines = profile_engines
-        self._clock = clock
+        self._engines = session.engines
+        self._clock = session.clock
         self._not_before: dict[str, datetime] = {}
         """When each profile may be polled again."""
-        self.facts = initial_facts(profile_engines, current)
+        self.facts = initial_facts(session)
 
     def make_due(self) -> None:
         """Make every profile due at the user's request, except those whose service stated a longer wait."""
@@ -90,12 +88,12 @@ class ProfileOverview:
         return engine
 
 
-def initial_facts(profile_engines: ProfileEngines, current: str) -> dict[str, ProfileFacts]:
+def initial_facts(session: Session) -> dict[str, ProfileFacts]:
     """The facts of each profile that the configuration has, before anything is read."""
-    color_of = profile_engines.settings.color_of
+    current, color_of = session.profile.name, session.settings.color_of
     return {
         each.name: ProfileFacts(each.name, each.base_url, each.name == current, each.read_only, color_of(each.name))
-        for each in profile_engines.profiles
+        for each in session.engines.profiles
     }
 
 
@@ -114,10 +112,10 @@ class ProfileSwitcher(PickerScreen[str]):
         hidden("ctrl+o", "leave", "cancel", priority=True, id="profiles.leave"),
     ]
 
-    def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__()
         everything = ProfileFacts(ALL, "their runs in one list", is_current=False, read_only=False)
-        self._facts = (*initial_facts(profile_engines, session.profile.name).values(), everything)
+        self._facts = (*initial_facts(session).values(), everything)
 
     def compose_choice(self) -> ComposeResult:
         """Compose the search and its matches."""

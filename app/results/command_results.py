@@ -24,7 +24,7 @@ from app.engine.times import exact_ago, rfc3339, span
 from app.results.source import Results
 from app.results.steps import StepLines
 from app.runs.command_rows import CACHED_HINT, RunDocument, RunLookup, badge, views
-from app.runs.document import NO_PAGE, as_received, run_address, spec_fields
+from app.runs.document import NO_PAGE, as_received, instructions_of, run_address, spec_fields
 from storage.records.action import WRITE_KINDS
 from storage.records.error_kinds import error_kind
 from storage.records.results import LogChunk, RunTurns, Turn, Unavailable
@@ -159,7 +159,7 @@ class _About(NamedTuple):
         for action in self.sent:
             kind = WRITE_KINDS[action.kind].words
             output.text(f"  {rfc3339(action.created_at)}  {kind}  {state_text(action)}  {action.action_id}")
-            for line in safe_block(str(as_received(action.body_json).get("instructions") or "")):
+            for line in safe_block(instructions_of(action)):
                 output.text(f"    {line}")
 
 
@@ -177,7 +177,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         try:
             run = await lookup.cached(run_id) if cached else await lookup.current(run_id)
         except ApiError as error:
-            raise CommandFailedError(of_api_error(error, hint=CACHED_HINT)) from error
+            raise of_api_error(error, hint=CACHED_HINT) from error
         about = await _About.read(engine, run)
         view = about.view
         if is_table and view.detail and not cached:
@@ -432,9 +432,9 @@ class LogReader:
             try:
                 chunk = require(await self._read(asked, WAIT_S))
             except CommandFailedError as error:
-                if not error_kind(error.failure.kind).passes:
+                if not error_kind(error.kind).passes:
                     raise
-                self.output.note(f"Still following; {error.failure.message}")
+                self.output.note(f"Still following; {error.message}")
                 await asyncio.sleep(PAUSE_S)
                 continue
             if chunk.offset < asked:
@@ -451,7 +451,7 @@ class LogReader:
         try:
             return await self.engine.extension.log(self.run_id, self.turn, offset=offset, wait_s=wait_s, before=before)
         except ApiError as error:
-            raise CommandFailedError(of_api_error(error)) from error
+            raise of_api_error(error) from error
 
     def _print(self, chunk: LogChunk) -> None:
         if self.form == "bytes":

@@ -20,7 +20,7 @@ from textual.message import Message
 
 from app.actions.screen_fields import EditorError, editor_command
 from app.console.session import FIX_TOAST_S
-from app.console.sheets import ConfirmSheet, NotSureError
+from app.console.sheets import ConfirmSheet, FolderWork, NotSureError
 from app.engine.text import SafeText, plural, safe_text
 from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes, save
 from app.results.diff import Patch
@@ -63,7 +63,8 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
         try:
             await remark(folder)
         except AnotherRepositoryError as error:
-            raise NotSureError(f"{error} Press ctrl+s to apply it anyway.") from error
+            why = f"{error} Press ctrl+s to apply it anyway."
+            raise NotSureError(why, partial(apply_anyway, folder)) from error
         return await apply_anyway(folder)
 
     patch = Patch(change.patch)
@@ -85,8 +86,8 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
         Content(care),
         *(Content.styled(safe_text(each), STYLES["warn"]) for each in (*remarks, remotes) if each),
     ]
-    do = apply_checked, apply_anyway
-    return ConfirmSheet("Apply to a checkout", facts, offered, *do, verb="Apply it", leaving="Leave it")
+    work = FolderWork(offered, apply_checked)
+    return ConfirmSheet("Apply to a checkout", facts, work, verb="Apply it", leaving="Leave it")
 
 
 def lines_of(change: "Change") -> tuple[int, int]:
@@ -108,8 +109,8 @@ def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
         shares = f" It needs {done.shares} to stay." if done.shares else ""
         return f"Checked out {done.commit[:10]} in {done.folder}.{shares}"
 
-    nearest = nearest_checkout(results, run.repository)
-    return ConfirmSheet("Check the branch out", facts, nearest, do, verb="Check it out", leaving="Leave it")
+    work = FolderWork(nearest_checkout(results, run.repository), do)
+    return ConfirmSheet("Check the branch out", facts, work, verb="Check it out", leaving="Leave it")
 
 
 def artifact_sheet(app: "App[Any]", results: "Results", run_id: str, turn: int, artifact: Artifact) -> ConfirmSheet:
@@ -124,16 +125,15 @@ def artifact_sheet(app: "App[Any]", results: "Results", run_id: str, turn: int, 
     async def do(folder: Path) -> str:
         return f"Saved {save(folder, artifact.name, await content())}."
 
-    async def read(_: Path) -> str:
+    async def read() -> str:
         found = await content()
         if b"\0" in found:
             raise GitError("It is not text: save it.")
         return show_in_program(app, found, artifact.name, in_pager=True)
 
     facts = [Content(f"{safe_text(artifact.name)}, {artifact.bytes:,} bytes of turn {turn}. Nothing is replaced.")]
-    here = os.environ.get("PWD", "~")
-    instead = ("Read it", read)
-    return ConfirmSheet("Artifact", facts, here, do, verb="Save it", leaving="Leave it", instead=instead)
+    work = FolderWork(os.environ.get("PWD", "~"), do)
+    return ConfirmSheet("Artifact", facts, work, verb="Save it", leaving="Leave it", instead=("Read it", read))
 
 
 def nearest_checkout(results: "Results", repository: "Repository") -> Path:
@@ -175,8 +175,6 @@ def show_in_program(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) 
 FIRST: Final = 500
 """Lines of the patch read before the first frame."""
 STEP: Final = 20_000
-WIDE: Final = 100
-"""Columns needed for the files next to the diff."""
 
 
 class FileItem:
@@ -207,6 +205,7 @@ def file_columns(count: int = 3) -> tuple[Column, ...]:
 class ChangesPart(SearchedPart):
     """The files, and the diff."""
 
+    WIDE = 100
     DEFAULT_CSS = Path(__file__).with_name("changes.tcss").read_text("utf-8")
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -247,10 +246,6 @@ class ChangesPart(SearchedPart):
         """Compose the files, and the diff below a search."""
         yield self._files
         yield self.search
-
-    def on_resize(self) -> None:
-        """Put the files next to the diff, or above it."""
-        self.set_class(self.size.width >= WIDE, "-wide")
 
     @property
     def has_text(self) -> bool:

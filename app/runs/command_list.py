@@ -280,7 +280,7 @@ class _RunList:
         except ApiError as error:
             # The list always exists, so 404 means that the address does not lead to the API.
             hint = VERSION_HINT if isinstance(error, NotFoundError) else CACHED_HINT
-            raise CommandFailedError(of_api_error(error, hint=hint)) from error
+            raise of_api_error(error, hint=hint) from error
         self.coverage = await self.engine.cache.coverage()
 
     async def _as_of(self) -> datetime | None:

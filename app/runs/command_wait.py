@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, Failure, failed, of_api_error
+from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_IDS, FactCommand, async_command, options_of, reading
 from app.cli.output import Column, Document, exporting, facts
 from app.cli.progress import progress_bar
@@ -276,7 +276,7 @@ class RunWaiter(Struct, frozen=True):
         return 0.0
 
 
-def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
+def wait_failure(results: Mapping[str, WaitResult]) -> CommandFailedError | None:
     """The failure that the results amount to; None: every run completed."""
 
     def ids(outcome: str) -> list[str]:
@@ -286,17 +286,15 @@ def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
     if bad:
         said = (f"{each.run.status}{each.reason and f': {each.reason}'}" for each in bad.values() if each.run)
         names = ", ".join(f"{run_id} ({why})" for run_id, why in zip(bad, said, strict=True))
-        return Failure("run_failed", f"Not completed: {names}.", Exit.FAILED, {"run_ids": [*bad]})
+        return CommandFailedError("run_failed", f"Not completed: {names}.", Exit.FAILED, {"run_ids": [*bad]})
     if lost := ids("lost"):
-        return Failure(
-            "not_found", f"The service no longer shows {', '.join(lost)}.", Exit.NOT_FOUND, {"run_ids": [*lost]}
-        )
+        return failed("not_found", f"The service no longer shows {', '.join(lost)}.", run_ids=[*lost])
     if unlisted := ids("unlisted"):
         names = f"no run with the id {', '.join(unlisted)} is listed. Whether one exists is unknown."
-        return Failure("waited_too_long", f"Time is up; {names}", Exit.TIMED_OUT, {"run_ids": [*unlisted]})
+        return failed("waited_too_long", f"Time is up; {names}", run_ids=[*unlisted])
     if unended := ids("waiting"):
         names = f"Time is up; not ended yet: {', '.join(unended)}."
-        return Failure("waited_too_long", names, Exit.TIMED_OUT, {"run_ids": [*unended]})
+        return failed("waited_too_long", names, run_ids=[*unended])
     return None
 
 
@@ -329,7 +327,7 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
                         bar.note(f"waiting as the service asked; {span(wait_s, pads_hours=False)} left")
                         await asyncio.sleep(wait_s)
         except ApiError as error:
-            raise CommandFailedError(of_api_error(error, hint="The runs fetched so far are kept.")) from error
+            raise of_api_error(error, hint="The runs fetched so far are kept.") from error
         coverage = await engine.cache.coverage()
         done = engine.backfill.progress.done_runs
         held = await engine.cache.count(RunFilter())

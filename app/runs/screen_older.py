@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from textual.message import Message
 
 from app.api.errors import RateLimitedError
-from app.console.session.troubles import nothing_to_show
+from app.console.troubles import nothing_to_show
 from app.engine.text import SafeText, safe_text
 from app.engine.times import clock_time
 from app.runs.screen_actions import with_engine

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -32,16 +32,12 @@ class PlaceholderError(ServiceError):
     """A placeholder cannot be filled in; the text says how to fix that."""
 
 
-def check_placeholders(argv: Sequence[str]) -> None:
-    """Refuse placeholders whose value would be the program, or only a part of an argument.
-
-    Raises:
-        PlaceholderError: There is such a placeholder.
-    """
+def misplaced(argv: Sequence[str]) -> Iterator[str]:
+    """Yield a fault for each placeholder whose value would be the program, or only a part of an argument."""
     for at, word in enumerate(argv):
         found = _ANY.search(word)
         if found and (at == 0 or not _SAFE.fullmatch(word)):
-            raise PlaceholderError(f"argv: {word!r}: {found[0]} has to be a whole argument, or follow --name= directly")
+            yield f"argv: {word!r}: {found[0]} has to be a whole argument, or follow --name= directly"
 
 
 def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
@@ -153,7 +149,7 @@ def of(
         environment={**proxied, **_extended(_replaced(variables, values), written)},
         settings=_extended(preset.settings, written),
         hidden=() if options.trust_repository else preset.hidden,
-        reader=preset.reader(),
+        reader=OutcomeReader(preset.listener, preset.of_line, must_end=True),
         preset=replace(preset, hears=None) if is_text else preset,
     )
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from service.agents import outcome
 from service.agents.options import AgentOptions, McpServer, PresetName
-from service.agents.outcome import AgentReport, Listener, OutcomeReader
+from service.agents.outcome import AgentReport, Listener
 
 Servers = Mapping[str, McpServer]
 SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
@@ -144,10 +144,6 @@ class Preset:
     """The function that reads its output where that is not JSON."""
     reports_endings: bool = False
     """Whether the program says itself that a model's answer was a refusal, or was cut."""
-
-    def reader(self) -> OutcomeReader:
-        """Return a reader of its output."""
-        return OutcomeReader(self.listener, self.of_line, must_end=True)
 
 
 def allowed_models(options: AgentOptions) -> tuple[str, ...]:

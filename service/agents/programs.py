@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from service.agents import invocation
 from service.agents.inputs import misplaced
-from service.agents.invocation import PlaceholderError, check_placeholders, preset_of
 from service.agents.options import Agent, AgentOptions
 from service.agents.presets import PRESETS, preset_for
 from service.errors import ServiceError
@@ -123,10 +123,7 @@ def contradictions(
     if not argv and options.preset in {None, "acp"}:
         other = ", or preset, a program that the service knows" if options.preset is None else ""
         yield f"it needs argv, the command{other}"
-    try:
-        check_placeholders(argv)
-    except PlaceholderError as error:
-        yield str(error)
+    yield from invocation.misplaced(argv)
     yield from misplaced(options.prompt or "", options.inputs)
     if options.preset is not None:
         preset = preset_for(options.preset, argv)
@@ -168,17 +165,15 @@ def missing(argv: tuple[str, ...], options: AgentOptions, environment: tuple[str
             yield f"readable: {path} would show the agent the service's own data; name other folders"
 
 
-def missing_keys(options: AgentOptions, environment: tuple[str, ...]) -> list[str]:
-    """Return the missing keys of the agent's model, each with its fix."""
+def missing_key(options: AgentOptions, environment: tuple[str, ...]) -> str | None:
+    """Return that the key of the agent's model is missing, with the fix; None: it is there, or none is needed."""
+    needed: tuple[str, ...] = () if options.preset is None else preset_for(options.preset, ()).keys
+    given = tuple(name for name in needed if name in environment)
     if options.model is not None:
-        key = options.model.key_env
-        has_key = key is None or os.environ.get(key)
-        return [] if has_key else [f"there is no key: set {key} in the environment of the service"]
-    keys = () if options.preset is None else preset_for(options.preset, ()).keys
-    given = [name for name in keys if name in environment]
-    if not keys or any(os.environ.get(name) for name in given):
-        return []
-    return [f"there is no key: set {' or '.join(given) or 'model'} in the environment of the service"]
+        needed = given = () if options.model.key_env is None else (options.model.key_env,)
+    if not needed or any(os.environ.get(name) for name in given):
+        return None
+    return f"there is no key: set {' or '.join(given) or 'model'} in the environment of the service"
 
 
 _TAKING: Final = ", ".join(name for name, one in PRESETS.items() if one.servers)
@@ -192,7 +187,7 @@ def takes_servers(options: AgentOptions) -> bool:
 
 def hears(agent: Agent) -> bool:
     """Whether an agent's program takes messages while it works; not if the operator's script around it reads them."""
-    preset, name = preset_of(agent), program_name(agent.argv, agent.options)
+    preset, name = invocation.preset_of(agent), program_name(agent.argv, agent.options)
     if preset.hears is None or not preset.hears_argv:
         return preset.hears is not None
     try:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from service.agents.outcome import Ending, TurnFailure
@@ -35,35 +35,66 @@ class Pause:
     """How long the provider's limit lasts; None: the provider is down for an unknown time."""
 
 
-class Outages:
-    """Decides how long requests are held; `away_s` stores that the provider gave no answer (see the meter)."""
+@dataclass(eq=False)
+class ModelState:
+    """The state of one turn's model: its last answer, its failures, and for how long requests are held.
 
-    def __init__(self, patience: Patience, away_s: Callable[[], float | None]) -> None:
-        self.patience = patience
-        self._away_s = away_s
-        self._since: float | None = None
-        """When the first unanswered request was made (monotonic seconds); None: all were answered."""
-        self._pause: Pause | None = None
-        self._until = inf
-        """Until when requests may be held for the present outage or limit."""
-        self._silent: tuple[float, Callable[[float], Refusal]] | None = None
-        """The first request since the provider's last word: its time (monotonic seconds), and the words for silence."""
-        self._lock = threading.Lock()
+    `away_s` stores that the provider gave no answer (see the meter).
+    """
+
+    patience: Patience
+    away_s: Callable[[], float | None]
+    has_answered: bool = False
+    """Whether the model answered at all."""
+    trouble: TurnFailure | None = None
+    """Why the last request that costs something failed; None: it was answered."""
+    ending: Ending | None = None
+    """How the last answer ended; None: normally."""
+    answered_by: str = "the model"
+    """The model that gave the last answer, in words."""
+    end: TurnFailure | None = None
+    """Why the agent must be stopped."""
+    overspent: TurnFailure | None = None
+    """Why the turn fails even if its agent makes no further request."""
+    waiting: int = 0
+    """How many requests are with the provider, or are held because it is down."""
+    _since: float | None = None
+    """When the first unanswered request was made (monotonic seconds); None: all were answered."""
+    _pause: Pause | None = None
+    _until: float = inf
+    """Until when requests may be held for the present outage or limit."""
+    _silent: tuple[float, Callable[[float], Refusal]] | None = None
+    """The first request since the provider's last word: its time (monotonic seconds), and the words for silence."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def pause(self) -> Pause | None:
         """Why the turn would wait if it ended now; None: no provider is down, or only this turn gets no answer."""
         return None if self._since is None else self._pause
 
-    def answered(self) -> None:
-        """Record that the provider gave a whole answer."""
+    def answered(self, ending: Ending | None, by: str) -> None:
+        """Record a whole answer to a request that costs something."""
         with self._lock:
-            self._since = None
+            self.has_answered = True
+            if self.end is None:
+                self._since = self.trouble = None
+            self.ending, self.answered_by = ending, by
+
+    def fail(self, failure: TurnFailure, *, is_final: bool = False) -> None:
+        """Record why a request failed; a final failure stops the agent."""
+        with self._lock:
+            self.trouble = failure
+            self.end = self.end or (failure if is_final else None)
+
+    def count(self, change: int) -> None:
+        """Count requests in or out of `waiting`."""
+        with self._lock:
+            self.waiting += change
 
     def refused(self, asked_at: float, refusal: Refusal) -> None:
         """Record that a request got no answer that could be passed on."""
         is_limit = (refusal.wait_s or 0) > min(self.patience.total_s, self.patience.outage_s)
-        away_s = self._away_s()
+        away_s = self.away_s()
         with self._lock:
             self._since = self._since or asked_at
             self._pause, self._until, self._silent = None, inf, None
@@ -95,45 +126,3 @@ class Outages:
     def allows(self, begun: float, until: float) -> bool:
         """Whether a request that was begun may be held until an instant (monotonic seconds)."""
         return until <= min(self._until, min(begun, self._since or begun) + self.patience.total_s)
-
-
-class ModelState:
-    """The state of one turn's model: its last answer and its failures."""
-
-    def __init__(self, outages: Outages) -> None:
-        self.outages = outages
-        self.has_answered = False
-        """Whether the model answered at all."""
-        self.trouble: TurnFailure | None = None
-        """Why the last request that costs something failed; None: it was answered."""
-        self.ending: Ending | None = None
-        """How the last answer ended; None: normally."""
-        self.answered_by = "the model"
-        """The model that gave the last answer, in words."""
-        self.end: TurnFailure | None = None
-        """Why the agent must be stopped."""
-        self.overspent: TurnFailure | None = None
-        """Why the turn fails even if its agent makes no further request."""
-        self.waiting = 0
-        """How many requests are with the provider, or are held because it is down."""
-        self._lock = threading.Lock()
-
-    def fail(self, failure: TurnFailure, *, is_final: bool = False) -> None:
-        """Record why a request failed; a final failure stops the agent."""
-        with self._lock:
-            self.trouble = failure
-            self.end = self.end or (failure if is_final else None)
-
-    def answered(self, ending: Ending | None, by: str) -> None:
-        """Record a whole answer to a request that costs something."""
-        with self._lock:
-            self.has_answered = True
-            if self.end is None:
-                self.outages.answered()
-                self.trouble = None
-            self.ending, self.answered_by = ending, by
-
-    def count(self, change: int) -> None:
-        """Count requests in or out of `waiting`."""
-        with self._lock:
-            self.waiting += change

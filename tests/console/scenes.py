@@ -1,5 +1,6 @@
 """Scenes: a service whose runs are scripted, a real engine on it, and a clock that stands still."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from app.api.requests import WriteRequest, as_json
 from app.console.app import RunwardenApp
 from app.engine.engine import Engine
 from app.profiles import ConsoleSettings, PollSettings, Profile, Settings
+from app.profiles.engines import ProfileEngines
 from app.profiles.token import EnvToken
 from app.runs.screen_views import first_picture
 from storage.ledger import Ledger
@@ -83,15 +85,25 @@ async def engine_on(settings: Settings, clock: SceneClock) -> AsyncIterator[Engi
         yield engine
 
 
+class StillEngines(ProfileEngines):
+    """The first profile's engine is open already, or does not poll by itself."""
+
+    def __init__(self, settings: Settings, profile: Profile, clock: SceneClock, engine: Engine | None = None) -> None:
+        super().__init__(settings, profile, os.environ if engine is None else {}, clock)
+        self._first, self._opened = profile.name, engine
+
+    async def open_polling(self, name: str) -> Engine:
+        """Open it."""
+        if name != self._first:
+            return await super().open_polling(name)
+        return self._opened or await self.engine(name)
+
+
 def app_on(settings: Settings, clock: SceneClock, engine: Engine) -> RunwardenApp:
     """The console as a terminal would see it just after start, over an engine that is open already."""
-
-    async def opened() -> Engine:
-        return engine
-
     profile = settings.profile()
     first = first_picture(settings, profile, clock())
-    return RunwardenApp(settings, profile, opened, first, clock)
+    return RunwardenApp(settings, profile, StillEngines(settings, profile, clock, engine), first, clock)
 
 
 async def enter(

@@ -1,6 +1,6 @@
 """When the console's own files cannot be used, every room says so, and what to do."""
 
-from app.console.session.troubles import UNREADABLE
+from app.console.troubles import UNREADABLE
 from app.engine.events import StorageFailed
 from tests.console.conftest import SMALL, Staged
 

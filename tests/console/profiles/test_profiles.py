@@ -1,13 +1,11 @@
 """Several profiles in one console: going from one to another, and looking at all of them."""
 
 import asyncio
-import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from io import StringIO
 from pathlib import Path
-from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
@@ -34,7 +32,7 @@ from storage.records import RunFilter
 from storage.records.run import whose
 from storage.state import State
 from tests.console.conftest import SMALL, WIDE, Scene
-from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for
+from tests.console.scenes import TOKEN_VARIABLE, SceneClock, StillEngines, a_day, settings_for
 from tests.lab import Lab, Received, Server, Step
 from tests.waiting import until
 from widgets.forms.dialog import FormDialog
@@ -71,15 +69,11 @@ def fleet_staged(several: Settings) -> FleetStaged:
     @asynccontextmanager
     async def stage(size: tuple[int, int] = SMALL, settings: Settings = several) -> AsyncIterator[Scene]:
         clock, profile = SceneClock(), settings.profile()
-        profile_engines = ProfileEngines(settings, profile, os.environ, clock)
-        engine = await profile_engines.engine(profile.name)
+        engines = StillEngines(settings, profile, clock)
+        engine = await engines.engine(profile.name)
         await engine.refresh()
-
-        async def opened() -> Any:
-            return engine
-
         first = await asyncio.to_thread(first_picture, settings, profile, clock())
-        app = RunwardenApp(settings, profile, opened, first, clock, profile_engines)
+        app = RunwardenApp(settings, profile, engines, first, clock)
         try:
             async with app.run_test(size=size) as pilot:
                 scene = Scene(pilot, engine, clock)

@@ -13,9 +13,8 @@ import pytest
 from service.agents.options import ModelAccess
 from service.agents.prices import Price, price_of
 from service.egress.budget import MemoryMeter
-from service.egress.forwarding import ModelKey
 from service.egress.model import ModelProxy
-from service.egress.outages import ModelState, Outages, Patience
+from service.egress.outages import ModelState, Patience
 from service.egress.routes import PROVIDERS
 from service.egress.usage import Meter, Usage
 from tests.lab import Drop, Hang, Raw, Respond, Step
@@ -59,13 +58,13 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
     ) -> SimpleNamespace:
         raw, models, is_patient = (access.pop(*one) for one in (("raw", b""), ("models", ()), ("is_patient", True)))
         given = {"provider": provider, "key_env": "MODEL_KEY", "base_url": server.origin} | access
-        model, state = ModelAccess.model_validate(given), ModelState(Outages(patience, lambda: False))
+        model, state = ModelAccess.model_validate(given), ModelState(patience, lambda: False)
         meter, place, text = MemoryMeter(), tmp_path / "socket", json.dumps(body or {})
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Api-Key: worthless"
         request = raw or f"{head}\r\nAnthropic-Beta: own\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
         answers, reports = list[str](), list[str]()
         report = lambda _, line: reports.append(line)  # noqa: E731
-        with ModelProxy(place, model, ModelKey(model), meter, state, models, report):
+        with ModelProxy(place, model, meter, state, models, report):
             for _ in range(times):
                 with socket.socket(socket.AF_UNIX) as link:
                     link.connect(str(place))

@@ -10,7 +10,7 @@ import pytest
 from service.agents.options import ModelAccess, SpendingLimits
 from service.agents.prices import Price
 from service.egress.budget import BudgetSpentError, MemoryMeter, OrganizationDay, Spending, SpendingWatch
-from service.egress.forwarding import ModelKey, NoKeyError
+from service.egress.model import ModelKey, NoKeyError
 from service.egress.usage import Usage
 from tests.waiting import eventually
 

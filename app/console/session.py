@@ -1,20 +1,26 @@
-"""Feeds: what a session reads again after events, the header's figures, the inbox and the batches under way.
+"""The session: the profile on show, its engine, what all screens share, and the messages that they post to the app.
 
-Work requested more often than it can be done runs once at a time, and once more for all later requests.
+Feeds are facts that are read again after events: the header's figures, the inbox, and the batches under way. Work
+requested more often than it can be done runs once at a time, and once more for all later requests.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from datetime import datetime, timedelta
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 from textual.app import App
+from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.signal import Signal
 
-from app.console.session.troubles import link_notice, storage_notice
+from app.console.terminal import copy_out
+from app.console.troubles import link_notice, own_failure_text, storage_notice
 from app.engine.events import (
     ActionChanged,
     CacheChangedElsewhere,
@@ -25,46 +31,148 @@ from app.engine.events import (
     StateChangedElsewhere,
     StorageFailed,
 )
+from app.engine.text import safe_text
 from app.engine.times import clocks_apart
 from app.profiles import Profile, Settings
+from storage import RunwardenError
+from storage.errors import StorageError
 from storage.records import RunFilter, link_of
 from storage.records.activity import ActivityFilter, Wait
 from storage.records.error_kinds import error_kind
 from widgets.frame import PollTiming, Vitals
+from widgets.kit.badges import ProfileMark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
+    from app.actions.screen_batch import RunBatch
     from app.automations.rule import Rule
     from app.engine.engine import Engine
     from app.inbox.inbox import Inbox
+    from app.profiles.engines import ProfileEngines
     from storage.cache.first_paint import FirstPaint
-    from storage.records import Action, RunDetail
+    from storage.records.following import PinnedRun
     from storage.records.inbox import InboxItem
     from widgets.frame import Notice
     from widgets.runs.follow import BatchView
 
+FOLLOWED: Final = "is:followed"
+"""The target in Runs: the followed runs."""
+FIRST_UNKNOWN: Final = "unknown"
+"""The target in Activity: its first write of unknown outcome."""
+ResultT = TypeVar("ResultT")
+
+LONGEST_COPY: Final = 10_000
+"""The most characters that are copied: more than any id has, since a shortened id would be another one."""
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+SEEN_AFTER: Final = timedelta(seconds=2)
+"""How long a finished run must have been shown before a key means that someone saw it."""
+MOST_NOTICES: Final = 9
+TOAST_S: Final = 4.0
+FIX_TOAST_S: Final = 10.0
+"""Seconds that a toast which names a fix is shown."""
+
+
+@dataclass
+class OpenRun(Message):
+    """Show one run on the full screen."""
+
+    run_id: str
+    profile: str = ""
+    """The profile whose run it is: the console switches to it. Empty: the one on show."""
+    part: str = "conversation"
+    """The part of its page to show."""
+
+
+@dataclass
+class FollowRun(Message):
+    """Follow these runs; unfollow them if all are followed."""
+
+    run_ids: tuple[str, ...]
+    profile: str = ""
+    """The profile whose runs they are. Empty: the one on show."""
+
+
+@dataclass
+class GoToTab(Message):
+    """Show another tab and a target in it."""
+
+    name: str
+    target: str | None = None
+    """The key of a row, or for runs a line of the query language; None: the tab as it was left."""
+
+
+@dataclass
+class SwitchProfile(Message):
+    """Show another profile."""
+
+    name: str
+
+
+def mark_of(of: "Engine | Session") -> ProfileMark:
+    """The name of the profile, in its colour."""
+    return ProfileMark(of.profile.name, of.settings.color_of(of.profile.name))
+
+
+class ShownNotice(Struct, frozen=True):
+    """A toast, for the key that opens it."""
+
+    text: str
+    opens: Message | None
+    """Shows what it is about; None: nothing in particular."""
+    until: datetime
+    """When the toast goes away."""
+
+
 Start = Callable[[Callable[[], Coroutine[None, None, None]]], object]
 
 
-class FeedHost(Protocol):
-    """A session, as its feeds see it: they are parts of it, and no two files import each other."""
+class CoalescedTask:
+    """Runs its work when asked; requests during a run lead to exactly one more run."""
 
-    settings: Settings
-    profile: Profile
-    app: App[Any]
-    clock: Callable[[], datetime]
-    engine: "Engine | None"
+    def __init__(self, work: Callable[[], Coroutine[None, None, None]], start: Start) -> None:
+        """Prepare; `start` runs a coroutine function in the background, such as a screen's `run_worker`."""
+        self._work = work
+        self._start = start
+        self._wanted = False
+        self._busy = False
+        self._run: asyncio.Task[None] | None = None
+        self._is_given_up = False
 
-    @property
-    def state_trouble(self) -> str:
-        """Why the state cannot be used; empty: it can."""
+    def ask(self) -> None:
+        """Run the work now, or once more after the current run."""
+        self._wanted = True
+        if not self._busy:
+            self._busy = True
+            self._start(self._drain)
 
-    def start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Run this coroutine function in the background for as long as the app runs."""
+    def ask_anew(self) -> None:
+        """Run the work now: a current run is cancelled, since nobody needs its result."""
+        if self._run is not None:
+            self._is_given_up = True
+            self._run.cancel()
+        self.ask()
 
-    def notify(self, message: str, *, severity: SeverityLevel, timeout: float) -> None:
-        """Show a toast."""
+    async def _drain(self) -> None:
+        has_failed = False
+        try:
+            while self._wanted:
+                self._wanted = self._is_given_up = False
+                self._run = asyncio.ensure_future(self._work())
+                try:
+                    await self._run
+                except asyncio.CancelledError:
+                    if not self._is_given_up:
+                        self._run.cancel()
+                        raise
+                finally:
+                    self._run = None
+        except Exception:
+            has_failed = True
+            raise
+        finally:
+            self._busy = False
+            # The error is reported at once; requests from before it are served by another task.
+            if has_failed and self._wanted:
+                self.ask()
 
 
 CLOCK_S: Final = 15.0
@@ -81,26 +189,17 @@ ASK_AGAIN: Final = timedelta(seconds=4)
 class VitalsFeed:
     """The vitals of one session, read again whenever they may have changed."""
 
-    def __init__(
-        self,
-        session: FeedHost,
-        first: "FirstPaint | None",
-        *,
-        can_switch: bool,
-        failed_changed: Callable[[], None],
-    ) -> None:
-        """Start with the first rows of the cache; `failed_changed` is called when the number of failed runs changes."""
+    def __init__(self, session: "Session") -> None:
+        """Start with the first rows of the cache."""
         profile = session.profile
         rules = frozenset({"automations"} if session.settings.automations else ())
         color = session.settings.color_of(profile.name)
-        vitals = Vitals(profile.name, profile.read_only, color, can_switch=can_switch, set_up=rules)
-        self.now = (
-            vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
-        )
+        self.now = Vitals(profile.name, profile.read_only, color, can_switch=session.can_switch, set_up=rules)
+        if (first := session.first) is not None:
+            self.now = replace(self.now, runs_link=link_of(first.links, "runs"), health=first.health)
         self.timing = PollTiming(session.clock(), profile.poll.runs_s)
         self.changed: Signal[Vitals] = Signal(session.app, "vitals changed")
         self._session = session
-        self._failed_changed = failed_changed
         self._reader = CoalescedTask(self._read, session.start)
         self._unknown_reader = CoalescedTask(self._read_unknown, session.start)
         self._storage_trouble: str | None = None
@@ -208,7 +307,7 @@ class VitalsFeed:
         if self.now.link_fails and not vitals.link_fails and vitals.health_is_stale:
             engine.polling.poll_soon("health")
         if vitals.failed != self.now.failed:
-            self._failed_changed()
+            self._session.inbox.ask_soon(self._session.clock())
         if trouble is not None and has_polled:
             # The cache was written and read; once the ledger can be read as well, the trouble is over.
             await engine.ledger.actions(limit=1)
@@ -271,7 +370,7 @@ AT_LEAST_EVERY: Final = timedelta(minutes=1)
 class InboxFeed:
     """The inbox of one session."""
 
-    def __init__(self, session: FeedHost, vitals: VitalsFeed) -> None:
+    def __init__(self, session: "Session") -> None:
         """Start empty; after each reading the header shows the number of items."""
         self.changed: Signal[tuple[InboxItem, ...]] = Signal(session.app, "inbox changed")
         self.items: tuple[InboxItem, ...] | None = None
@@ -281,7 +380,6 @@ class InboxFeed:
         self.inbox: Inbox | None = None
         """None: the engine is not open yet."""
         self._session = session
-        self._vitals = vitals
         self._automations: Sequence[Rule] = session.settings.automations
         self._read_at: datetime | None = None
         self._is_stale = False
@@ -295,7 +393,7 @@ class InboxFeed:
     def use_automations(self, automations: "Sequence[Rule]") -> None:
         """Use these rules from now on: they were just written into the configuration."""
         self._automations = tuple(automations)
-        self._vitals.set_up("automations", is_set_up=bool(automations))
+        self._session.vitals.set_up("automations", is_set_up=bool(automations))
         self.ask()
 
     def engine_changed(self, event: Event) -> None:
@@ -327,49 +425,23 @@ class InboxFeed:
         self._read_at, self._is_stale = engine.clock(), False
         self.can_undo = await self.inbox.can_undo()
         self.items = await self.inbox.items()
-        self._vitals.count_inbox(len(self.items))
+        self._session.vitals.count_inbox(len(self.items))
         self.changed.publish(self.items)
-
-
-class Batch(Protocol):
-    """The requests of one confirmation and their outcomes."""
-
-    @property
-    def batch_id(self) -> str:
-        """The batch's key, the same at every stage."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a request was sent or is about to be."""
-
-    @property
-    def unknown(self) -> "tuple[Action, ...]":
-        """Actions of unknown outcome."""
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """Ids of the runs that were started or continued."""
-
-    def resolved(self, action: "Action") -> Self:
-        """The batch with the outcome of one action replaced."""
-
-    def view(self, details: "Mapping[str, RunDetail]") -> "BatchView":
-        """The batch as a line, with these details of its runs."""
 
 
 class Batches:
     """Batches that have begun and were not dismissed."""
 
-    def __init__(self, session: FeedHost) -> None:
+    def __init__(self, session: "Session") -> None:
         """Start empty; `changed` is published with the views of all batches."""
         self.changed: Signal[tuple[BatchView, ...]] = Signal(session.app, "batches changed")
         self.views: tuple[BatchView, ...] = ()
         """Newest first."""
         self._session = session
-        self._held: dict[str, Batch] = {}
+        self._held: dict[str, RunBatch] = {}
         self._reading = CoalescedTask(self._read, session.start)
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: "RunBatch") -> None:
         """Add a batch, or replace it with its next stage."""
         if batch.has_begun:
             self._held[batch.batch_id] = batch
@@ -405,51 +477,194 @@ class Batches:
             self.changed.publish(views)
 
 
-class CoalescedTask:
-    """Runs its work when asked; requests during a run lead to exactly one more run."""
+class Session:
+    """One profile, from its first frame until another profile replaces it."""
 
-    def __init__(self, work: Callable[[], Coroutine[None, None, None]], start: Start) -> None:
-        """Prepare; `start` runs a coroutine function in the background, such as a screen's `run_worker`."""
-        self._work = work
-        self._start = start
-        self._wanted = False
-        self._busy = False
-        self._run: asyncio.Task[None] | None = None
-        self._is_given_up = False
+    def __init__(
+        self,
+        settings: Settings,
+        profile: Profile,
+        clock: Callable[[], datetime],
+        first: "FirstPaint | None",
+        app: App[Any],
+        engines: "ProfileEngines",
+    ) -> None:
+        """Prepare; `first` holds the first rows of the cache, and the app runs workers and shows toasts."""
+        self.settings = settings
+        self.profile = profile
+        self.clock = clock
+        self.first = first
+        self.app = app
+        self.engines = engines
+        self.engine: Engine | None = None
+        self.vitals = VitalsFeed(self)
+        self.batches = Batches(self)
+        self.inbox = InboxFeed(self)
+        self.pins: tuple[PinnedRun, ...] = ()
+        """The followed runs, as read last."""
+        self._ended: dict[str, datetime] = {}
+        """When each followed run or batch was first shown as ended."""
+        self._looked_at = clock()
+        """The last key or click."""
+        self.pins_changed: Signal[tuple[PinnedRun, ...]] = Signal(app, "pins changed")
+        self.engine_changed: Signal[Event] = Signal(app, "engine changed")
+        self._unsubscribe: tuple[Callable[[], None], ...] = ()
+        self._opened = asyncio.Event()
+        self.notices: deque[ShownNotice] = deque(maxlen=MOST_NOTICES)
+        """The latest notices, the newest first."""
 
-    def ask(self) -> None:
-        """Run the work now, or once more after the current run."""
-        self._wanted = True
-        if not self._busy:
-            self._busy = True
-            self._start(self._drain)
+    def start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run this coroutine function in the background for as long as the app runs."""
+        self.app.run_worker(cast("Any", work))
 
-    def ask_anew(self) -> None:
-        """Run the work now: a current run is cancelled, since nobody needs its result."""
-        if self._run is not None:
-            self._is_given_up = True
-            self._run.cancel()
-        self.ask()
+    @property
+    def can_switch(self) -> bool:
+        """Whether there are other profiles to switch to."""
+        return len(self.engines.profiles) > 1
 
-    async def _drain(self) -> None:
-        has_failed = False
+    @property
+    def healthy_words(self) -> frozenset[str]:
+        """The statuses of a healthy code host."""
+        return frozenset(self.settings.console.health_ok)
+
+    # The engine
+
+    async def opened(self) -> "Engine":
+        """Wait until the engine is open and return it."""
+        await self._opened.wait()
+        return self.open_engine
+
+    @property
+    def open_engine(self) -> "Engine":
+        """The open engine: no screen but Runs is entered before."""
+        if self.engine is None:
+            raise RuntimeError("The engine is not open.")
+        return self.engine
+
+    def open(self, engine: "Engine") -> None:
+        """Start to use the engine."""
+        self.engine = engine
+        self._unsubscribe = engine.subscribe(self.handle), engine.subscribe(self.engine_changed.publish)
+        self._opened.set()
+        self.vitals.ask()
+        self.inbox.ask()
+        if engine.cache.set_aside is not None:
+            self.notify(str(engine.cache.set_aside))
+
+    def leave(self) -> None:
+        """Stop listening to the engine; its owner closes it."""
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        self._unsubscribe, self.engine = (), None
+        self.show_pins(())
+
+    def handle(self, event: Event) -> None:
+        """Handle an event of the engine."""
+        if isinstance(event, LinkChanged) and event.own_failure is not None and event.state.subject == "runs":
+            title, text = own_failure_text(event.own_failure)
+            self.notify(text, title=title, severity="warning", timeout=FIX_TOAST_S, opens=GoToTab("health"))
+        self.vitals.engine_changed(event)
+        self.batches.engine_changed(event)
+        self.inbox.engine_changed(event)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the engine was opened, or failed to open."""
+        return self.engine is not None or self.vitals.storage_trouble is not None
+
+    @property
+    def not_open(self) -> str:
+        """The answer to a key that needs the engine before it is open."""
+        if (trouble := self.vitals.storage_trouble) is None:
+            return "Still opening; a moment."
+        return f"The console cannot use its own files. {trouble.lines[0]}"
+
+    @property
+    def state_trouble(self) -> str:
+        """Why the state cannot be used, so that no item can be acknowledged; empty: it can."""
+        return str(self.engine.state) if self.engine is not None and isinstance(self.engine.state, StorageError) else ""
+
+    def poll_soon(self) -> None:
+        """Poll the service now."""
+        if self.engine is not None:
+            self.engine.polling.poll_soon("runs")
+            self.engine.polling.poll_soon("health")
+
+    # The header and the banner
+
+    def run_now(self) -> datetime:
+        """The current time by the runs' clock: the service's may be hours away from this machine's."""
+        return self.clock() + self.vitals.run_clock_ahead
+
+    def show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
+        """Replace the followed runs."""
+        if not self.pins:
+            # Runs that ended before this console began are in the inbox.
+            self._ended |= {pin.run_id: LONG_AGO for pin in pins if pin.row is not None and pin.row.is_final}
+        self.pins = pins
+        self.pins_changed.publish(pins)
+        self.inbox.ask()
+
+    def looked(self) -> None:
+        """Note a key or a click: ends that were shown long enough count as seen, and background requests wait."""
+        before, self._looked_at = self._looked_at, self.clock()
+        if self.engine is not None:
+            self.engine.client.budget.give_way()
+        if any(before - at < SEEN_AFTER <= self._looked_at - at for at in self._ended.values()):
+            self.pins_changed.publish(self.pins)
+
+    @property
+    def followed(self) -> "tuple[tuple[PinnedRun, ...], tuple[BatchView, ...]]":
+        """The followed runs and batches, without those whose end was seen."""
+        ended = [pin.run_id for pin in self.pins if pin.row is None or pin.row.is_final]
+        ended += [batch.key for batch in self.batches.views if batch.is_over]
+        self._ended = {key: self._ended.get(key, self.clock()) for key in ended}
+        seen = {key for key, at in self._ended.items() if self._looked_at - at >= SEEN_AFTER}
+        pins = tuple(pin for pin in self.pins if pin.run_id not in seen)
+        return pins, tuple(batch for batch in self.batches.views if batch.key not in seen)
+
+    async def guard(self, work: Callable[..., Awaitable[ResultT]], *arguments: Any, **options: Any) -> ResultT | None:
+        """Do the work; a `RunwardenError` becomes a notice."""
         try:
-            while self._wanted:
-                self._wanted = self._is_given_up = False
-                self._run = asyncio.ensure_future(self._work())
-                try:
-                    await self._run
-                except asyncio.CancelledError:
-                    if not self._is_given_up:
-                        self._run.cancel()
-                        raise
-                finally:
-                    self._run = None
-        except Exception:
-            has_failed = True
-            raise
-        finally:
-            self._busy = False
-            # The error is reported at once; requests from before it are served by another task.
-            if has_failed and self._wanted:
-                self.ask()
+            return await work(*arguments, **options)
+        except RunwardenError as error:
+            self.failed(error)
+            return None
+
+    def failed(self, error: RunwardenError) -> None:
+        """Report a failure: of a database in every screen's banner, any other in a toast."""
+        if isinstance(error, StorageError):
+            self.vitals.storage_failed(str(error))
+        else:
+            self.notify(str(error), severity="error")
+
+    # Notices
+
+    def notify(
+        self,
+        message: str,
+        *,
+        severity: SeverityLevel = "information",
+        title: str = "",
+        timeout: float = TOAST_S,
+        opens: Message | None = None,
+    ) -> None:
+        """Show a toast, which a key opens; foreign parts of the message must be safe text."""
+        text = safe_text(f"{title}: {message}" if title else message)
+        self.notices.appendleft(ShownNotice(text, opens, self.clock() + timedelta(seconds=timeout)))
+        self.app.notify(safe_text(message), title=title, severity=severity, markup=False, timeout=timeout)
+
+    @property
+    def has_notice(self) -> bool:
+        """Whether a toast is on show."""
+        return bool(self.notices) and self.clock() < self.notices[0].until
+
+    def copy(self, text: str) -> None:
+        """Copy foreign text as safe text and confirm it: pasted into a shell, it must not act."""
+        safe = safe_text(text, limit=LONGEST_COPY)
+        self.copy_as_is(safe, safe)
+
+    def copy_as_is(self, text: str, what: str) -> None:
+        """Copy text that is safe already; `what` names it in the confirmation."""
+        how = copy_out(self.app, text)
+        self.notify(f"{what} {how}.", severity="warning" if how.startswith("not") else "information")
