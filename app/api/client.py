@@ -57,12 +57,6 @@ class Client:
         other.priority = priority
         return other
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
     async def aclose(self) -> None:
         """Close all connections, and share the last answers' budget with other processes."""
         await self.transport.aclose()

@@ -216,11 +216,15 @@ class Bot:
         name = self.engine.profile.name
         incidents = IncidentReader.of(engine.cache, settings, engine.profile)
         notify = settings.notify
+        tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
+        routes = {route.urls_env for route in notify.routes if route.urls_env} | {notify.heartbeat_env}
+        # Environment variables that contain secrets.
+        hidden = frozenset({"RUNWARDEN_TOKEN", *tokens, *routes})
         self._runner = Runner(
             rules=rules_of(settings.automations, name),
             state=self.state,
             cache=engine.cache,
-            responses=ResponseRunner(engine, hidden_variables(settings)),
+            responses=ResponseRunner(engine, hidden),
             observer=Observer(
                 RunFacts(engine.cache, engine.ledger, engine.extension.reason, engine.extension.turns_now), incidents
             ),
@@ -376,13 +380,6 @@ def host_routes(rules: Sequence[Rule]) -> tuple[str, ...]:
     """The routes on which these rules report that a code host is unhealthy or has recovered."""
     watching = (rule.do for rule in rules if rule.is_on and isinstance(rule.on, OnHealth))
     return tuple({do.route if isinstance(do, DoNotify) else DEFAULT_ROUTE: None for do in watching})
-
-
-def hidden_variables(settings: Settings) -> frozenset[str]:
-    """The environment variables that contain secrets and are hidden from programs of rules."""
-    tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
-    routes = {route.urls_env for route in settings.notify.routes if route.urls_env} | {settings.notify.heartbeat_env}
-    return frozenset({"RUNWARDEN_TOKEN", *tokens, *routes})
 
 
 def document(decision: Decision) -> dict[str, object]:
