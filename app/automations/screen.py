@@ -327,11 +327,11 @@ class AutomationsScreen(BaseScreen):
         bot = Bot(self._file.settings, self._engine, lambda *_, **__: None, decisions.append)
         title = safe_text(f"Run now: {rule.name}", limit=80)
         try:
-            preview = await bot.preview(rule, run_id)
+            verb, target, body = await bot.preview(rule, run_id)
             facts = [
                 Content("It counts towards the limits and is recorded in the journal."),
-                Content.assemble((preview.verb, "bold $accent"), " ", safe_text(preview.target)),
-                *map(coloured, safe_block(preview.body)),
+                Content.assemble((verb, "bold $accent"), " ", safe_text(target)),
+                *map(coloured, safe_block(body)),
             ]
             sheet = ConfirmSheet(title, facts, verb="Run it now", leaving="Leave it")
             sheet.mark = mark_of(self.session)
