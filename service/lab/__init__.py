@@ -118,16 +118,9 @@ class ConsumedFault:
     """True once the fault is over: the answer is sent, or the connection gone."""
 
 
-class FailingMailer:
-    """A mailer that always fails (spec 7.1); the mail sender retries later."""
-
-    def send(self, message: MailMessage) -> None:
-        """Refuse.
-
-        Raises:
-            MailError: Always.
-        """
-        raise MailError(f"the lab was set to hold back {message.invitation_id}")
+def _hold_back(message: MailMessage) -> None:
+    """Send no mail (spec 7.1); the mail sender retries later."""
+    raise MailError(f"the lab was set to hold back {message.invitation_id}")
 
 
 class Lab:
@@ -210,7 +203,7 @@ class Lab:
     async def _execute(self, fault: Fault, entry: ConsumedFault, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application execute a request, and spoil its answer."""
         if fault.kind == "partial":
-            broken = replace(self.context, mailer=FailingMailer())
+            broken = replace(self.context, mailer=_hold_back)
             scope = {**scope, "state": {**scope["state"], CONTEXT: broken}}
         held: list[Message] = []
 

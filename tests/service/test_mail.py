@@ -74,7 +74,7 @@ class Mailroom:
         self.meanwhile: Callable[[], object] = lambda: None
         """What happens while a mail is handed over."""
         self.now = now_micros()
-        self.sender = MailSender(self.database, self, Settings(mail=MailSettings(retry_s=60)), lambda: self.now)
+        self.sender = MailSender(self.database, self.send, Settings(mail=MailSettings(retry_s=60)), lambda: self.now)
         with self.database.write() as connection:
             self.id = organizations.create(connection, name="Bücher\r\nBcc: all@customer.example", now=self.now).id
 
