@@ -150,12 +150,12 @@ def build_worker(
     slots = concurrency or settings.execution.concurrency
     executing = settings.execution.model_copy(update={"concurrency": slots})
     clock = DatabaseClock(database)
-    names = settings.secret_names
-    execution = TurnExecution(database, folder, executing, sandbox, clock, names, tracer, settings.forge)
+    secrets = settings.secret_names
+    execution = TurnExecution(database, folder, executing, sandbox, clock, secrets, tracer, settings.forge)
     # Retention compares file times, so it needs this machine's clock.
     retention = Retention(database, folder, settings, now_micros)
     mail = MailSender(database, mailer_of(folder, settings.mail), settings, clock)
-    poster = Poster(database, settings.forge.model_copy(update={"run_url": settings.run_url}), clock, names)
+    poster = Poster(database, settings, clock)
     sender = EventSender(database, settings.events, clock)
     rotating = TokenRotation(database, clock)
     errands: dict[str, Callable[[str], object]] = {

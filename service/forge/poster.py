@@ -12,7 +12,7 @@ from service.forge.review import post_review
 from service.hosts.tokens import TokenError, rotated, token_of
 from service.reference import location
 from service.secrets import Secrets, of_environment
-from service.settings import ForgeSettings
+from service.settings import Settings
 from service.store import agents, hosts, postings, repositories, runs, turns
 from service.store.database import Database
 from service.store.hosts import Host
@@ -33,13 +33,10 @@ _logger = logging.getLogger(__name__)
 class Poster:
     """Posts for one database; of each run one worker posts at a time."""
 
-    def __init__(
-        self, database: Database, settings: ForgeSettings, clock: Clock, secret_names: Sequence[str | None] = ()
-    ) -> None:
+    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
         self._database = database
         self._settings = settings
         self._clock = clock
-        self._secret_names = secret_names
 
     def post(self, run_id: str) -> None:
         """Send the due postings of a run."""
@@ -55,7 +52,7 @@ class Poster:
                 default = repositories.default_branch(connection, run.url)
                 same = postings.same_changes(connection, run, posting, now) if posting.kind == "pull_request" else ()
                 requested = postings.of_run(connection, run_id)
-            names = [*self._secret_names, *(one.token_env for one in connected)]
+            names = [*self._settings.secret_names, *(one.token_env for one in connected)]
             names += () if agent is None else agent.secret_names
             url = self._settings.run_url
             shown = None if url is None else url.replace("{run_id}", run.id)
@@ -64,7 +61,7 @@ class Poster:
             mask = Secrets(of_environment(names) | rotated(self._database, connected)).mask
             subject = Subject(posting, run, of_run, default, shown, mask, same, by_kind.get("pull_request"), issue)
             try:
-                forge = forge_of(self._database, connected, run, self._settings.timeout_s)
+                forge = forge_of(self._database, connected, run, self._settings.forge.timeout_s)
                 posted = _HANDLERS[posting.kind](forge, subject)
             except ForgeError as error:
                 self._fail(posting, run, error)
@@ -77,12 +74,12 @@ class Poster:
                 _logger.info("%s: posted the %s%s", run.id, posting.kind, f": {posted.url}" if posted.url else "")
 
     def _fail(self, posting: Posting, run: Run, error: ForgeError) -> None:
-        now = self._clock()
-        wait_s = min(self._settings.retry_s * 2 ** min(posting.attempts, 20), _LONGEST_WAIT_S)
+        now, settings = self._clock(), self._settings.forge
+        wait_s = min(settings.retry_s * 2 ** min(posting.attempts, 20), _LONGEST_WAIT_S)
         # The random part spreads the retries of postings that failed together.
         wait_s = max(error.retry_after_s or 0.0, wait_s * random.uniform(0.5, 1.0))  # noqa: S311 — no secret
         due_at = now + int(wait_s * SECOND_MICROS)
-        is_late = due_at > posting.wanted_at + int(self._settings.give_up_s * SECOND_MICROS)
+        is_late = due_at > posting.wanted_at + int(settings.give_up_s * SECOND_MICROS)
         is_over = error.is_final or is_late
         with self._database.write() as connection:
             # Any other failure is this posting's own.

@@ -28,7 +28,7 @@ OLD, NEW = "a" * 40, "b" * 40
 WORKER = """
 import sys
 from service.forge.poster import Poster
-from service.settings import ForgeSettings
+from service.settings import ForgeSettings, Settings
 from service.store import postings
 from service.store.database import Database
 
@@ -36,7 +36,7 @@ database, now = Database(sys.argv[1]), int(sys.argv[2])
 with database.read() as connection:
     found = postings.due_runs(connection, now, 1)
 for run_id in found:
-    Poster(database, ForgeSettings(timeout_s=60), lambda: now).post(run_id)
+    Poster(database, Settings(forge=ForgeSettings(timeout_s=60)), lambda: now).post(run_id)
 """
 
 
