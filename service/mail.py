@@ -293,49 +293,42 @@ def _reply(code: int, reply: bytes | str) -> str:
     return f"{code} {one_line(text)}"[:_LONGEST_REPLY]
 
 
-class MailSender:
-    """Delivers the mails of one database."""
-
-    def __init__(self, database: Database, mailer: Mailer, settings: Settings, clock: Clock) -> None:
-        self._database = database
-        self._mailer = mailer
-        self._settings = settings
-        self._clock = clock
-
-    def deliver(self, invitation_id: str, *, only_due: bool = False) -> Invitation | None:
-        """Send the mail of an invitation, due or not; return the invitation, None if it is gone."""
-        with self._database.read() as connection:
-            invitation = invitations.by_id(connection, invitation_id)
-            code = invitations.waiting_code(connection, invitation_id)
-            owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
-            parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
-        now = self._clock()
-        if invitation is None or code is None or owner is None or (only_due and invitation.due_at > now):
-            return invitation
-        failure: MailError | None = None
-        sender, retry_s = self._settings.mail.sender, self._settings.mail.retry_s
-        if invitation.expires_at <= now:
-            failure = MailError("the invitation expired before its mail was sent", refused=True)
-        else:
-            try:
-                url = self._settings.page_url
-                self._mailer(invitation_message(sender, invitation, code, owner, parent, url))
-            except MailError as error:
-                failure = error
-        with self._database.write() as connection:
-            if failure is None:
-                invitations.mark_sent(connection, invitation_id, self._clock())
-            else:
-                wait_s = max(retry_s, min(retry_s * 2 ** min(invitation.attempts, 12), _LONGEST_WAIT_S))
-                due_at = None if failure.refused else now + int(wait_s * SECOND_MICROS)
-                invitations.mark_failed(connection, invitation_id, str(failure), due_at=due_at)
+def deliver(
+    database: Database, mailer: Mailer, settings: Settings, clock: Clock, invitation_id: str, *, only_due: bool = False
+) -> Invitation | None:
+    """Send the mail of an invitation, due or not; return the invitation, None if it is gone."""
+    with database.read() as connection:
+        invitation = invitations.by_id(connection, invitation_id)
+        code = invitations.waiting_code(connection, invitation_id)
+        owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
+        parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
+    now = clock()
+    if invitation is None or code is None or owner is None or (only_due and invitation.due_at > now):
+        return invitation
+    failure: MailError | None = None
+    sender, retry_s = settings.mail.sender, settings.mail.retry_s
+    if invitation.expires_at <= now:
+        failure = MailError("the invitation expired before its mail was sent", refused=True)
+    else:
+        try:
+            url = settings.page_url
+            mailer(invitation_message(sender, invitation, code, owner, parent, url))
+        except MailError as error:
+            failure = error
+    with database.write() as connection:
         if failure is None:
-            _logger.info("sent the invitation %s of %s", invitation_id, owner.id)
+            invitations.mark_sent(connection, invitation_id, clock())
         else:
-            cure = "see: runwarden service invitation list" if failure.refused else "it is retried automatically"
-            _logger.error("%s exists, but its invitation was not sent: %s; %s", owner.id, failure, cure)
-        with self._database.read() as connection:
-            return invitations.by_id(connection, invitation_id)
+            wait_s = max(retry_s, min(retry_s * 2 ** min(invitation.attempts, 12), _LONGEST_WAIT_S))
+            due_at = None if failure.refused else now + int(wait_s * SECOND_MICROS)
+            invitations.mark_failed(connection, invitation_id, str(failure), due_at=due_at)
+    if failure is None:
+        _logger.info("sent the invitation %s of %s", invitation_id, owner.id)
+    else:
+        cure = "see: runwarden service invitation list" if failure.refused else "it is retried automatically"
+        _logger.error("%s exists, but its invitation was not sent: %s; %s", owner.id, failure, cure)
+    with database.read() as connection:
+        return invitations.by_id(connection, invitation_id)
 
 
 def mailer_of(folder: DataFolder, settings: MailSettings) -> Mailer:
