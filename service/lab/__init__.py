@@ -148,20 +148,6 @@ class Lab:
         self._endpoints.include_router(router)
         _logger.warning("THE LAB IS ON: faults, shifted expiry and made-up runs can be ordered under %s", PREFIX)
 
-    def _consume(self, method: str, path: str) -> tuple[Fault, ConsumedFault] | None:
-        """Consume the first fault that is meant for a request; None: there is none."""
-        called = next((name for verb, pattern, name in _PATHS if verb == method and pattern.fullmatch(path)), None)
-        found = next((one for one in self.script if called and one.fault.operation in {called, "any"}), None)
-        if called is None or found is None:
-            return None
-        found.left -= 1
-        if found.left == 0:
-            self.script.remove(found)
-        entry = ConsumedFault(found.id, called, found.fault.kind, path, rfc3339(self.context.clock()))
-        self.consumed.append(entry)
-        self.number_consumed += 1
-        return found.fault, entry
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or break it as the script says."""
         if scope["type"] != "http":
@@ -177,11 +163,19 @@ class Lab:
         if path == PREFIX or path.startswith(f"{PREFIX}/"):
             await self._endpoints(scope, receive, marked)
             return
-        found = self._consume(scope["method"], path)
-        if found is None:
+        method = scope["method"]
+        called = next((name for verb, pattern, name in _PATHS if verb == method and pattern.fullmatch(path)), None)
+        found = next((one for one in self.script if called and one.fault.operation in {called, "any"}), None)
+        if called is None or found is None:
             await self._app(scope, receive, marked)
             return
-        fault, entry = found
+        found.left -= 1
+        if found.left == 0:
+            self.script.remove(found)
+        fault = found.fault
+        entry = ConsumedFault(found.id, called, fault.kind, path, rfc3339(self.context.clock()))
+        self.consumed.append(entry)
+        self.number_consumed += 1
         _logger.warning("lab: fault %d (%s) hits %s", entry.fault_id, fault.kind, path)
         await asyncio.sleep(fault.delay_s)
         if fault.kind in {"status", "reset"}:
