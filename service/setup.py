@@ -292,27 +292,20 @@ def _host(entry: HostEntry) -> hosts.Host:
     if entry.probe == "git" and entry.clone_url is None:
         example = "clone_url (--clone-url), such as https://git.example/{path}.git"
         raise SetupError(f"{entry.platform}: probe git needs {example}")
-    host = entry.host or _named_host(entry) or platform.host
+    named = location(entry.clone_url or "")
+    host = None if named is None else named.host
+    if entry.api_url is not None:
+        host = urlsplit(entry.api_url).hostname
+        # An API address needs no path: `https://api.acme.ghe.com` serves the repositories of `acme.ghe.com`.
+        host = host.removeprefix("api.") if host and host.endswith(".ghe.com") else host
+        host = None if entry.api_url.rstrip("/") == platform.api else host
+    host = entry.host or host or platform.host
     if host is None:
         raise SetupError(f"{entry.platform}: name its host (--host), as in the addresses of its repositories")
     kept = {"group", "probe", "clone_url", "token_env", "app", "rotate"}
     ends = None if entry.token_ends is None else entry.token_ends.isoformat()
     more = {"api_url": api_url, "token_ends": ends, "token_command": entry.token_command or ()}
     return hosts.Host(entry.platform, host.lower(), **more | {name: getattr(entry, name) for name in kept})
-
-
-def _named_host(entry: HostEntry) -> str | None:
-    """The host that an entry's addresses name; None: it has none.
-
-    An API address needs no path: `https://api.acme.ghe.com` serves the repositories of `acme.ghe.com`.
-    """
-    if (entry.api_url or "").rstrip("/") == PLATFORMS[entry.platform].api:
-        return None
-    if entry.api_url is not None:
-        host = urlsplit(entry.api_url).hostname
-        return host.removeprefix("api.") if host and host.endswith(".ghe.com") else host
-    named = location(entry.clone_url or "")
-    return None if named is None else named.host
 
 
 def add_repository(
