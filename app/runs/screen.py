@@ -335,7 +335,7 @@ class RunsScreen(RunActions):
 
     def action_fold(self, name: str | None = None) -> None:
         """Fold or unfold the group of this name, or the one under the cursor."""
-        group, grouping = self.table.group_at, self.table_query.grouping
+        group, grouping = self.table.window.group_at(self.table.cursor), self.table_query.grouping
         name = group.name if name is None and group is not None else name
         if grouping is not None and name is not None:
             self.table_query = replace(self.table_query, grouping=grouping.toggled(name))

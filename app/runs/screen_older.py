@@ -79,8 +79,8 @@ class OlderRuns:
     @property
     def below(self) -> CoverageGap | None:
         """The newest gap without a line between two runs; the line below the last run shows it."""
-        between = self._table.gaps
-        return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for drawn in between)), None)
+        between = self._table.window.gaps
+        return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for _, drawn in between)), None)
 
     @property
     def _gaps(self) -> Sequence[CoverageGap]:
@@ -200,8 +200,9 @@ class OlderRuns:
 
     def lines(self) -> dict[CoverageGap | None, tuple[SafeText, ...]]:
         """The table's lines of missing runs, each in full and then shorter; that of None is below the last run."""
-        texts: dict[CoverageGap | None, tuple[SafeText, ...]] = {gap: self._texts(gap) for gap in self._table.gaps}
-        return texts if (gap := self.below) is None else {**texts, None: self._texts(gap)}
+        gaps: dict[CoverageGap | None, CoverageGap] = {gap: gap for _, gap in self._table.window.gaps}
+        gaps |= {} if (below := self.below) is None else {None: below}
+        return {key: self._texts(gap) for key, gap in gaps.items()}
 
     def _texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
         runs = missing_text(gap, self._session.run_now())

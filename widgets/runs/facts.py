@@ -88,6 +88,8 @@ RESTING: Final = "┈"
 """The fill of the time between a final status and the next turn."""
 
 Line = Content
+line: Final = Content.assemble
+"""One line of parts; nothing in them is markup."""
 
 
 def title(view: RunView, now: datetime, width: int) -> list[Line]:
@@ -188,11 +190,6 @@ def counted(total: int, plus: int = 0) -> str:
 def heading(text: str, note: str = "") -> list[Line]:
     """A section's title, with a blank line above it."""
     return [line(), line((text, HEADING), ("  ", ""), (note, QUIET))]
-
-
-def line(*parts: StyledText) -> Line:
-    """One line of parts; nothing in them is markup."""
-    return Content.assemble(*parts)
 
 
 def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Line]:
