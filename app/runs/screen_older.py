@@ -12,7 +12,7 @@ from app.console.troubles import nothing_to_show
 from app.engine.text import SafeText, safe_text
 from app.engine.times import clock_time
 from app.runs.screen_actions import with_engine
-from storage.records import CoverageGap, RunFilter
+from storage.records import CoverageGap
 from storage.records.coverage import BackfillProgress
 from widgets.frame import Notice
 from widgets.runs.extent import IDLE, ExtentLine, missing_text, waits_for
@@ -165,21 +165,14 @@ class OlderRuns:
             self._exhausted = query
 
     async def _walk_until_found(self, engine: "Engine") -> None:
-        cache = engine.cache
         condition = self._loader.query.condition(self._session.run_now())
-        count = await cache.count(condition)
-        before = None
-        # The service has no more once a round brings no run and makes no gap smaller.
-        while (held := (await cache.coverage(), await cache.count(RunFilter()))) != before:
-            before = held
+        count, has_more = await engine.cache.count(condition), True
+        while has_more and await engine.cache.count(condition) <= count:
             try:
-                await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
+                has_more = await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
             except RateLimitedError as error:
-                before = None  # A round that was cut short does not count.
                 await self._wait(error.retry_after_s or WAIT_S)
             self._changed()
-            if await cache.count(condition) > count:
-                return
 
     async def _wait(self, wait_s: float) -> None:
         self._waits_until = self._session.clock() + timedelta(seconds=wait_s)

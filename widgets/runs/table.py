@@ -114,47 +114,6 @@ class Position(Struct, frozen=True):
         return self.cursor + window.shift if is_at_gap or self.cursor == before.total else self.cursor
 
 
-class RunMarks:
-    """Marked runs, by id: they stay marked when they move, and while a filter hides them."""
-
-    def __init__(self) -> None:
-        self._ids: dict[str, None] = {}
-        """A dictionary, which keeps the order of marking."""
-        self._range: list[str] = []
-        """The runs of the range, from its beginning."""
-
-    def __contains__(self, run_id: object) -> bool:
-        return run_id in self._ids
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The marked runs, in the order of marking."""
-        return tuple(self._ids)
-
-    def extend(self, from_id: str, to_id: str) -> None:
-        """Extend the range to the next run; going back unmarks the run that was left."""
-        if not self._range or self._range[-1] != from_id:
-            self._range = [from_id]
-            self._ids[from_id] = None
-        if self._range[-2:-1] == [to_id]:
-            self._ids.pop(self._range.pop(), None)
-        else:
-            self._range.append(to_id)
-            self._ids[to_id] = None
-
-    def put(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
-        """Mark or unmark these runs."""
-        self._range = []
-        for run_id in run_ids:
-            if is_marked:
-                self._ids[run_id] = None
-            else:
-                self._ids.pop(run_id, None)
-
-
 class RunTable(CursorView, can_focus=True):
     """Draws runs, one a line, under titles that sort.
 
@@ -259,7 +218,10 @@ class RunTable(CursorView, can_focus=True):
         """For each profile, how far the clock of its runs is ahead, and `as_of` by that clock; other profiles: the
         values of the last tick.
         """
-        self.marks = RunMarks()
+        self.marks: dict[str, None] = {}
+        """The marked runs by id, in the order of marking: they stay marked while a filter hides them."""
+        self._range: list[str] = []
+        """The runs marked one after the other, from the first one."""
         self._painted: dict[int, RowTimes] = {}
         self._aged, self._aged_at = self.window, self._now
         self._renderer: TableRenderer | None = None
@@ -302,8 +264,7 @@ class RunTable(CursorView, can_focus=True):
         # Remembered, so that the same rows are not requested again.
         self._asked = (request.offset, request.limit)
         self.cursor = there.cursor
-        is_known = window.row(self.cursor) is not None or self.cursor >= window.total or self.gap or self.group
-        if is_known and not there.is_sought:
+        if self._holds_cursor and not there.is_sought:
             self.cursor_moved()
         self.resize_to(self.total)
         if was_replacing:
@@ -392,9 +353,10 @@ class RunTable(CursorView, can_focus=True):
         self._is_moved = False
 
     @property
-    def is_row_awaited(self) -> bool:
-        """Whether the cursor is on a run that is not loaded."""
-        return self.row is None and self.cursor < self.window.total and not (self.gap or self.group)
+    def _holds_cursor(self) -> bool:
+        """Whether the line under the cursor is loaded."""
+        index = self.cursor
+        return index >= self.window.total or bool(self.window.row(index) or self.gap or self.group)
 
     @property
     def rows_on_show(self) -> tuple[RunRow, ...]:
@@ -430,7 +392,7 @@ class RunTable(CursorView, can_focus=True):
         """Announce the run under the cursor."""
         row = self.row = self.window.row(self.cursor)
         self._cursor_id = row.run_id if row else None
-        if (named := row or self.group) != self._named and not self.is_row_awaited:
+        if (named := row or self.group) != self._named and self._holds_cursor:
             self._named = named
             # Paint the rows first: showing the run itself may take as long again.
             self.call_after_refresh(self.post_message, self.Highlighted())
@@ -507,8 +469,14 @@ class RunTable(CursorView, can_focus=True):
 
     def mark(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
         """Mark these runs too, or unmark them."""
-        self.marks.put(run_ids, is_marked=is_marked)
-        self._marks_changed()
+        self._range = []
+        if is_marked:
+            self.marks |= dict.fromkeys(run_ids)
+        else:
+            unmarked = {*run_ids}
+            self.marks = {run_id: None for run_id in self.marks if run_id not in unmarked}
+        self.refresh()
+        self.post_message(self.Marked())
 
     @property
     def shows_unconfirmed(self) -> bool:
@@ -546,9 +514,11 @@ class RunTable(CursorView, can_focus=True):
         here, there = self.row, self.window.row(self.cursor + rows)
         # Stop where rows are missing: a range never skips a run.
         if here is not None and there is not None:
-            self.marks.extend(here.run_id, there.run_id)
+            ids = self._range if self._range[-1:] == [here.run_id] else [here.run_id]
+            is_back = ids[-2:-1] == [there.run_id]
+            self.mark(ids[-1:] if is_back else (here.run_id, there.run_id), is_marked=not is_back)
+            self._range = ids[:-1] if is_back else [*ids, there.run_id]
             self.action_move(rows)
-            self._marks_changed()
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row, open it on a double click, or sort by the column; ctrl marks."""
@@ -634,7 +604,3 @@ class RunTable(CursorView, can_focus=True):
     def _times(self, row: RunRow) -> RowTimes:
         ahead, as_of = self.profile_times.get(row.profile, (timedelta(0), self._as_of))
         return row_times(row, self._now + ahead, as_of, self._confirmed_for)
-
-    def _marks_changed(self) -> None:
-        self.refresh()
-        self.post_message(self.Marked())
