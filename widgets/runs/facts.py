@@ -36,12 +36,6 @@ class Branch(Struct, frozen=True):
     rows: tuple[RunRow, ...] = ()
     """Newest first, the run itself among them."""
 
-    def beside(self, run_id: str, step: int) -> str | None:
-        """The next newer (-1) or older (1) run; None: there is none."""
-        ids = [row.run_id for row in self.rows]
-        there = ids.index(run_id) + step if run_id in ids else -1
-        return ids[there] if 0 <= there < len(ids) else None
-
 
 class RunView(Struct, frozen=True):
     """One run, as shown in a pane."""
