@@ -114,12 +114,12 @@ class ModelProxy(SandboxServer):
         self._models = models
         self._report = report
         self._state = state
-        self._budget = SpendingWatch(access, meter)
+        self._budget = SpendingWatch(access.budget, meter)
         super().__init__(path)
 
     def serve(self, inside: socket) -> None:
         """Answer the requests of one connection."""
-        inside.settimeout(self._state.patience.silent_s)
+        inside.settimeout(self._state.limits.model_silent_s)
         agent = AgentConnection(inside)
         for request in agent.requests():
             self._answer(agent, request)
@@ -151,8 +151,8 @@ class ModelProxy(SandboxServer):
             else:
                 suffix = path.removeprefix("/v1") if base_path.endswith("/v1") else path
             target = f"{base_path}{suffix}{f'?{route.query}' if route.query else ''}"
-            patience = self._state.patience
-            silent_s = patience.stream_silent_s if is_stream else patience.silent_s
+            limits = self._state.limits
+            silent_s = limits.model_stream_silent_s if is_stream else limits.model_silent_s
             price = price_of(model, self._access.prices)
             request = ModelRequest(method, target, body, headers, model, price, silent_s)
             if self._state.end is not None:
@@ -194,7 +194,7 @@ class ModelProxy(SandboxServer):
             if refusal is None:
                 return
             spread = random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 — no secret
-            pause_s = max(min(usual_s, self._state.patience.pause_s) * spread, refusal.wait_s or 0)
+            pause_s = max(min(usual_s, self._state.limits.model_pause_s) * spread, refusal.wait_s or 0)
             # What costs nothing, such as a list of models, is not worth waiting for.
             is_held = refusal.then == "ask_again" and bool(request.model)
             if not is_held or not self._hold(agent, begun, pause_s, refusal.failure):

@@ -8,22 +8,7 @@ from math import inf
 
 from service.agents.outcome import Ending, TurnFailure
 from service.egress.refusals import Refusal
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a turn waits for its model."""
-
-    total_s: float = 600
-    """How long one request is held while its provider is down."""
-    pause_s: float = 30
-    """The longest pause before a request is repeated: the first lasts a second, and each is twice as long."""
-    silent_s: float = 600
-    """How long an answer that arrives in one piece may take."""
-    stream_silent_s: float = 300
-    """How long a stream may be silent."""
-    outage_s: float = inf
-    """The longest wait for the end of an outage or limit, even a known one: longer ones are for a fallback."""
+from service.settings import AgentLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +27,10 @@ class ModelState:
     `away_s` stores that the provider gave no answer (see the meter).
     """
 
-    patience: Patience
+    limits: AgentLimits
     away_s: Callable[[], float | None]
+    outage_s: float = inf
+    """The longest wait for the end of an outage or limit, even a known one: longer ones are for a fallback."""
     has_answered: bool = False
     """Whether the model answered at all."""
     trouble: TurnFailure | None = None
@@ -93,14 +80,14 @@ class ModelState:
 
     def refused(self, asked_at: float, refusal: Refusal) -> None:
         """Record that a request got no answer that could be passed on."""
-        is_limit = (refusal.wait_s or 0) > min(self.patience.total_s, self.patience.outage_s)
+        is_limit = (refusal.wait_s or 0) > min(self.limits.model_patience_s, self.outage_s)
         away_s = self.away_s()
         with self._lock:
             self._since = self._since or asked_at
             self._pause, self._until, self._silent = None, inf, None
             if is_limit or away_s is not None:
                 self._pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
-                self._until = time.monotonic() - (away_s or 0) + self.patience.outage_s
+                self._until = time.monotonic() - (away_s or 0) + self.outage_s
 
     def asked(self, at: float, explain: Callable[[float], Refusal]) -> None:
         """Record that a request was sent; `explain` makes a refusal of seconds of silence."""
@@ -117,12 +104,12 @@ class ModelState:
             self.refused(silent[0], silent[1](round(silent_s)))
 
     def broke_off(self) -> bool:
-        """Record that an answer broke off; return whether answers have been breaking off for longer than `patience`."""
+        """Record that an answer broke off; return whether answers have been breaking off for `model_patience_s`."""
         now = time.monotonic()
         with self._lock:
             self._since, self._pause = self._since or now, None
-            return now > self._since + self.patience.total_s
+            return now > self._since + self.limits.model_patience_s
 
     def allows(self, begun: float, until: float) -> bool:
         """Whether a request that was begun may be held until an instant (monotonic seconds)."""
-        return until <= min(self._until, min(begun, self._since or begun) + self.patience.total_s)
+        return until <= min(self._until, min(begun, self._since or begun) + self.limits.model_patience_s)

@@ -135,7 +135,7 @@ class AgentCommand:
             # A link in the last part of the path is not followed, and all folders before it are ours.
             with contextlib.suppress(FileExistsError):
                 (self.home / name).mkdir(mode=0o700)
-        for name, content in self.invocation.settings.items():
+        for name, content in self.invocation.preset.settings.items():
             file = self.home / name
             if file.parent.is_symlink() or not trees.remove(file):
                 what = "its program's settings cannot be written"
@@ -168,7 +168,7 @@ class AgentCommand:
         ports = {} if self.sockets is None else sockets_of(self.agent.options)
         hidden: tuple[str, ...] = ()
         # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
-        for name in self.invocation.hidden:
+        for name in () if self.agent.options.trust_repository else self.invocation.preset.hidden:
             if _leads_away(self.workspace.tree, name):
                 raise AgentFailedError(
                     f"the repository's {name} is a link, and the agent would execute its commands: make it a file, "
