@@ -93,7 +93,7 @@ class AgentCommand:
         Raises:
             NoProgramError: It is missing.
         """
-        name = programs.program_name(self.agent.argv, self.agent.options)
+        name = programs.program_name(self.agent)
         return None if name is None else programs.find(name)
 
     @cached_property
@@ -129,7 +129,7 @@ class AgentCommand:
         options = self.agent.options
         if not self._is_boxed and (options.model is not None or options.egress is not None):
             raise NoSandboxError("egress and model need the sandbox: install bubblewrap, or remove them from the agent")
-        if (missing := programs.missing_key(options, self.agent.environment)) is not None:
+        if (missing := programs.missing_key(self.agent)) is not None:
             raise AgentFailedError(missing, "no_key")
         for name in self.invocation.preset.folders:
             # A link in the last part of the path is not followed, and all folders before it are ours.
