@@ -118,8 +118,10 @@ def of(
         "{guidance}": guidance,
         "{session}": session or "",
     }
+    variables = {**preset.environment, **model.environment}
+    variables |= {} if options.trust_repository else preset.untrusted_environment
+    environment = {**proxied, **{name: _replace(value, values) for name, value in variables.items()}}
     if preset is PLAIN:
-        environment = {**proxied, **_replaced(model.environment, values)}
         stdin: Final = "task" if reads_document(agent) else "nothing"
         return CommandTemplate(agent.argv[0], agent.argv[1:], stdin, environment)
     name = model.name if options.model is not None and options.model.name else ()
@@ -133,8 +135,6 @@ def of(
         server_argv, server_variables = preset.servers(setup.mcp_servers, names)
     # For some programs, resuming is a subcommand, which follows the options.
     given = (*guard, *model.argv, *name, *agent.argv[1:], *resume)
-    variables = {**preset.environment, **model.environment}
-    variables |= {} if options.trust_repository else preset.untrusted_environment
     return CommandTemplate(
         program=agent.argv[0] if agent.argv else preset.program,
         words=(
@@ -145,14 +145,10 @@ def of(
         ),
         stdin="instructions" if preset.is_prompted else "nothing",
         before=tuple(_replace(word, values) for word in preset.before),
-        environment={**proxied, **_replaced(variables, values), **server_variables},
+        environment={**environment, **server_variables},
         reader=OutcomeReader(preset.listener, preset.of_line, must_end=True),
         preset=replace(preset, hears=None) if is_text else preset,
     )
-
-
-def _replaced(variables: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
-    return {name: _replace(value, values) for name, value in variables.items()}
 
 
 def _replace(text: str, values: Mapping[str, str]) -> str:

@@ -21,8 +21,7 @@ from service.agents.options import AgentOptions
 from service.agents.presets import allowed_models
 from service.egress.budget import UsageMeter
 from service.egress.http import AgentConnection, SandboxServer
-from service.egress.model import ModelProxy
-from service.egress.outages import ModelState
+from service.egress.model import ModelProxy, ModelState
 from service.egress.relay import join
 from service.errors import ServiceError
 from service.network import Host, HostError, ProxyError, authority_of, dial, proxy_of

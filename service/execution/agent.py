@@ -13,7 +13,7 @@ from typing import IO, Final
 
 from service.agents.outcome import OutcomeReader
 from service.clock import now_micros, rfc3339
-from service.egress.outages import ModelState
+from service.egress.model import ModelState
 from service.egress.proxies import open_proxies
 from service.execution import cgroup, processes
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError

@@ -17,7 +17,7 @@ from service.agents.options import Agent, RepositorySetup
 from service.agents.outcome import Reason
 from service.agents.programs import NoProgramError, Program
 from service.egress.budget import MemoryMeter, UsageMeter
-from service.egress.outages import Pause
+from service.egress.model import Pause
 from service.egress.proxies import sockets_of
 from service.errors import ServiceError
 from service.execution.disk import DiskShare

@@ -13,8 +13,7 @@ import pytest
 from service.agents.options import ModelAccess
 from service.agents.prices import Price, price_of
 from service.egress.budget import MemoryMeter
-from service.egress.model import ModelProxy
-from service.egress.outages import ModelState
+from service.egress.model import ModelProxy, ModelState
 from service.egress.routes import PROVIDERS
 from service.egress.usage import Meter, Usage
 from service.settings import AgentLimits
