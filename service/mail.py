@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 from service.clock import EPOCH, SECOND_MICROS, Clock
 from service.errors import ServiceError
 from service.network import Host, authority_of, cut_off, proxy_of
-from service.settings import DataFolder, MailSettings, SettingsError, SmtpSettings
+from service.settings import DataFolder, MailSettings, Settings, SettingsError, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
 from service.store.invitations import Invitation
@@ -113,7 +113,7 @@ def invitation_message(
     code: str,
     organization: Organization,
     parent: Organization | None,
-    page_url: str | None = None,
+    page_url: str | None,
 ) -> MailMessage:
     """Compose the mail that invites a member; `sender` is an address, with or without a name.
 
@@ -310,11 +310,7 @@ def _reply(code: int, reply: bytes | str) -> str:
 class MailSender:
     """Delivers the mails of one database."""
 
-    def __init__(
-        self, database: Database, mailer: Mailer, settings: MailSettings, clock: Clock, page_url: str | None = None
-    ) -> None:
-        """Take the address of the page that accepts invitations; None: the operator accepts them."""
-        self._page_url = page_url
+    def __init__(self, database: Database, mailer: Mailer, settings: Settings, clock: Clock) -> None:
         self._database = database
         self._mailer = mailer
         self._settings = settings
@@ -331,20 +327,20 @@ class MailSender:
         if invitation is None or code is None or owner is None or (only_due and invitation.due_at > now):
             return invitation
         failure: MailError | None = None
+        sender, retry_s = self._settings.mail.sender, self._settings.mail.retry_s
         if invitation.expires_at <= now:
             failure = MailError("the invitation expired before its mail was sent", refused=True)
         else:
             try:
-                sender = self._settings.sender
-                self._mailer.send(invitation_message(sender, invitation, code, owner, parent, self._page_url))
+                url = self._settings.page_url
+                self._mailer.send(invitation_message(sender, invitation, code, owner, parent, url))
             except MailError as error:
                 failure = error
         with self._database.write() as connection:
             if failure is None:
                 invitations.mark_sent(connection, invitation_id, self._clock())
             else:
-                doubled = self._settings.retry_s * 2 ** min(invitation.attempts, 12)
-                wait_s = max(self._settings.retry_s, min(doubled, _LONGEST_WAIT_S))
+                wait_s = max(retry_s, min(retry_s * 2 ** min(invitation.attempts, 12), _LONGEST_WAIT_S))
                 due_at = None if failure.refused else now + int(wait_s * SECOND_MICROS)
                 invitations.mark_failed(connection, invitation_id, str(failure), due_at=due_at)
         if failure is None:
@@ -356,10 +352,10 @@ class MailSender:
             return invitations.by_id(connection, invitation_id)
 
 
-def mailer_of(folder: DataFolder, settings: MailSettings, environment: Mapping[str, str]) -> Mailer:
+def mailer_of(folder: DataFolder, settings: MailSettings) -> Mailer:
     """Return the configured mailer: the mail server or, without one, the outbox.
 
     Raises:
         SettingsError: The mail server needs a password that is not there.
     """
-    return Outbox(folder.outbox) if settings.smtp is None else SmtpRelay(settings.smtp, environment)
+    return Outbox(folder.outbox) if settings.smtp is None else SmtpRelay(settings.smtp, os.environ)

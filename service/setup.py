@@ -461,7 +461,7 @@ class _Organizations:
         if organization is None:
             budget = entry.budget or DayBudget()
             organization = Organization(
-                id=ids.organization_id(self._now),
+                id=f"org_{ids.ulid(self._now)}",
                 name=entry.name,
                 slug=_slug(entry),
                 parent_id=None,

@@ -13,8 +13,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
-from service.forge.client import wait_of
-from service.hosts.http import HostUnreachableError, ask
+from service.forge import wait_of
+from service.hosts import HostUnreachableError, ask
 from service.network import Address, Host, HostError, is_public, port_of, proxy_of, resolve
 from service.settings import EventSettings
 from service.store import events
@@ -93,6 +93,7 @@ class EventSender:
                 event = events.first_due(connection, endpoint_id, self._clock())
             if endpoint is None or event is None:
                 return
+            # A pause postpones all due events of the endpoint, otherwise only this one is retried later.
             pause_s, failure, is_gone = None, None, False
             try:
                 answer = ask(
@@ -111,29 +112,25 @@ class EventSender:
                     hint = ": redirects are not followed" if answer.status in _REDIRECT else ""
                     failure, pause_s = f"it answered {answer.status}{hint}", wait_of(answer)
                     is_gone = answer.status == _GONE
+            now = self._clock()
             if failure is None:
                 with self._database.write() as connection:
-                    events.mark_delivered(connection, event.id, self._clock())
+                    events.mark_delivered(connection, event.id, now)
                 _logger.info("delivered %s (%s) to %s", event.type, event.id, endpoint.id)
-            else:
-                self._fail(endpoint, event, failure, pause_s, is_gone=is_gone)
-
-    def _fail(self, endpoint: Endpoint, event: Event, failure: str, pause_s: float | None, *, is_gone: bool) -> None:
-        """Retry an event later or drop it; `pause_s` postpones all due events of the endpoint, None only this one."""
-        now = self._clock()
-        # The random part spreads the retries of events that failed together.
-        wait_s = min(self._settings.retry_s * 2 ** min(event.attempts, 20), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)  # noqa: S311 — no secret
-        last = event.wanted_at + int(self._settings.give_up_s * SECOND_MICROS)
-        due_at = min(now + int(max(wait_s, pause_s or 0.0) * SECOND_MICROS), last)
-        is_over = is_gone or now >= last
-        with self._database.write() as connection:
-            if pause_s is not None and not is_over:
-                events.put_off(connection, endpoint.id, due_at)
-            events.mark_failed(connection, event, failure, due_at=None if is_over else due_at)
-            is_dead = is_gone or (is_over and not events.has_taken_since(connection, endpoint.id, event.wanted_at))
-            if is_dead:
-                events.disable(connection, endpoint.id, f"the endpoint was disabled: {failure}", now)
-        then = f"retried in {(due_at - now) / SECOND_MICROS:.0f} s"
-        if is_over:
-            then = "the endpoint is disabled" if is_dead else "given up"
-        _logger.warning("%s (%s) was not delivered to %s: %s; %s", event.type, event.id, endpoint.id, failure, then)
+                continue
+            # The random part spreads the retries of events that failed together.
+            spread = random.uniform(0.5, 1.0)  # noqa: S311 — no secret
+            wait_s = min(self._settings.retry_s * 2 ** min(event.attempts, 20), _LONGEST_WAIT_S) * spread
+            last = event.wanted_at + int(self._settings.give_up_s * SECOND_MICROS)
+            due_at = min(now + int(max(wait_s, pause_s or 0.0) * SECOND_MICROS), last)
+            is_over, then = is_gone or now >= last, f"retried in {(due_at - now) / SECOND_MICROS:.0f} s"
+            with self._database.write() as connection:
+                if pause_s is not None and not is_over:
+                    events.put_off(connection, endpoint.id, due_at)
+                events.mark_failed(connection, event, failure, due_at=None if is_over else due_at)
+                is_dead = is_gone or (is_over and not events.has_taken_since(connection, endpoint.id, event.wanted_at))
+                if is_dead:
+                    events.disable(connection, endpoint.id, f"the endpoint was disabled: {failure}", now)
+            if is_over:
+                then = "the endpoint is disabled" if is_dead else "given up"
+            _logger.warning("%s (%s) was not delivered to %s: %s; %s", event.type, event.id, endpoint.id, failure, then)

@@ -154,8 +154,7 @@ def build_worker(
     execution = TurnExecution(database, folder, executing, sandbox, clock, names, tracer, settings.forge)
     # Retention compares file times, so it needs this machine's clock.
     retention = Retention(database, folder, settings, now_micros)
-    mailer = mailer_of(folder, settings.mail, os.environ)
-    mail = MailSender(database, mailer, settings.mail, clock, settings.page_url)
+    mail = MailSender(database, mailer_of(folder, settings.mail), settings, clock)
     poster = Poster(database, settings.forge.model_copy(update={"run_url": settings.run_url}), clock, names)
     sender = EventSender(database, settings.events, clock)
     rotating = TokenRotation(database, clock)

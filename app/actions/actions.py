@@ -5,11 +5,11 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -54,14 +54,6 @@ NO_ERROR: Final = ActionFailure("", "")
 _RETRIED: Final = re.compile(r"(retry-.+-\d+)(?:-[0-9a-f]{16})?$")
 """A key of `retry_key`, and that part of it which names the failure."""
 OutcomeT = TypeVar("OutcomeT")
-
-
-class StoreRuns(Protocol):
-    """`RunSync.store`, through which all runs reach the cache."""
-
-    def __call__(self, runs: Iterable[Run], *, cancelled: Collection[str]) -> Coroutine[Any, Any, object]:
-        """Store them."""
-        ...
 
 
 class Verdict(Struct, frozen=True):
@@ -201,7 +193,8 @@ class Actions(Struct, frozen=True):
 
     client: Client
     ledger: Ledger
-    store: StoreRuns
+    store: Callable[..., Coroutine[Any, Any, object]]
+    """`RunSync.store`, through which all runs reach the cache."""
     announce: Announce
     clock: Callable[[], datetime]
     actor: str
@@ -284,12 +277,9 @@ class Actions(Struct, frozen=True):
             self._changed(action)
 
     async def _begin_resolving(self) -> None:
-        self._check_writable()
-        await self.adopt_orphans()
-
-    def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyError
+        await self.adopt_orphans()
 
     def check(self, request: WriteRequest) -> None:
         """Check that this process may send the request, and that it could succeed.
@@ -297,7 +287,8 @@ class Actions(Struct, frozen=True):
         Raises:
             ReadOnlyError, InvalidRequestError: It may not, or could not.
         """
-        self._check_writable()
+        if self.read_only:
+            raise ReadOnlyError
         if found := problems(request):
             raise InvalidRequestError(found)
 

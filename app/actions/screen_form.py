@@ -17,11 +17,12 @@ from textual.widgets import Input
 
 from app.actions.asked import filled_in
 from app.actions.copies import UnfaithfulError, as_command, as_curl
-from app.actions.drafts import Draft, DraftOutcome, FormDraft, Values
+from app.actions.drafts import Draft, FormDraft, Values
 from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem, problems
 from app.actions.screen_fields import Field, from_editor
 from app.actions.screen_resolve import (
     HEIGHTS,
+    DraftOutcome,
     ResolveForm,
     about_draft,
     blocked_outcome,
@@ -40,6 +41,7 @@ from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span
 from storage.errors import StorageError
 from storage.records import Action, RunFilter
+from storage.records.activity import ActivityFilter
 from widgets.forms.dialog import (
     FormButton,
     FormDialog,
@@ -57,6 +59,8 @@ RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
 """A request as typed, or the problems that prevent it."""
 _DRAFT_EVERY_S: Final = 0.5
 """How often a draft that has changed is stored."""
+_MOST_SENT: Final = 200
+"""The most actions that are searched for a draft's text."""
 _PREVIEW_CHARACTERS: Final = 100_000
 _READ_ONLY: Final = "This profile is read-only: prepare and preview, but nothing is sent."
 
@@ -92,15 +96,15 @@ class ActionForm(ModalScreen[Action | None]):
         hidden("enter", "next_field", priority=True),
     ]
     TITLE_TEXT: ClassVar[str]
+    DRAFT: ClassVar[str] = ""
+    """The draft's name, if it does not depend on the form's origin."""
     FIELDS: tuple[Field, ...] = ()
-    REQUEST: ClassVar[Callable[..., WriteRequest]]
-    """Makes the request of the values by field."""
 
     def __init__(
         self,
         engine: Engine,
         *,
-        draft: str,
+        draft: str = "",
         values: Mapping[str, str] | None = None,
         fresh_wins: bool = False,
         is_ready: bool = False,
@@ -122,7 +126,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.set_class(self.instructions is not None, "-long", update=False)
         self.form_draft = FormDraft(
             engine,
-            draft,
+            draft or self.DRAFT,
             self.values,
             # Through the app: the form may be closing, and its draft could not be stored.
             lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),
@@ -156,15 +160,9 @@ class ActionForm(ModalScreen[Action | None]):
         """Return facts and fields, in order."""
         return [field.make(self._initial.get(field.key, "")) for field in self.FIELDS]
 
+    @abstractmethod
     def build(self, values: Values) -> RequestOrProblems:
         """Return the request of these values, or the problems of those that cannot be read."""
-        read = {field.key: field.kind.read(field.key, values[field.key]) for field in self.FIELDS}
-        unread = tuple(value for value in read.values() if isinstance(value, FieldProblem))
-        stand_ins = {field.key: field.kind.stand_in for field in self.FIELDS}
-        request = type(self).REQUEST(
-            **{key: stand_ins[key] if isinstance(value, FieldProblem) else value for key, value in read.items()}
-        )
-        return (*unread, *problems(request)) if unread else request
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems of the values."""
@@ -175,10 +173,6 @@ class ActionForm(ModalScreen[Action | None]):
         """Return all requests of these values; none while there are problems."""
         built = self.build(values)
         return () if isinstance(built, tuple) else (built,)
-
-    def values_of(self, request: WriteRequest) -> Values:
-        """Return the texts of the fields that make this request."""
-        return {field.key: field.kind.written(getattr(request, field.key, None)) for field in self.FIELDS}
 
     @abstractmethod
     def consequence(self, request: WriteRequest) -> str:
@@ -215,7 +209,7 @@ class ActionForm(ModalScreen[Action | None]):
     def begin_with(self, values: Values, draft: str) -> None:
         """Use these initial values, and the draft of this name; called before the form is shown."""
         self.beginning = values
-        self.form_draft.belong_to(draft, values)
+        self.form_draft.name, self.form_draft.fresh = draft, values
 
     def compose(self) -> ComposeResult:
         """Compose one dialog."""
@@ -529,7 +523,21 @@ class ActionForm(ModalScreen[Action | None]):
         self._noted = outcome
 
     async def _outcome_of(self, draft: Draft | None) -> tuple[DraftOutcome, Action | None]:
-        return await self.form_draft.outcome_of(draft, () if draft is None else self.requests(draft.values))
+        """The outcome of a draft whose sending began, and its action."""
+        if draft is None or draft.sent_at is None or not (requests := self.requests(draft.values)):
+            return "not_sent", None
+        bodies = {as_json(request) for request in requests}
+        since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
+        try:
+            newest = (await self.engine.ledger.journal(since, limit=_MOST_SENT)).newest
+        except StorageError:
+            return "open", None
+        # An older attempt with the same text may have been settled since; it is not this one.
+        sent = [action for action in newest if action.body_json in bodies and action.created_at >= draft.sent_at]
+        if (still_open := next((action for action in sent if action.is_open), None)) is not None:
+            return "open", still_open
+        done = [action for action in sent if action.state == "confirmed"]
+        return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
 
     def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
         if self.is_mounted and self.is_running:

@@ -13,15 +13,13 @@ from app.actions.drafts import Values, named
 from app.actions.refusals import FieldProblem, problems
 from app.actions.screen_fields import (
     BRANCH,
-    CHOICE,
-    PAIRS,
     PAIRS_HINT,
-    TEXT,
     Field,
     faithful,
     read_pairs,
     read_repository,
     written,
+    written_pairs,
 )
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.api.errors import ApiError
@@ -33,7 +31,7 @@ from storage.errors import StorageError
 from storage.records import Repository
 from storage.records.results import AgentInput, NamedAgent
 from widgets.forms.dialog import FormButton, bindings_of
-from widgets.forms.field import ChoiceField, FormField, InputField
+from widgets.forms.field import ChoiceField, FormField, InputField, PairsField, ParagraphField
 from widgets.kit.badges import STYLES
 
 WORDS: Final = "instructions"
@@ -48,12 +46,12 @@ class NewRunForm(ActionForm):
     BUTTONS = (*ActionForm.BUTTONS, _AGENTS)
     BINDINGS: ClassVar = bindings_of((_AGENTS,))
     FIELDS = (
-        Field("name", "agent", "Empty: no named agent.", CHOICE, "optional"),
-        Field("repository", "repository", "owner/repo, or gitlab:group/project", CHOICE, "owner/repo"),
+        Field("name", "agent", "Empty: no named agent.", ChoiceField, "optional"),
+        Field("repository", "repository", "owner/repo, or gitlab:group/project", ChoiceField, "owner/repo"),
         BRANCH,
-        Field(WORDS, "instructions", "", TEXT, "What should the agent do?"),
-        Field("inputs", "inputs", PAIRS_HINT, PAIRS, "key=value"),
-        Field("metadata", "metadata", PAIRS_HINT, PAIRS, "key=value"),
+        Field(WORDS, "instructions", "", ParagraphField, "What should the agent do?"),
+        Field("inputs", "inputs", PAIRS_HINT, PairsField, "key=value"),
+        Field("metadata", "metadata", PAIRS_HINT, PairsField, "key=value"),
     )
 
     def __init__(self, engine: Engine, repository: str = "", *, focus: str = "") -> None:
@@ -94,20 +92,17 @@ class NewRunForm(ActionForm):
             request = StartRun(words, repository, branch, given)
         return (*unread, *problems(request)) if unread else request
 
-    def values_of(self, request: WriteRequest) -> Values:
+    def values_of(self, request: StartRun | StartAgent) -> Values:
         """The texts of the fields that make this request; an agent's instructions are among its inputs."""
-        values = dict.fromkeys((field.key for field in self.FIELDS), "")
+        values = dict.fromkeys((field.key for field in self.FIELDS), "") | {"branch_name": request.branch_name or ""}
         if isinstance(request, StartRun):
             values |= {"repository": request.repository.label, WORDS: request.instructions}
-            values |= {"branch_name": request.branch_name or "", "metadata": PAIRS.written(request.metadata)}
-        elif isinstance(request, StartAgent):
-            inputs, words = dict(request.inputs), request.inputs.get(WORDS)
-            if isinstance(words, str) and words.strip():
-                values[WORDS] = words
-                del inputs[WORDS]
-            values |= {"name": request.name, "repository": request.repository}
-            values |= {"branch_name": request.branch_name or "", "inputs": PAIRS.written(inputs)}
-        return values
+            return values | {"metadata": written_pairs(request.metadata)}
+        inputs, words = dict(request.inputs), request.inputs.get(WORDS)
+        if isinstance(words, str) and words.strip():
+            values[WORDS] = words
+            del inputs[WORDS]
+        return values | {"name": request.name, "repository": request.repository, "inputs": written_pairs(inputs)}
 
     def consequence(self, request: WriteRequest) -> str:
         """The effect of sending."""
@@ -166,7 +161,7 @@ class NewRunForm(ActionForm):
                 given[one.name] = text if one.type == "text" else json_or_text(text.strip())
             elif text is not None:
                 given.pop(one.name, None)
-        return values | {"inputs": PAIRS.written(given)}
+        return values | {"inputs": written_pairs(given)}
 
     def on_form_field_changed(self, event: FormField.Changed) -> None:
         """Show the inputs of another agent."""

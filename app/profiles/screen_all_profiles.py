@@ -259,7 +259,6 @@ class AllProfilesScreen(RunActions):
             self._show(replace(self._query, line=line.value, cursor=line.cursor_position))
 
     @on(SearchInput.Left)
-    @on(SearchInput.Cleared)
-    def _line_left(self, message: SearchInput.Left | SearchInput.Cleared) -> None:
+    def _line_left(self, message: SearchInput.Left) -> None:
         self.set_focus(self.table)
-        self.go_to(self.bar.line.value.strip() if isinstance(message, SearchInput.Left) else "")
+        self.go_to("" if message.is_cleared else self.bar.line.value.strip())

@@ -175,8 +175,6 @@ def show_in_program(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) 
 FIRST: Final = 500
 """Lines of the patch read before the first frame."""
 STEP: Final = 20_000
-WIDE: Final = 100
-"""Columns needed for the files next to the diff."""
 
 
 class FileItem:
@@ -207,6 +205,7 @@ def file_columns(count: int = 3) -> tuple[Column, ...]:
 class ChangesPart(SearchedPart):
     """The files, and the diff."""
 
+    WIDE = 100
     DEFAULT_CSS = Path(__file__).with_name("changes.tcss").read_text("utf-8")
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -247,10 +246,6 @@ class ChangesPart(SearchedPart):
         """Compose the files, and the diff below a search."""
         yield self._files
         yield self.search
-
-    def on_resize(self) -> None:
-        """Put the files next to the diff, or above it."""
-        self.set_class(self.size.width >= WIDE, "-wide")
 
     @property
     def has_text(self) -> bool:

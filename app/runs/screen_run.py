@@ -1,7 +1,6 @@
 """One run on the whole screen, and its conversation: its turns, the runs on the same branch, and a reply box."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -12,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.message import Message
 from textual.widget import Widget
 
 from app.console.session import FIX_TOAST_S, CoalescedTask, Session
@@ -39,8 +37,6 @@ from widgets.runs.pane import RunBar, RunTitle
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
-WIDE: Final = 120
-"""Columns needed for facts and neighbours next to the conversation."""
 PARTS: Final = (
     Tab("conversation", "C", "Conversation", "Conversation", "Conversation"),
     Tab("review", "r", "Review", "Review", "Review"),
@@ -56,31 +52,15 @@ class ReplyBox(ParagraphInput):
     """The box for the next instructions."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "send", "preview, then send", id="reply.send"),
-        Binding("escape", "leave", "leave", id="reply.leave"),
+        Binding("ctrl+s", "screen.send_reply", "preview, then send", id="reply.send"),
+        Binding("escape", "screen.leave_reply", "leave", id="reply.leave"),
     ]
-
-    @dataclass
-    class Sent(Message):
-        """The reply is ready for its preview."""
-
-        text: str
-
-    class Left(Message):
-        """The box was left."""
-
-    def action_send(self) -> None:
-        """Post the reply."""
-        self.post_message(self.Sent(self.text))
-
-    def action_leave(self) -> None:
-        """Leave the box; its text stays."""
-        self.post_message(self.Left())
 
 
 class ConversationPart(RunPart):
     """The turns, and the facts and neighbours."""
 
+    WIDE = 120
     body: LinePane
 
     DEFAULT_CSS = Path(__file__).with_name("conversation.tcss").read_text("utf-8")
@@ -107,11 +87,6 @@ class ConversationPart(RunPart):
     def tick(self, now: datetime) -> None:
         """Update the ages."""
         del now
-        self.show()
-
-    def on_resize(self) -> None:
-        """Put facts and neighbours next to the turns, or below them."""
-        self.set_class(self.size.width >= WIDE, "-wide")
         self.show()
 
     def _lines(self, width: int) -> list[Content]:
@@ -325,19 +300,16 @@ class RunScreen(RunActions):
 
     # The reply
 
-    @on(ReplyBox.Left)
-    def _left_reply(self) -> None:
+    def action_leave_reply(self) -> None:
+        """Leave the box; its text stays."""
         self._conversation.body.focus()
 
-    @on(ReplyBox.Sent)
-    def _send_reply(self, message: ReplyBox.Sent) -> None:
-        self.reply(message.text)
-
     @using_engine("form")
-    async def reply(self, engine: "Engine", text: str) -> None:
-        """Preview a reply in the form that continues the run."""
+    async def action_send_reply(self, engine: "Engine") -> None:
+        """Preview the reply in the form that continues the run."""
         from app.actions.screen_writes import ContinueRunForm
 
+        text = self._conversation.reply.text
         detail = await engine.cache.detail(self._subject.run_id)
         if detail is None or not text.strip():
             self.session.notify("Nothing to send: type what it should do next.", severity="warning")
@@ -347,7 +319,7 @@ class RunScreen(RunActions):
         self.form_closed(action)
         if form.is_waiting or (action is not None and action.state == "confirmed"):
             self._conversation.reply.clear()
-            self._conversation.body.focus()
+            self.action_leave_reply()
             # The form notifies about a reply that waits until the run finishes.
             if not form.is_waiting:
                 self.session.notify("Sent. The agent's progress appears here.")

@@ -101,6 +101,8 @@ class RunSubject:
 class RunPart(Container):
     """One tab of the screen; it reads only while it is shown. The hooks `left` and `tick` do nothing here."""
 
+    WIDE: ClassVar = 0
+    """Columns needed for what is beside the body; with fewer it is above or below."""
     body: Widget
     """The widget to focus."""
 
@@ -112,6 +114,10 @@ class RunPart(Container):
     def start(self, work: "Callable[..., Any]", **options: Any) -> None:
         """Run a coroutine function in the background; its failures end in the screen's notice."""
         self.screen.run_worker(work, **options)
+
+    def on_resize(self) -> None:
+        """Note whether there is room beside the body."""
+        self.set_class(self.size.width >= self.WIDE, "-wide")
 
     def show(self) -> None:
         """Update: the tab was entered, or the run changed."""

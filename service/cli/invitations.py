@@ -1,6 +1,5 @@
 """`invitation` and `member`: who may sign in on the page, in which role, and whether their mails were sent."""
 
-import os
 from typing import Final, get_args
 
 import click
@@ -141,8 +140,7 @@ def _address(email: str) -> str:
 
 def _sender(admin: AdminContext, database: Database) -> MailSender:
     settings = admin.folder.settings()
-    mailer = mailer_of(admin.folder, settings.mail, os.environ)
-    return MailSender(database, mailer, settings.mail, now_micros, settings.page_url)
+    return MailSender(database, mailer_of(admin.folder, settings.mail), settings, now_micros)
 
 
 def _conclude(admin: AdminContext, tried: list[Invitation | None]) -> None:

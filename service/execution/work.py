@@ -39,8 +39,8 @@ from service.execution.record import InterruptedTurnError, SupersededError, Turn
 from service.execution.sandbox import Sandbox
 from service.execution.submodules import Submodules
 from service.execution.workspace import Workspace
+from service.findings import packed
 from service.findings.collect import ARTIFACTS, FOLDER, collect
-from service.findings.document import packed
 from service.findings.question import asked
 from service.git import GitCommandError, GitRunner
 from service.hosts.api_commits import ApiCommits

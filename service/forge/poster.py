@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
-from service.forge.client import ForgeError
+from service.forge import ForgeError
 from service.forge.handlers import FORGES, Forge, Handler, Subject, post_comment, post_pull_request, post_status
 from service.forge.review import post_review
 from service.hosts.tokens import TokenError, rotated, token_of

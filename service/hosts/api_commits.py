@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from service.git import GitCommandError, GitRunner
-from service.hosts.http import HostResponse, HostUnreachableError, ask
+from service.hosts import HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import token_of
 from service.store.database import Database
 from service.store.hosts import Host

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from service import how_to_add
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
-from service.hosts.http import HostResponse, HostUnreachableError, ask
+from service.hosts import HostResponse, HostUnreachableError, ask
 from service.key_command import NoKeyError
 from service.store.database import Database, insert_new
 from service.store.hosts import Host

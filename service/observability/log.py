@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import AbstractContextManager
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import structlog
 from structlog.stdlib import ProcessorFormatter
@@ -67,14 +67,14 @@ class Masks:
         )
 
 
-def start_log(form: LogFormat, stream: IO[str] | None = None) -> Masks:
+def start_log(form: LogFormat) -> Masks:
     """Send every record of this process, including those of libraries, to standard error.
 
     The returned masks already hold the variables that are named like secrets; others can be added.
     """
     masks = Masks()
     masks.renew()
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(form, masks))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.captureWarnings(capture=True)

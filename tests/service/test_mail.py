@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.mail import MailError, MailMessage, MailSender, SmtpRelay
-from service.settings import MailSettings, SmtpSettings
+from service.settings import MailSettings, Settings, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
 from service.store.invitations import Invitation
@@ -74,7 +74,7 @@ class Mailroom:
         self.meanwhile: Callable[[], object] = lambda: None
         """What happens while a mail is handed over."""
         self.now = now_micros()
-        self.sender = MailSender(self.database, self, MailSettings(retry_s=60), lambda: self.now)
+        self.sender = MailSender(self.database, self, Settings(mail=MailSettings(retry_s=60)), lambda: self.now)
         with self.database.write() as connection:
             self.id = organizations.create(connection, name="Bücher\r\nBcc: all@customer.example", now=self.now).id
 

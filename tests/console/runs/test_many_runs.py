@@ -8,7 +8,7 @@ import pytest
 
 from app.actions.screen_writes import NewRunForm
 from app.runs.screen import RunsScreen
-from app.runs.screen_export import Export, write
+from app.runs.screen_export import write
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import Scene, Staged
 from tests.lab import Lab
@@ -111,7 +111,7 @@ async def test_many_are_marked_and_exported(staged: Staged, tmp_path: Path) -> N
             assert isinstance(scene.app.screen, RunsScreen)
 
         path = tmp_path / "out.json"
-        count = await write(Export(scene.engine, RunFilter(statuses=("failed",)), RunSort(), ()), path)
+        count = await write(scene.engine.cache, RunFilter(statuses=("failed",)), RunSort(), (), path)
         document = json.loads(path.read_text())
 
         assert count == document["count"] == len(document["runs"]) > 0

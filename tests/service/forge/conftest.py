@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.clock import SECOND_MICROS
-from service.findings.document import IdentifiedFinding, packed
+from service.findings import IdentifiedFinding, packed
 from service.forge.poster import Poster
 from service.settings import DataFolder, ForgeSettings
 from service.setup import AgentEntry, HostEntry, connect_host, put_agent

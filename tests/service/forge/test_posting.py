@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.forge.client import ForgeError
+from service.forge import ForgeError
 from service.forge.handlers import Subject
 from service.forge.review import post_review
 from service.store import postings, runs, turn_files
