@@ -230,7 +230,8 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
 
 async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: Sequence[str]) -> tuple[str, ...]:
     """Show the form that retries or continues these runs; return the ids that it was done for."""
-    from app.actions.screen_many import ManyForm, continued, known_of, retried
+    from app.actions.screen_batch import continued, known_of, retried
+    from app.actions.screen_many import ManyForm
 
     session = screen.session
     held = await engine.cache.details(ids)

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import math
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -116,6 +118,8 @@ def _lines(chunk: LogChunk) -> Iterator[tuple[SafeText, bool]]:
             yield SafeText(line.drawn(colour=False)), step.failed or step.kind == "error"
 
 
+GROWS_S: Final = 1.0
+"""New runs that come within this time of others are read with the next tick."""
 LOOKS_S: Final = (0.015, 0.06)
 """How long the first and the second search for a page may take; what each has found by then is shown."""
 CURSOR_RESTS_S: Final = 0.1
@@ -152,7 +156,9 @@ class RunsLoader:
         self._is_stale = False
         """Whether runs changed since the last reading began."""
         self._is_behind = False
-        """Whether runs came in the background, which are read with the next tick."""
+        """Whether more runs came, which are read with the next tick."""
+        self._grown_s = -math.inf
+        """When new runs were last read as they came (monotonic seconds)."""
         self._phase: BackfillPhase = "idle"
         self._views: tuple[View, ...] = ()
         self._rows = CoalescedTask(self._read, screen.run_worker)
@@ -200,17 +206,19 @@ class RunsLoader:
             self.runs_changed()
 
     def engine_changed(self, event: "Event") -> None:
-        """Read again what changed; runs fetched in the background wait for the next tick, as they come often."""
+        """Read again what changed; new runs that follow others at once wait for the next tick, as pages of them do."""
+        if isinstance(event, RunsChanged) and not (event.changes.transitions or event.changes.updated):
+            if self._is_filling or time.monotonic() < self._grown_s + GROWS_S:
+                self._is_behind = True
+                return
+            self._grown_s = time.monotonic()
         is_confirmed = isinstance(event, LinkChanged) and self._table.shows_unconfirmed
         if is_confirmed or isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self.load_run()
         self._is_silent = self._is_silent and not isinstance(event, LinkChanged)
-        is_new_alone = isinstance(event, RunsChanged) and not (event.changes.transitions or event.changes.updated)
         if isinstance(event, LinkChanged) and not is_confirmed:
             # The end of a poll changes the coverage: up to when, and how far back, nothing is missing.
             self._numbers.ask()
-        elif is_new_alone and self._is_filling:
-            self._is_behind = True
         elif isinstance(event, BackfillMoved):
             # The progress is shown with the next tick.
             before, self._phase = self._phase, event.progress.phase
@@ -224,6 +232,7 @@ class RunsLoader:
         if self._is_behind:
             self._is_behind = False
             self.runs_changed()
+            self.load_run()
         if self._screen.as_of is None and not self._is_silent and self._unknown_runs():
             self._summaries.ask()
 
