@@ -369,7 +369,7 @@ def check_triggers(connection: sa.Connection, organization: Organization, reposi
     for rule in repository.triggers:
         agent = agents.by_name(connection, organization.id, rule.agent)
         has_servers = repository.setup is not None and repository.setup.mcp_servers
-        if agent is not None and has_servers and not programs.takes_servers(agent.options):
+        if agent is not None and has_servers and not programs.takes_servers(agent):
             raise SetupError(
                 f"repository {repository.name}: it has mcp_servers, and a trigger names the agent {rule.agent!r}, "
                 f"but {programs.TAKES_NONE}"
@@ -417,13 +417,12 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
 
 def _agent(entry: AgentEntry, owner: Organization | None, data: Path | None) -> Agent:
     options = AgentOptions.model_validate(entry.model_dump(include=set(AgentOptions.model_fields)))
-    faults = list(programs.contradictions(entry.argv, options, entry.environment, network=entry.network))
-    if data is not None:
-        faults += programs.missing(entry.argv, options, entry.environment, data)
+    whose = None if owner is None else owner.id
+    agent = Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment, options, whose)
+    faults = [*programs.contradictions(agent), *([] if data is None else programs.missing(agent, data))]
     if faults:
         raise SetupError(f"agent {entry.name}: {'; '.join(faults)}")
-    whose = None if owner is None else owner.id
-    return Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment, options, whose)
+    return agent
 
 
 class _Organizations:

@@ -12,7 +12,8 @@ from app.engine.times import ago, stamp
 from storage.records.inbox import NO_TIME, InboxItem, InboxKind, InboxSeverity
 from widgets.kit.badges import STYLES, Badge, Tone, run_badge
 from widgets.kit.cells import Column
-from widgets.kit.line_table import TableLine, TonedText
+from widgets.kit.cursor_view import HEADER
+from widgets.kit.line_table import LineTable, TableLine, TonedText
 
 BADGES: Final[Mapping[InboxKind, Badge]] = {
     "host": Badge("▲", "host", "bad"),
@@ -31,6 +32,9 @@ SEVERITY_TONES: Final[Mapping[InboxSeverity, Tone]] = {"critical": "bad", "decid
 AGAIN: Final = "↻ "
 MOST_RUNS: Final = 20
 """The most runs shown with an item."""
+URGENT: Final[frozenset[InboxKind]] = frozenset({"question", "approval", "failed", "host"})
+MOST_URGENT: Final = 5
+"""The most urgent items shown at a time; the others scroll."""
 COLUMNS: Final = (Column("", 10), Column("what", 10), Column("", 8, grows=1), Column("when", 9))
 
 
@@ -101,3 +105,30 @@ def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxR
 def when(at: datetime, now: datetime) -> str:
     """How long ago; a dash if unknown."""
     return "—" if at == NO_TIME else ago(at, now)
+
+
+class NeedsYouRow(InboxRow, frozen=True):
+    """An item without its severity."""
+
+    def cells(self, now: datetime) -> TableLine:
+        """Kind, title, and the time of the last event."""
+        return super().cells(now)[1:]
+
+
+class NeedsYou(LineTable[NeedsYouRow]):
+    """The items that cannot wait, in no more lines than there are."""
+
+    def __init__(self, now: datetime) -> None:
+        super().__init__(now, (Column("needs you", 10), Column("", 8, grows=1), Column("when", 9)))
+        self.display = self.marks_resting = False
+
+    def show_urgent(self, items: Sequence[InboxItem], most: int) -> None:
+        """Show those of the inbox's items that cannot wait, in at most so many lines."""
+        # A host that is down is listed only if runs failed on it; old failures are in the inbox.
+        fresh = (item for item in items if item.kind in URGENT and item.severity != "look")
+        rows = tuple(NeedsYouRow(item) for item in fresh if item.kind != "host" or item.run_ids)
+        self.show(rows)
+        if not self.has_focus:
+            self.action_first()
+        self.display = min(len(rows), most) > 0
+        self.styles.height = HEADER + min(len(rows), most, MOST_URGENT)

@@ -36,7 +36,8 @@ from app.console.sheets import ConfirmSheet
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.engine.times import ago
-from app.runs.screen_loader import instructions_of, turn_of
+from app.runs.document import instructions_of
+from app.runs.screen_loader import turn_of
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, Action, Run
 from storage.records.decision import Decision

@@ -145,7 +145,7 @@ class Client:
     async def invitations(self) -> tuple[Invitation, ...]:
         """The invitations with their states, newest first, if the service reports them. Raises as `run_detail`."""
         found = wire.read((await self._extension(Call("GET", "/external/invitations"))).body)
-        return tuple(wire.record(Invitation, wire.fields(one)) for one in wire.listed(found, "invitations"))
+        return tuple(wire.record(Invitation, one) for one in wire.listed(found, "invitations"))
 
     async def may_create_organizations(self) -> bool:
         """Whether the service says that the token may create organizations. Raises as `run_detail`."""

@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.widgets import TextArea
 
 from app.actions.drafts import FormDraft, named
 from app.actions.screen_fields import from_editor
@@ -210,7 +211,7 @@ class AutomationForm(ModalScreen[str | None]):
         if self._rule is not None:
             self.app.push_screen(ReplaySheet(self._engine, self._rule))
 
-    @on(RuleEditor.Changed)
+    @on(TextArea.Changed)
     def _changed(self) -> None:
         self._dialog.banner(None)
         self._draft.typed({"table": self._editor.text})

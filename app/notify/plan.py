@@ -68,12 +68,6 @@ class Present(Struct, frozen=True):
             case _:
                 return what in self.stuck
 
-    def is_recovering(self, problem: ReportedProblem) -> bool:
-        """Whether a code host is well again, but not for long enough to say so."""
-        kind, _, what = problem.group.partition(":")
-        incident = self.incident(what, problem.newest_at) if kind == "host" else None
-        return incident is not None and not incident.goes_on
-
     def incident(self, platform: str, at: datetime) -> Incident | None:
         """The incident of a host that began then, or was on then."""
         own = (each for each in self.incidents if each.platform == platform)
@@ -166,7 +160,9 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         route_of = notify.route(problem.route)
         is_due = route_of.repeat is not None and at.now >= problem.last_at + route_of.repeat
         is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or notify.is_quiet(problem.route, at.now)
-        is_put_off = is_put_off or at.present.is_recovering(problem)
+        incident = at.present.incident(problem.group.partition(":")[2], problem.newest_at)
+        # The code host is well again, but not for long enough to say so.
+        is_put_off = is_put_off or (problem.kind == "host" and incident is not None and not incident.goes_on)
         is_there = at.present.has(problem.group, problem.newest_at) is True
         # A reminder that cannot be delivered is tried again, and must not arrive after a newer one.
         is_waiting = (problem.route, problem.batch) in at.undelivered

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from app.actions.screen_many import Known, ManyForm, continued, known_of, retried
+from app.actions.screen_batch import Known, continued, known_of, retried
+from app.actions.screen_many import ManyForm
 from app.api.requests import StartRun
 from app.engine.engine import Engine
 from storage.records import FINAL_STATUSES, Run, RunDetail
