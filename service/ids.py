@@ -21,16 +21,6 @@ def ulid(micros: int, random_bits: Callable[[int], int] = secrets.randbits) -> s
     return "".join(_CROCKFORD[value >> (5 * digit) & 31] for digit in reversed(range(_ULID_LENGTH)))
 
 
-def run_id(micros: int) -> str:
-    """Return a new run identifier (spec 2.4)."""
-    return f"run_{ulid(micros)}"
-
-
-def organization_id(micros: int) -> str:
-    """Return a new organization identifier (spec 2.2)."""
-    return f"org_{ulid(micros)}"
-
-
 def new_token() -> str:
     """Return a bearer token: 256 random bits, shown once and stored only as its digest (spec 5.4)."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)

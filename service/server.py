@@ -10,7 +10,6 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
@@ -22,7 +21,7 @@ from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
-from service.lab.lab import install_lab
+from service.lab import Lab
 from service.mail import mailer_of
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics
@@ -40,143 +39,133 @@ _logger = logging.getLogger(__name__)
 _BACKLOG = 256
 
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """How to serve."""
+def run_server(
+    folder: DataFolder,
+    host: str,
+    port: int,
+    database_url: str | None,
+    concurrency: int | None,
+    masks: Masks,
+    *,
+    executes: bool,
+    lab: bool,
+) -> int:
+    """Serve a data folder until a signal arrives; return the exit status.
 
-    host: str = "127.0.0.1"
-    port: int = 8400
-    database_url: str | None = None
-    """The database's address; None for SQLite in the data folder."""
-    executes: bool = True
-    """Whether this process executes turns; otherwise other worker processes do."""
-    concurrency: int | None = None
-    """Turns executed at the same time; None to use the settings."""
-    lab: bool = False
+    `database_url`: the database's address; None for SQLite in the data folder. `executes`: whether this process
+    executes turns, `concurrency` at the same time (None to use the settings); otherwise other worker processes do.
 
-
-class RunningService:
-    """One service process over one data folder."""
-
-    def __init__(self, folder: DataFolder, options: ServeOptions) -> None:
-        self._folder = folder
-        self._options = options
-
-    def run(self, masks: Masks) -> int:
-        """Serve until a signal arrives; return the exit status.
-
-        Raises:
-            StartError: The folder is in use, or the port is taken.
-        """
-        self._folder.create()
-        settings = self._folder.settings()
-        url = self._options.database_url or self._folder.database_url
-        with (
-            contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
-            contextlib.closing(Database(url)) as database,
-            contextlib.ExitStack() as locks,
-        ):
-            # PostgreSQL takes several processes, SQLite only one.
-            if database.is_sqlite:
-                refusal = f"another service runs on {self._folder.root}; stop it, or choose another --data-dir"
-                locks.enter_context(locked(self._folder.lock_file, refusal))
-            if self._options.executes:
-                locks.enter_context(one_worker(database, self._folder))
-            database.wait_until_there(threading.Event())
-            prepare(database, self._folder, masks, tracer)
-            worker = None
-            if self._options.executes:
-                worker = build_worker(database, self._folder, settings, self._options.concurrency, tracer)
-            context = Context(
-                database=database,
-                settings=settings,
-                clock=now_micros,
-                expiry_clock=now_micros,
-                metrics=ServiceMetrics(database, now_micros, settings.execution.worker_ttl_s),
-                rate=RateLimiter(database, settings.limits.requests_per_minute, now_micros),
-                mailer=mailer_of(self._folder, settings.mail, os.environ),
-                probes=HealthProbes(database, settings.probing),
-                page_key=database.secret("page_token_key"),
-                counts=RunCounter(),
-                # On PostgreSQL the worker of this process hears the doorbell, too.
-                wake=worker.wake if worker is not None and database.is_sqlite else Doorbell(database).ring,
-                folder=self._folder,
-                accounts=OwnAccounts(database),
-                tracer=tracer,
-            )
-            listener = self._bind()
-            status = asyncio.run(self._serve(context, worker, listener))
-            context.probes.close()
-            _logger.info("stopped")
-            return status
-
-    async def _serve(self, context: Context, worker: TurnWorker | None, listener: socket.socket) -> int:
-        app, extra = install_lab(context) if self._options.lab else (with_page(build(context), context), {})
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        asyncio.get_running_loop().set_exception_handler(_report)
-        config = uvicorn.Config(
-            RequestObserver(app, context.metrics.count_request),
-            http=protocol(context.settings.limits.request_s, files // 2, context.metrics.count_refusal),
-            # Several times this number of connections are accepted before the first of them can be refused.
-            backlog=min(_BACKLOG, files // 16),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=max(1, int(context.settings.execution.drain_s)),
+    Raises:
+        StartError: The folder is in use, or the port is taken.
+    """
+    folder.create()
+    settings = folder.settings()
+    with (
+        contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
+        contextlib.closing(Database(database_url or folder.database_url)) as database,
+        contextlib.ExitStack() as locks,
+    ):
+        # PostgreSQL takes several processes, SQLite only one.
+        if database.is_sqlite:
+            refusal = f"another service runs on {folder.root}; stop it, or choose another --data-dir"
+            locks.enter_context(locked(folder.lock_file, refusal))
+        if executes:
+            locks.enter_context(one_worker(database, folder))
+        database.wait_until_there(threading.Event())
+        prepare(database, folder, masks, tracer)
+        worker = build_worker(database, folder, settings, concurrency, tracer) if executes else None
+        context = Context(
+            database=database,
+            settings=settings,
+            clock=now_micros,
+            expiry_clock=now_micros,
+            metrics=ServiceMetrics(database, now_micros, settings.execution.worker_ttl_s),
+            rate=RateLimiter(database, settings.limits.requests_per_minute, now_micros),
+            mailer=mailer_of(folder, settings.mail),
+            probes=HealthProbes(database, settings.probing),
+            page_key=database.secret("page_token_key"),
+            counts=RunCounter(),
+            # On PostgreSQL the worker of this process hears the doorbell, too.
+            wake=worker.wake if worker is not None and database.is_sqlite else Doorbell(database).ring,
+            folder=folder,
+            accounts=OwnAccounts(database),
+            tracer=tracer,
         )
-        server = _Server(config)
-
-        def stop() -> None:
-            """Accept no more requests, and exit when the open ones are answered."""
-            server.should_exit = True
-            server.woken.set()
-            context.closing.set()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        status = 0
-        if worker is not None:
-            try:
-                await asyncio.to_thread(worker.start)
-            except Exception:  # The boundary: a service that accepts runs must also execute them.
-                _logger.exception("the worker cannot start; the service stops")
-                worker, status = None, 1
-                stop()
-        # The service is ready only when accepted runs can be executed.
-        if not server.should_exit:
-            host, port = listener.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            if not _is_loopback(host):
-                _logger.warning("listening beyond this machine without TLS: tokens travel in clear, so add a TLS proxy")
-            line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(self._folder.root)}
-            announce({**line, **extra})
-        await serving
-        if worker is not None:
-            await asyncio.to_thread(drain, worker, context.settings.execution)
-        return status
-
-    def _bind(self) -> socket.socket:
-        host, port = self._options.host, self._options.port
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # Given the protocol, asyncio switches off Nagle's delay, which would add 40 ms to each response.
-        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            listener.close()
-            option = "--port" if error.errno in {errno.EADDRINUSE, errno.EACCES} else "--host"
-            raise StartError(f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}") from error
-        if self._options.lab and not _is_loopback(listener.getsockname()[0]):
+        listener = _bind(host, port)
+        if lab and not _is_loopback(listener.getsockname()[0]):
             listener.close()
             raise StartError(f"the lab is only available on loopback, not on {host}; leave out --lab or --host")
         listener.listen(_BACKLOG)
-        return listener
+        status = asyncio.run(_serve(context, worker, listener, has_lab=lab))
+        context.probes.close()
+        _logger.info("stopped")
+        return status
+
+
+async def _serve(context: Context, worker: TurnWorker | None, listener: socket.socket, *, has_lab: bool) -> int:
+    lab = Lab(context) if has_lab else None
+    app = with_page(build(context), context) if lab is None else lab
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    asyncio.get_running_loop().set_exception_handler(_report)
+    config = uvicorn.Config(
+        RequestObserver(app, context.metrics.count_request),
+        http=protocol(context.settings.limits.request_s, files // 2, context.metrics.count_refusal),
+        # Several times this number of connections are accepted before the first of them can be refused.
+        backlog=min(_BACKLOG, files // 16),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=max(1, int(context.settings.execution.drain_s)),
+    )
+    server = _Server(config)
+
+    def stop() -> None:
+        """Accept no more requests, and exit when the open ones are answered."""
+        server.should_exit = True
+        server.woken.set()
+        context.closing.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    status = 0
+    if worker is not None:
+        try:
+            await asyncio.to_thread(worker.start)
+        except Exception:  # The boundary: a service that accepts runs must also execute them.
+            _logger.exception("the worker cannot start; the service stops")
+            worker, status = None, 1
+            stop()
+    # The service is ready only when accepted runs can be executed.
+    if not server.should_exit:
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        if not _is_loopback(host):
+            _logger.warning("listening beyond this machine without TLS: tokens travel in clear, so add a TLS proxy")
+        line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(context.folder.root)}
+        announce(line | ({} if lab is None else {"lab_token": lab.token}))
+    await serving
+    if worker is not None:
+        await asyncio.to_thread(drain, worker, context.settings.execution)
+    return status
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Given the protocol, asyncio switches off Nagle's delay, which would add 40 ms to each response.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        option = "--port" if error.errno in {errno.EADDRINUSE, errno.EACCES} else "--host"
+        raise StartError(f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}") from error
+    return listener
 
 
 class _Server(uvicorn.Server):

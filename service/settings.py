@@ -1,12 +1,19 @@
-"""The data folder and its settings: one frozen value from `service.toml`, in which every key has a default."""
+"""The data folder, its settings, and the environment.
+
+The settings are one frozen value from `service.toml`, in which every key has a default.
+"""
 
 import errno
+import logging
 import os
+import re
+import stat
 import tomllib
+from collections.abc import Callable, Mapping
 from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +34,14 @@ _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 Sandboxing = Literal["require", "none"]
 LogFormat = Literal["text", "json"]
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+ENVIRONMENT_VARIABLE: Final = "RUNWARDEN_SERVICE_ENVIRONMENT"
+"""The variable with the path of a file of variables, which long-running processes read again on SIGHUP."""
+_ENTRY: Final = re.compile(
+    r"""(?:export\s+)?(?P<name>[A-Za-z_]\w*)=(?:(?P<quote>["'])(?P<quoted>[^\0]*)(?P=quote)|(?P<text>[^"'\0][^\0]*)?)"""
+)
+_held: Final[dict[str, str]] = {}
+"""What this process has from its file."""
+_logger = logging.getLogger(__name__)
 
 
 def _identity(text: str) -> str:
@@ -482,3 +497,58 @@ class DataFolder:
             raise SettingsError(f"{self.settings_file}: {error}; correct the TOML there") from error
         except ValidationError as error:
             raise SettingsError(f"{self.settings_file}: {first_fault(error)}; correct or remove the key") from error
+
+
+def load_environment(check: Callable[[Mapping[str, str]], object] = lambda _: None) -> list[str]:
+    """Put the variables of the operator's file into the environment; those that are no longer in it go.
+
+    Return the names of those that changed. `check` raises a SettingsError if the new environment cannot be used.
+
+    Raises:
+        SettingsError: The file cannot be read or used, and nothing has changed.
+    """
+    file = Path(os.environ[ENVIRONMENT_VARIABLE])
+    named = f"{file} ({ENVIRONMENT_VARIABLE})"
+    try:
+        is_open_to_all = file.stat().st_mode & stat.S_IWOTH
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise SettingsError(f"{named}: {why}; the service's user must be able to read it") from error
+    if is_open_to_all:
+        raise SettingsError(f"{named}: everyone may write it: chmod o-w")
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if (entry := line.strip()) and entry[0] not in "#;":
+            match = _ENTRY.fullmatch(entry)
+            if match is None:
+                # The line is not shown: it may hold a secret.
+                raise SettingsError(f"{named}: line {number} is not NAME=value, or a quote in it is not closed")
+            if match["name"] == ENVIRONMENT_VARIABLE:
+                raise SettingsError(f"{named}: line {number}: this variable is set for the process, not in the file")
+            found[match["name"]] = match["quoted"] or match["text"] or ""
+    if _held and not found:
+        raise SettingsError(f"{named}: it is empty")
+    gone = _held.keys() - found.keys()
+    check({name: value for name, value in os.environ.items() if name not in gone} | found)
+    for name in gone:
+        os.environ.pop(name, None)
+    os.environ.update(found)
+    changed = sorted(name for name in _held.keys() | found.keys() if _held.get(name) != found.get(name))
+    _held.clear()
+    _held.update(found)
+    return changed
+
+
+def reload_environment(check: Callable[[Mapping[str, str]], object], changed: Callable[[], object]) -> None:
+    """Do the same while the process runs, and call `changed`; of a file that cannot be used, the log says why."""
+    if not os.environ.get(ENVIRONMENT_VARIABLE):
+        _logger.warning("there is no file to read again: set %s", ENVIRONMENT_VARIABLE)
+        return
+    try:
+        names = load_environment(check)
+    except SettingsError as error:
+        _logger.error("the environment stays as it was: %s", error)  # noqa: TRY400 — the text says it all
+        return
+    changed()
+    _logger.info("read %s again; changed: %s", os.environ[ENVIRONMENT_VARIABLE], ", ".join(names) or "nothing")

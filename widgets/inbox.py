@@ -7,12 +7,13 @@ from typing import Final
 from msgspec import Struct
 from textual.content import Content
 
-from app.engine.text import SafeText, safe_text
+from app.engine.text import safe_text
 from app.engine.times import ago, stamp
 from storage.records.inbox import NO_TIME, InboxItem, InboxKind, InboxSeverity
 from widgets.kit.badges import STYLES, Badge, Tone, run_badge
 from widgets.kit.cells import Column
-from widgets.kit.line_table import TableLine, TonedText
+from widgets.kit.cursor_view import HEADER
+from widgets.kit.line_table import LineTable, TableLine, TonedText
 
 BADGES: Final[Mapping[InboxKind, Badge]] = {
     "host": Badge("▲", "host", "bad"),
@@ -31,6 +32,9 @@ SEVERITY_TONES: Final[Mapping[InboxSeverity, Tone]] = {"critical": "bad", "decid
 AGAIN: Final = "↻ "
 MOST_RUNS: Final = 20
 """The most runs shown with an item."""
+URGENT: Final[frozenset[InboxKind]] = frozenset({"question", "approval", "failed", "host"})
+MOST_URGENT: Final = 5
+"""The most urgent items shown at a time; the others scroll."""
 COLUMNS: Final = (Column("", 10), Column("what", 10), Column("", 8, grows=1), Column("when", 9))
 
 
@@ -77,9 +81,17 @@ class InboxRow(Struct, frozen=True):
             yield "by command", (safe_text(item.cure, limit=1000), "quiet")
 
     def below_facts(self, now: datetime) -> Content:
-        """The item's runs."""
-        lines = run_lines(self.item, now)
-        return Content("\n").join(Content.styled(text, STYLES[tone]) for text, tone in lines)
+        """The item's runs or requests, newest first, in two lines each, then the number of further ones."""
+        lines: list[Content] = []
+        listed = [entry for entry in self.item.entries if entry.run_id or entry.about]
+        for entry in listed[:MOST_RUNS]:
+            badge = run_badge(entry.status) if entry.status else BADGES[self.item.kind]
+            lines.append(Content.styled(safe_text(f"{badge.text}  {entry.about}", limit=200), badge.style))
+            at = safe_text(f"  {when(entry.at, now)}  {entry.run_id}", limit=200)
+            lines.append(Content.styled(at, STYLES["quiet"]))
+        if (more := len(listed) - MOST_RUNS) > 0:
+            lines.append(Content.styled(f"and {more:,} more", STYLES["quiet"]))
+        return Content("\n").join(lines)
 
 
 def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxRow, ...]:
@@ -95,15 +107,28 @@ def when(at: datetime, now: datetime) -> str:
     return "—" if at == NO_TIME else ago(at, now)
 
 
-def run_lines(item: InboxItem, now: datetime) -> tuple[tuple[SafeText, Tone], ...]:
-    """The item's runs or requests, newest first, in two lines each, then the number of further ones."""
-    lines: list[tuple[SafeText, Tone]] = []
-    listed = [entry for entry in item.entries if entry.run_id or entry.about]
-    for entry in listed[:MOST_RUNS]:
-        badge = run_badge(entry.status) if entry.status else BADGES[item.kind]
-        lines.append((safe_text(f"{badge.text}  {entry.about}", limit=200), badge.tone))
-        lines.append((safe_text(f"  {when(entry.at, now)}  {entry.run_id}", limit=200), "quiet"))
-    more = len(listed) - MOST_RUNS
-    if lines and more > 0:
-        lines.append((safe_text(f"and {more:,} more"), "quiet"))
-    return tuple(lines)
+class NeedsYouRow(InboxRow, frozen=True):
+    """An item without its severity."""
+
+    def cells(self, now: datetime) -> TableLine:
+        """Kind, title, and the time of the last event."""
+        return super().cells(now)[1:]
+
+
+class NeedsYou(LineTable[NeedsYouRow]):
+    """The items that cannot wait, in no more lines than there are."""
+
+    def __init__(self, now: datetime) -> None:
+        super().__init__(now, (Column("needs you", 10), Column("", 8, grows=1), Column("when", 9)))
+        self.display = self.marks_resting = False
+
+    def show_urgent(self, items: Sequence[InboxItem], most: int) -> None:
+        """Show those of the inbox's items that cannot wait, in at most so many lines."""
+        # A host that is down is listed only if runs failed on it; old failures are in the inbox.
+        fresh = (item for item in items if item.kind in URGENT and item.severity != "look")
+        rows = tuple(NeedsYouRow(item) for item in fresh if item.kind != "host" or item.run_ids)
+        self.show(rows)
+        if not self.has_focus:
+            self.action_first()
+        self.display = min(len(rows), most) > 0
+        self.styles.height = HEADER + min(len(rows), most, MOST_URGENT)

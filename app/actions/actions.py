@@ -5,11 +5,11 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -54,14 +54,6 @@ NO_ERROR: Final = ActionFailure("", "")
 _RETRIED: Final = re.compile(r"(retry-.+-\d+)(?:-[0-9a-f]{16})?$")
 """A key of `retry_key`, and that part of it which names the failure."""
 OutcomeT = TypeVar("OutcomeT")
-
-
-class StoreRuns(Protocol):
-    """`RunSync.store`, through which all runs reach the cache."""
-
-    def __call__(self, runs: Iterable[Run], *, cancelled: Collection[str]) -> Coroutine[Any, Any, object]:
-        """Store them."""
-        ...
 
 
 class Verdict(Struct, frozen=True):
@@ -201,7 +193,8 @@ class Actions(Struct, frozen=True):
 
     client: Client
     ledger: Ledger
-    store: StoreRuns
+    store: Callable[..., Coroutine[Any, Any, object]]
+    """`RunSync.store`, through which all runs reach the cache."""
     announce: Announce
     clock: Callable[[], datetime]
     actor: str
@@ -223,7 +216,7 @@ class Actions(Struct, frozen=True):
         """
         self.check(request)
         again = again or not isinstance(request, CreateOrganization)
-        return await self._carry_out(request, new_action_id(self.clock()), key=key, again=again)
+        return await self._carry_out(request, key=key, again=again)
 
     async def rehearse(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> None:
         """Check whether `submit` would send the request; nothing is sent or recorded.
@@ -248,7 +241,7 @@ class Actions(Struct, frozen=True):
         request = request_of(old)
         self.check(request)
         await self.adopt_orphans()
-        return await self._carry_out(request, new_action_id(self.clock()), supersedes=old.action_id)
+        return await self._carry_out(request, supersedes=old.action_id)
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
         """Record the result of an unknown action, as the user found out.
@@ -284,12 +277,9 @@ class Actions(Struct, frozen=True):
             self._changed(action)
 
     async def _begin_resolving(self) -> None:
-        self._check_writable()
-        await self.adopt_orphans()
-
-    def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyError
+        await self.adopt_orphans()
 
     def check(self, request: WriteRequest) -> None:
         """Check that this process may send the request, and that it could succeed.
@@ -297,19 +287,20 @@ class Actions(Struct, frozen=True):
         Raises:
             ReadOnlyError, InvalidRequestError: It may not, or could not.
         """
-        self._check_writable()
+        if self.read_only:
+            raise ReadOnlyError
         if found := problems(request):
             raise InvalidRequestError(found)
 
     async def _carry_out(
         self,
         request: WriteRequest,
-        action_id: str,
         *,
         key: str | None = None,
         again: bool = True,
         supersedes: str | None = None,
     ) -> Action:
+        action_id = new_action_id(self.clock())
         try:
             with _refusing(self.command_line):
                 action = await self.ledger.prepare(

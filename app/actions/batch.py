@@ -22,8 +22,6 @@ _OUTCOMES: Final[dict[ActionState, BatchOutcome]] = {
     "not_created": "not_sent",
 }
 """The outcome by the state of the action; in every other state it is unknown."""
-Submit = Callable[[WriteRequest, str | None], Awaitable[Action]]
-"""Send a request through the ledger, under a key if there is one: once for each key."""
 
 
 class BatchResult(Struct, frozen=True):
@@ -93,7 +91,8 @@ class BatchWrite(Struct, frozen=True):
 class BatchSender:
     """Sends the writes of a batch, and says when to stop."""
 
-    submit: Submit
+    submit: Callable[[WriteRequest, str | None], Awaitable[Action]]
+    """Sends a request through the ledger, under a key if there is one: once for each key."""
     most: int | None = None
     """How many may be sent; None: no limit."""
     sent: int = 0

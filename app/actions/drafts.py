@@ -2,30 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict, replace
 
-from app.api.requests import WriteRequest, as_json
 from app.engine.atomic_file import alone, replacing
 from app.profiles import data_folder
 from storage import RunwardenError
-from storage.errors import StorageError
-from storage.records import Action
-from storage.records.activity import ActivityFilter
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 VERSION: Final = 1
-MOST_SENT: Final = 200
-"""The most actions that are searched for a draft's text."""
 Values = dict[str, str]
-DraftOutcome = Literal["not_sent", "open", "done"]
 
 
 def named(kind: str, origin: str) -> str:
@@ -47,68 +40,50 @@ class Draft(Struct, frozen=True):
     """When sending began, if no confirmation came back; None: it was never sent."""
 
 
-class Drafts(Struct, frozen=True):
-    """The drafts of one profile, in a file that only its owner can read."""
+def read_drafts(path: Path) -> dict[str, Draft]:
+    """Read the drafts of one profile, by name.
 
-    path: Path
-
-    async def load(self, name: str) -> Draft | None:
-        """Return the draft of that name, if there is one.
-
-        Raises:
-            DraftsError: The file cannot be read. A damaged one was moved aside, so that the next save works.
-        """
-        return (await asyncio.to_thread(self._read)).get(name)
-
-    async def save(self, name: str, draft: Draft | None) -> None:
-        """Store the draft under that name; None deletes the stored one.
-
-        Raises:
-            DraftsError: It cannot be stored.
-        """
-
-        def change() -> None:
-            with alone(self.path.parent):
-                drafts = self._read()
-                if drafts.pop(name, None) == draft:
-                    return
-                if draft is not None:
-                    drafts[name] = draft
-                entries = {name: asdict(draft) for name, draft in drafts.items()}
-                with replacing(self.path) as file:
-                    json.dump({"version": VERSION, "drafts": entries}, file, default=datetime.isoformat)
-
+    Raises:
+        DraftsError: The file cannot be read. A damaged one was moved aside, so that the next save works.
+    """
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        if int(document["version"]) > VERSION:
+            raise DraftsError(f"Drafts were written by a newer version: upgrade, or move {path} away.")
+        return convert(document["drafts"], dict[str, Draft])
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise DraftsError(f"Drafts cannot be read ({error.strerror}): see that {path} can be read.") from error
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        aside = path.with_suffix(".damaged")
         try:
-            await asyncio.to_thread(change)
-        except OSError as error:
-            why = f"A draft cannot be stored ({error.strerror}): see that {self.path} is writable."
-            raise DraftsError(why) from error
+            path.replace(aside)
+        except OSError as stuck:
+            message = f"Drafts are damaged and cannot be moved away ({stuck.strerror}): delete {path}."
+            raise DraftsError(message) from stuck
+        raise DraftsError(f"The drafts were damaged; they were moved to {aside}.") from error
 
-    def _read(self) -> dict[str, Draft]:
-        try:
-            document = json.loads(self.path.read_text("utf-8"))
-            if int(document["version"]) > VERSION:
-                raise DraftsError(f"Drafts were written by a newer version: upgrade, or move {self.path} away.")
-            return {
-                name: Draft(
-                    {str(key): str(value) for key, value in entry["values"].items()},
-                    datetime.fromisoformat(entry["saved_at"]),
-                    datetime.fromisoformat(entry["sent_at"]) if entry["sent_at"] else None,
-                )
-                for name, entry in document["drafts"].items()
-            }
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise DraftsError(f"Drafts cannot be read ({error.strerror}): see that {self.path} can be read.") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            aside = self.path.with_suffix(".damaged")
-            try:
-                self.path.replace(aside)
-            except OSError as stuck:
-                message = f"Drafts are damaged and cannot be moved away ({stuck.strerror}): delete {self.path}."
-                raise DraftsError(message) from stuck
-            raise DraftsError(f"The drafts were damaged; they were moved to {aside}.") from error
+
+def save_draft(path: Path, name: str, draft: Draft | None) -> None:
+    """Store the draft under that name, in a file that only its owner can read; None deletes the stored one.
+
+    Raises:
+        DraftsError: It cannot be stored.
+    """
+    try:
+        with alone(path.parent):
+            drafts = read_drafts(path)
+            if drafts.pop(name, None) == draft:
+                return
+            if draft is not None:
+                drafts[name] = draft
+            entries = {name: asdict(draft) for name, draft in drafts.items()}
+            with replacing(path) as file:
+                json.dump({"version": VERSION, "drafts": entries}, file, default=datetime.isoformat)
+    except OSError as error:
+        why = f"A draft cannot be stored ({error.strerror}): see that {path} is writable."
+        raise DraftsError(why) from error
 
 
 class FormDraft:
@@ -119,10 +94,9 @@ class FormDraft:
 
         `failed` is called with the reason when drafts cannot be stored, once until one is.
         """
-        self._drafts = Drafts(data_folder(engine.settings, engine.profile) / "drafts.json")
-        self._name = name
+        self._path = data_folder(engine.settings, engine.profile) / "drafts.json"
         self._engine = engine
-        self.fresh = fresh
+        self.name, self.fresh = name, fresh
         self.current: Draft | None = None
         """The draft to store now; None: the text needs none."""
         self._stored: Draft | None = None
@@ -130,14 +104,11 @@ class FormDraft:
         self._failed = failed
         self._reported: str | None = None
 
-    def belong_to(self, name: str, fresh: Values) -> None:
-        """Use another name and other initial values, before anything was read or stored."""
-        self._name, self.fresh = name, fresh
-
     async def restore(self) -> Draft | None:
         """Return the draft that an earlier form left."""
         try:
-            self.current = self._stored = await self._drafts.load(self._name)
+            drafts = await asyncio.to_thread(read_drafts, self._path)
+            self.current = self._stored = drafts.get(self.name)
         except DraftsError as error:
             self._report(str(error))
         return self.current
@@ -148,25 +119,6 @@ class FormDraft:
             self.current = None
         elif self.current is None or self.current.values != values:
             self.current = Draft(values, self._engine.clock())
-
-    async def outcome_of(
-        self, draft: Draft | None, requests: Sequence[WriteRequest]
-    ) -> tuple[DraftOutcome, Action | None]:
-        """Return the outcome of a draft whose sending began, and its action; `requests` are those of its text."""
-        if draft is None or draft.sent_at is None or not requests:
-            return "not_sent", None
-        bodies = {as_json(request) for request in requests}
-        since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
-        try:
-            newest = (await self._engine.ledger.journal(since, limit=MOST_SENT)).newest
-        except StorageError:
-            return "open", None
-        # An older attempt with the same text may have been settled since; it is not this one.
-        sent = [action for action in newest if action.body_json in bodies and action.created_at >= draft.sent_at]
-        if (still_open := next((action for action in sent if action.is_open), None)) is not None:
-            return "open", still_open
-        done = [action for action in sent if action.state == "confirmed"]
-        return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
 
     async def sending(self) -> None:
         """Store that this text is about to be sent: a crash from here on leaves its outcome unknown."""
@@ -192,7 +144,7 @@ class FormDraft:
             if wanted == self._stored:
                 return
             try:
-                await self._drafts.save(self._name, wanted)
+                await asyncio.to_thread(save_draft, self._path, self.name, wanted)
             except DraftsError as error:
                 self._report(str(error))
             else:

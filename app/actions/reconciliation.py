@@ -106,14 +106,6 @@ class Candidate(Struct, frozen=True):
     """Whether our own token gave them; None: not known."""
 
     @property
-    def evidence(self) -> str:
-        """Why the run is a candidate, in a few words."""
-        words = None if self.is_same is None else "same words" if self.is_same else "other words"
-        by = f"by {self.caller}" if self.caller else None
-        mark = "carries this action's id" if self.is_marked else None
-        return ", ".join(filter(None, (self.when, words, by, mark)))
-
-    @property
     def when(self) -> str:
         """Its time relative to the send, as exactly as the service's clock is known."""
         if self.after is None:
@@ -134,7 +126,11 @@ class Candidate(Struct, frozen=True):
     @property
     def line(self) -> str:
         """The candidate in one line: its id and the evidence."""
-        return "  ".join(filter(None, (self.run.run_id, self.evidence, self.run.status, self.run.branch_name)))
+        words = None if self.is_same is None else "same words" if self.is_same else "other words"
+        by = f"by {self.caller}" if self.caller else None
+        mark = "carries this action's id" if self.is_marked else None
+        evidence = ", ".join(filter(None, (self.when, words, by, mark)))
+        return "  ".join(filter(None, (self.run.run_id, evidence, self.run.status, self.run.branch_name)))
 
 
 class Proposal(Struct, frozen=True):
@@ -455,21 +451,18 @@ class Reconciliation:
                 ):
                     raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {kind.id_source}")
             if action.kind == "organization.create":
-                await self._check_organization(action, result_id)
+                with _asking(f"knows {result_id}"):
+                    try:
+                        told = await self.runs.reader.client.invitations()
+                    except NotOfferedError:
+                        return
+                emails = {each.email for each in told if each.organization_id == result_id}
+                if not emails:
+                    raise DoubtfulIdError(f"The service knows no organization {result_id}.")
+                if action.subject.casefold() not in map(str.casefold, emails):
+                    raise DoubtfulIdError(f"{result_id} was created for {min(emails)}, not for {action.subject}.")
             if kind.is_listed:
                 await self._check_run(action, result_id)
-
-    async def _check_organization(self, action: Action, organization_id: str) -> None:
-        with _asking(f"knows {organization_id}"):
-            try:
-                told = await self.runs.reader.client.invitations()
-            except NotOfferedError:
-                return
-        emails = {each.email for each in told if each.organization_id == organization_id}
-        if not emails:
-            raise DoubtfulIdError(f"The service knows no organization {organization_id}.")
-        if action.subject.casefold() not in map(str.casefold, emails):
-            raise DoubtfulIdError(f"{organization_id} was created for {min(emails)}, not for {action.subject}.")
 
     async def _check_run(self, action: Action, run_id: str) -> None:
         cache = self.runs.cache

@@ -44,54 +44,52 @@ class FieldProblem(Struct, frozen=True):
 
 def problems(request: WriteRequest) -> tuple[FieldProblem, ...]:
     """All problems of the request; empty: it may be sent."""
-    return tuple(_problems(request))
-
-
-def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
+    found: list[FieldProblem] = []
     match request:
         case StartRun() | ContinueRun():
             if not request.instructions.strip():
-                yield FieldProblem("instructions", "Describe the agent's task.")
-            yield from _text("instructions", request.instructions)
-            yield from _branch(request.branch_name)
-            yield from _json("metadata", request.metadata)
+                found.append(FieldProblem("instructions", "Describe the agent's task."))
+            found += _text("instructions", request.instructions)
+            found += _branch(request.branch_name)
+            found += _json("metadata", request.metadata)
             if isinstance(request, ContinueRun) and not request.run_id.strip():
-                yield FieldProblem("run_id", "Name the run to continue.")
+                found.append(FieldProblem("run_id", "Name the run to continue."))
         case StartAgent():
             try:
                 agent_segment(request.name)
             except ValueError:
                 what = "Name an agent of the service, not '.', '..' or control characters."
-                yield FieldProblem("name", what)
+                found.append(FieldProblem("name", what))
             if not request.repository.strip():
                 what = "Name the repository: owner/repo, group/project, a URL, or a configured name."
-                yield FieldProblem("repository", what)
-            yield from _line("repository", request.repository)
-            yield from _branch(request.branch_name)
-            yield from _json("inputs", request.inputs)
+                found.append(FieldProblem("repository", what))
+            found += _line("repository", request.repository)
+            found += _branch(request.branch_name)
+            found += _json("inputs", request.inputs)
         case CreateOrganization():
             is_one = request.email.isprintable() and _EMAIL.fullmatch(request.email)
             if len(request.email) > MAX_EMAIL or not is_one:
-                yield FieldProblem("email", "Give one email address, such as admin@example.com.")
-            yield from _text("email", request.email)
-            yield from _line("offer_code", request.offer_code or "")
+                found.append(FieldProblem("email", "Give one email address, such as admin@example.com."))
+            found += _text("email", request.email)
+            found += _line("offer_code", request.offer_code or "")
         case CancelRun():
             if not request.run_id.strip() or request.run_id.strip() in {".", ".."}:
-                yield FieldProblem("run_id", "Name the run to cancel.")
+                found.append(FieldProblem("run_id", "Name the run to cancel."))
         case SayToRun():
             if not request.text.strip():
-                yield FieldProblem("text", "Say what the agent should know.")
+                found.append(FieldProblem("text", "Say what the agent should know."))
             if len(request.text) > MAX_MESSAGE:
-                yield FieldProblem("text", f"A message has at most {MAX_MESSAGE:,} characters.")
-            yield from _text("text", request.text)
+                found.append(FieldProblem("text", f"A message has at most {MAX_MESSAGE:,} characters."))
+            found += _text("text", request.text)
         case ResendInvitation():
             if not request.invitation_id.strip() or request.invitation_id.strip() in {".", ".."}:
-                yield FieldProblem("invitation_id", "Name the invitation to send again.")
+                found.append(FieldProblem("invitation_id", "Name the invitation to send again."))
         case OnboardProject():
             if request.project_id is None and not (request.project_path or "").strip():
-                yield FieldProblem("project_path", "Name the project: group/project, or its numeric id.")
-            yield from _line("project_path", request.project_path or "")
-            yield from _json("project_path", request.project_id)
+                found.append(FieldProblem("project_path", "Name the project: group/project, or its numeric id."))
+            found += _line("project_path", request.project_path or "")
+            found += _json("project_path", request.project_id)
+    return tuple(found)
 
 
 def _branch(name: str | None) -> Iterator[FieldProblem]:

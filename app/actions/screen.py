@@ -1,13 +1,13 @@
 """The Activity tab: every write with its outcome, unknown ones first."""
 
+import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from textual import on, work
 from textual.binding import Binding, BindingType
@@ -29,7 +29,7 @@ from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, State
 from app.engine.text import safe_text
 from app.runs.screen_pickers import MarkPicker
 from storage.errors import StorageError
-from storage.ledger import Ledger, LedgerRefusedError
+from storage.ledger import LedgerRefusedError
 from storage.records import Action, ActionFailure, ActionState
 from storage.records.activity import ActivityFilter
 from storage.records.decision import OPEN_OUTCOMES, Decision
@@ -42,9 +42,6 @@ from widgets.kit.badges import STYLES, Badge, action_badge
 from widgets.kit.cells import Column
 from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import Chip
-
-if TYPE_CHECKING:
-    from textual.timer import Timer
 
 SINCE: Final[Mapping[str, timedelta | None]] = {
     "any": None,
@@ -112,53 +109,19 @@ NOTHING_YET: Final = Notice(
 class Activity(Struct, frozen=True):
     """The writes that match the query, up to a limit, and the counts of all writes."""
 
-    entries: tuple[ActivityEntry, ...] = ()
+    entries: tuple[ActivityEntry, ...]
     """Unknown outcomes first, then the others; the newest first among each."""
-    matching: int = 0
+    matching: int
     """How many match the filter."""
-    kinds: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int]
     """All writes by kind, whatever the filter."""
-    outcomes: Mapping[str, int] = field(default_factory=dict)
+    outcomes: Mapping[str, int]
     """All writes by outcome, whatever the filter."""
 
     @property
     def total(self) -> int:
         """The number of all writes."""
         return sum(self.kinds.values())
-
-
-async def read_activity(
-    ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity, follow_ups: Sequence[Decision] = ()
-) -> Activity:
-    """Read at most `limit` entries that match the filter, with all unknown ones that match, however old they are.
-
-    Entries of `before` are used again, so that their requests are not parsed twice. `follow_ups` were not sent: those
-    that wait come after the unknown ones.
-
-    Raises:
-        StorageError: The ledger cannot be read.
-    """
-    known = {entry.source: entry for entry in before.entries}
-    writes = await ledger.journal(wanted, limit=limit)
-    unknown: tuple[Action, ...] = ()
-    if not wanted.outcomes or "unknown" in wanted.outcomes:
-        unknown = (await ledger.journal(replace(wanted, outcomes=("unknown",), is_open=True), limit=limit)).newest
-    pinned = {action.action_id for action in unknown}
-    actions = (*unknown, *(action for action in writes.newest if action.action_id not in pinned))
-    kinds: Counter[str] = Counter()
-    outcomes: Counter[str] = Counter()
-    for (kind, outcome), count in writes.tally.items():
-        kinds[kind] += count
-        outcomes[outcome] += count
-    entries = [known.get(action) or ActivityEntry(action, about(action)) for action in actions]
-    unsent = [entry for entry in map(unsent_entry, follow_ups) if is_wanted(entry.source, wanted)]
-    for entry in sorted(unsent, key=lambda one: one.waits is not None):
-        kinds[entry.source.kind] += 1
-        outcomes[entry.source.state] += 1
-        begun = entry.source.created_at
-        older = (n for n, one in enumerate(entries) if one.unknown is None and one.source.created_at <= begun)
-        entries.insert(len(unknown) if entry.waits is not None else next(older, len(entries)), entry)
-    return Activity(tuple(entries), writes.matching + len(unsent), kinds, outcomes)
 
 
 def unsent_entry(decision: Decision) -> ActivityEntry:
@@ -242,21 +205,42 @@ class ActivityScreen(BaseScreen):
         """The write that the next reading moves the cursor to; empty: the cursor stays."""
         self._limit = PAGE
         self._reader = CoalescedTask(self._read, self.run_worker)
-        self._search_pause: Timer | None = None
 
     # Parts that a list of other writes replaces
 
     async def load(self, wanted: ActivityQuery) -> Activity:
-        """Read the entries that match the query.
+        """Read the entries that match the query, up to the limit, with all unknown ones, however old they are.
+
+        Entries read before are used again, so that their requests are not parsed twice. Continuations that wait come
+        after the unknown ones.
 
         Raises:
             StorageError: The ledger or the automations' state cannot be read.
         """
-        engine = self._engine
-        unsent = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
-        before = self._found or Activity()
-        condition = wanted.condition(engine.clock())
-        return await read_activity(engine.ledger, condition, limit=self._limit, before=before, follow_ups=unsent)
+        engine, condition, limit = self._engine, wanted.condition(self._engine.clock()), self._limit
+        follow_ups = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
+        known = {} if self._found is None else {entry.source: entry for entry in self._found.entries}
+        writes = await engine.ledger.journal(condition, limit=limit)
+        unknown: tuple[Action, ...] = ()
+        if not condition.outcomes or "unknown" in condition.outcomes:
+            still = replace(condition, outcomes=("unknown",), is_open=True)
+            unknown = (await engine.ledger.journal(still, limit=limit)).newest
+        pinned = {action.action_id for action in unknown}
+        actions = (*unknown, *(action for action in writes.newest if action.action_id not in pinned))
+        kinds: Counter[str] = Counter()
+        outcomes: Counter[str] = Counter()
+        for (kind, outcome), count in writes.tally.items():
+            kinds[kind] += count
+            outcomes[outcome] += count
+        entries = [known.get(action) or ActivityEntry(action, about(action)) for action in actions]
+        unsent = [entry for entry in map(unsent_entry, follow_ups) if is_wanted(entry.source, condition)]
+        for entry in sorted(unsent, key=lambda one: one.waits is not None):
+            kinds[entry.source.kind] += 1
+            outcomes[entry.source.state] += 1
+            begun = entry.source.created_at
+            older = (n for n, one in enumerate(entries) if one.unknown is None and one.source.created_at <= begun)
+            entries.insert(len(unknown) if entry.waits is not None else next(older, len(entries)), entry)
+        return Activity(tuple(entries), writes.matching + len(unsent), kinds, outcomes)
 
     def extent(self, found: Activity) -> Content:
         """The numbers of writes that match, and of all."""
@@ -412,10 +396,10 @@ class ActivityScreen(BaseScreen):
         self.wanted = ActivityQuery()
 
     @on(Input.Changed)
-    def _search_changed(self) -> None:
-        if self._search_pause is not None:
-            self._search_pause.stop()
-        self._search_pause = self.set_timer(SEARCH_PAUSE_S, self._search_now)
+    @work(group="search", exclusive=True)
+    async def _search_changed(self) -> None:
+        await asyncio.sleep(SEARCH_PAUSE_S)
+        self._search_now()
 
     @on(ListSearch.Left)
     def _search_left(self) -> None:
@@ -423,8 +407,6 @@ class ActivityScreen(BaseScreen):
         self._table.focus()
 
     def _search_now(self) -> None:
-        if self._search_pause is not None:
-            self._search_pause.stop()
         self.wanted = replace(self.wanted, search=" ".join(self.query_one(ListSearch).value.split()))
 
     # Keys that act on the write under the cursor
@@ -490,9 +472,10 @@ class ActivityScreen(BaseScreen):
             self._reader.ask()
 
     @on(LineTable.Chosen)
-    def _chosen(self) -> None:
+    @work
+    async def _chosen(self) -> None:
         if self._table.item is not None:
-            self.run_worker(partial(self.open_entry, self._table.item))
+            await self.open_entry(self._table.item)
 
     async def open_entry(self, entry: ActivityEntry) -> None:
         """Open the run or the organization of a write."""

@@ -5,7 +5,7 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from app.api.requests import Json
 from app.engine.text import json_or_text
 from storage import RunwardenError
 from storage.records import Repository
-from widgets.forms.field import ChoiceField, FormField, LineField, PairsField, ParagraphField, pairs_in
+from widgets.forms.field import ChoiceField, FormField, LineField, ParagraphField, pairs_in
 from widgets.forms.inputs import LONGEST_LINE, printable
 
 
@@ -49,46 +49,16 @@ def read_pairs(key: str, text: str) -> dict[str, Json] | FieldProblem:
     return values
 
 
-def _read_number(key: str, text: str) -> int | FieldProblem | None:
-    typed = text.strip()
-    if typed and not (typed.isascii() and typed.isdigit()):
-        return FieldProblem(key, "A project id is a number; or leave it empty.")
-    return int(typed) if typed else None
-
-
-class Kind(Struct, frozen=True):
-    """A field's text, how it is read into the request, and how a sent value is written back."""
-
-    control: Callable[..., FormField]
-    read: Callable[[str, str], Any]
-    """Reads the text of the field with this key; or returns its problem."""
-    written: Callable[[Any], str] = lambda value: "" if value is None else str(value)
-    stand_in: Any = None
-    """Stands for a value that cannot be read, so that the other fields can be checked."""
-    shows: Callable[[str], bool] = lambda text: faithful(text) == text
-    """Whether the field shows exactly this text."""
-
-
-TEXT: Final = Kind(ParagraphField, lambda _, text: text, shows=lambda text: printable(text) == text)
-LINE: Final = Kind(LineField, lambda _, text: text.strip())
-OPTIONAL: Final = Kind(LineField, lambda _, text: text.strip() or None)
-CHOICE: Final = Kind(ChoiceField, lambda _, text: text.strip())
-OPTIONAL_CHOICE: Final = Kind(ChoiceField, lambda _, text: text.strip() or None)
-NUMBER: Final = Kind(LineField, _read_number, stand_in=1)
-PAIRS: Final = Kind(
-    PairsField,
-    read_pairs,
-    lambda values: "\n".join(f"{key}={written(value)}" for key, value in values.items()),
-    {},
-    lambda text: printable(text) == text,
-)
-
-
 def written(value: Json) -> str:
     """Return a value as it is typed in a line of `key=value`."""
     # Text that would be read or shown as another value is quoted.
     is_plain = isinstance(value, str) and json_or_text(value.strip()) == value == faithful(value)
     return str(value) if is_plain else json.dumps(value)
+
+
+def written_pairs(values: Mapping[str, Json]) -> str:
+    """Return a request's object as lines of `key=value`."""
+    return "\n".join(f"{key}={written(value)}" for key, value in values.items())
 
 
 class Field(Struct, frozen=True):
@@ -98,17 +68,19 @@ class Field(Struct, frozen=True):
     """The request's attribute."""
     label: str
     hint: str = ""
-    kind: Kind = LINE
+    control: type[LineField | ParagraphField] = LineField
     placeholder: str = ""
 
     def make(self, value: str) -> FormField:
         """Make the control, with this text in it."""
-        return self.kind.control(self.key, self.label, self.hint, value=value, placeholder=self.placeholder)
+        return self.control(self.key, self.label, self.hint, value=value, placeholder=self.placeholder)
+
+    def shows(self, text: str) -> bool:
+        """Whether the field shows exactly this text."""
+        return text == (printable(text) if issubclass(self.control, ParagraphField) else faithful(text))
 
 
-BRANCH: Final = Field(
-    "branch_name", "branch", "Empty: the service creates one.", OPTIONAL_CHOICE, "chosen by the service"
-)
+BRANCH: Final = Field("branch_name", "branch", "Empty: the service creates one.", ChoiceField, "chosen by the service")
 PAIRS_HINT: Final = "Optional, one per line. A value is read as JSON if possible, otherwise as text."
 
 

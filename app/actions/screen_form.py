@@ -17,11 +17,12 @@ from textual.widgets import Input
 
 from app.actions.asked import filled_in
 from app.actions.copies import UnfaithfulError, as_command, as_curl
-from app.actions.drafts import Draft, DraftOutcome, FormDraft, Values
+from app.actions.drafts import Draft, FormDraft, Values
 from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem, problems
 from app.actions.screen_fields import Field, from_editor
 from app.actions.screen_resolve import (
     HEIGHTS,
+    DraftOutcome,
     ResolveForm,
     about_draft,
     blocked_outcome,
@@ -40,6 +41,7 @@ from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span
 from storage.errors import StorageError
 from storage.records import Action, RunFilter
+from storage.records.activity import ActivityFilter
 from widgets.forms.dialog import (
     FormButton,
     FormDialog,
@@ -53,10 +55,12 @@ from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import Tone
 
-RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
-"""A request as typed, or the problems that prevent it."""
+Built = tuple[WriteRequest, tuple[FieldProblem, ...]]
+"""A request as typed, and the problems of what cannot be read, for which it has stand-ins."""
 _DRAFT_EVERY_S: Final = 0.5
 """How often a draft that has changed is stored."""
+_MOST_SENT: Final = 200
+"""The most actions that are searched for a draft's text."""
 _PREVIEW_CHARACTERS: Final = 100_000
 _READ_ONLY: Final = "This profile is read-only: prepare and preview, but nothing is sent."
 
@@ -92,15 +96,17 @@ class ActionForm(ModalScreen[Action | None]):
         hidden("enter", "next_field", priority=True),
     ]
     TITLE_TEXT: ClassVar[str]
+    SENDS_FROM: ClassVar[frozenset[FormPhase]] = frozenset({"preview"})
+    """The phases in which the request can be sent."""
+    DRAFT: ClassVar[str] = ""
+    """The draft's name, if it does not depend on the form's origin."""
     FIELDS: tuple[Field, ...] = ()
-    REQUEST: ClassVar[Callable[..., WriteRequest]]
-    """Makes the request of the values by field."""
 
     def __init__(
         self,
         engine: Engine,
         *,
-        draft: str,
+        draft: str = "",
         values: Mapping[str, str] | None = None,
         fresh_wins: bool = False,
         is_ready: bool = False,
@@ -122,7 +128,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.set_class(self.instructions is not None, "-long", update=False)
         self.form_draft = FormDraft(
             engine,
-            draft,
+            draft or self.DRAFT,
             self.values,
             # Through the app: the form may be closing, and its draft could not be stored.
             lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),
@@ -156,33 +162,27 @@ class ActionForm(ModalScreen[Action | None]):
         """Return facts and fields, in order."""
         return [field.make(self._initial.get(field.key, "")) for field in self.FIELDS]
 
-    def build(self, values: Values) -> RequestOrProblems:
-        """Return the request of these values, or the problems of those that cannot be read."""
-        read = {field.key: field.kind.read(field.key, values[field.key]) for field in self.FIELDS}
-        unread = tuple(value for value in read.values() if isinstance(value, FieldProblem))
-        stand_ins = {field.key: field.kind.stand_in for field in self.FIELDS}
-        request = type(self).REQUEST(
-            **{key: stand_ins[key] if isinstance(value, FieldProblem) else value for key, value in read.items()}
-        )
-        return (*unread, *problems(request)) if unread else request
+    @abstractmethod
+    def build(self, values: Values) -> Built:
+        """Return the request of these values, and the problems of those that cannot be read."""
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems of the values."""
-        built = self.build(self.values)
-        return built if isinstance(built, tuple) else problems(built)
+        request, unread = self.build(self.values)
+        return (*unread, *problems(request))
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
         """Return all requests of these values; none while there are problems."""
-        built = self.build(values)
-        return () if isinstance(built, tuple) else (built,)
-
-    def values_of(self, request: WriteRequest) -> Values:
-        """Return the texts of the fields that make this request."""
-        return {field.key: field.kind.written(getattr(request, field.key, None)) for field in self.FIELDS}
+        request, unread = self.build(values)
+        return () if unread else (request,)
 
     @abstractmethod
     def consequence(self, request: WriteRequest) -> str:
         """Describe the effect of sending in a sentence."""
+
+    def explanation(self, request: WriteRequest) -> Content:
+        """What the preview shows above the request."""
+        return Content(safe_text(self.consequence(request)))
 
     def placeholders(self) -> dict[str, str]:
         """The values of a template's placeholders."""
@@ -215,7 +215,7 @@ class ActionForm(ModalScreen[Action | None]):
     def begin_with(self, values: Values, draft: str) -> None:
         """Use these initial values, and the draft of this name; called before the form is shown."""
         self.beginning = values
-        self.form_draft.belong_to(draft, values)
+        self.form_draft.name, self.form_draft.fresh = draft, values
 
     def compose(self) -> ComposeResult:
         """Compose one dialog."""
@@ -329,17 +329,24 @@ class ActionForm(ModalScreen[Action | None]):
         return True
 
     def action_forward(self) -> None:
-        """Preview, unless there are problems; then send."""
+        """Preview the exact request, unless there are problems; then send it."""
         if self.phase == "editing":
             # Show all problems, including those of untouched fields, and focus the first field that has one.
             for field in self.fields.values():
                 field.insist()
             if found := self._complain():
                 self.fields.get(found[0].field, next(iter(self.fields.values()))).take_focus()
-            elif not isinstance(built := self.build(self.values), tuple):
-                self.request = built
-                self.show_preview(built)
-        elif self.phase == "preview" and self.request is not None and self.may_send():
+            else:
+                self.request, _ = self.build(self.values)
+                body = json.dumps(json.loads(as_json(self.request)), indent=2, ensure_ascii=False)
+                self.query_one(RequestPreview).show(
+                    "POST",
+                    safe_text(f"{self.engine.profile.base_url}{self.request.path}"),
+                    safe_block(body, limit=_PREVIEW_CHARACTERS),
+                    self.explanation(self.request),
+                )
+                self.enter("preview")
+        elif self.phase in self.SENDS_FROM and self.request is not None and self.may_send():
             # The phase changes before the first await: a second key finds nothing to send.
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")
@@ -529,24 +536,27 @@ class ActionForm(ModalScreen[Action | None]):
         self._noted = outcome
 
     async def _outcome_of(self, draft: Draft | None) -> tuple[DraftOutcome, Action | None]:
-        return await self.form_draft.outcome_of(draft, () if draft is None else self.requests(draft.values))
+        """The outcome of a draft whose sending began, and its action."""
+        if draft is None or draft.sent_at is None or not (requests := self.requests(draft.values)):
+            return "not_sent", None
+        bodies = {as_json(request) for request in requests}
+        since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
+        try:
+            newest = (await self.engine.ledger.journal(since, limit=_MOST_SENT)).newest
+        except StorageError:
+            return "open", None
+        # An older attempt with the same text may have been settled since; it is not this one.
+        sent = [action for action in newest if action.body_json in bodies and action.created_at >= draft.sent_at]
+        if (still_open := next((action for action in sent if action.is_open), None)) is not None:
+            return "open", still_open
+        done = [action for action in sent if action.state == "confirmed"]
+        return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
 
     def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
         if self.is_mounted and self.is_running:
             self.dialog.note(text, tone)
 
     # Its request
-
-    def show_preview(self, request: WriteRequest) -> None:
-        """Show the exact request before it is sent."""
-        body = json.dumps(json.loads(as_json(request)), indent=2, ensure_ascii=False)
-        self.query_one(RequestPreview).show(
-            "POST",
-            safe_text(f"{self.engine.profile.base_url}{request.path}"),
-            safe_block(body, limit=_PREVIEW_CHARACTERS),
-            Content(safe_text(self.consequence(request))),
-        )
-        self.enter("preview")
 
     async def _send(self, request: WriteRequest) -> None:
         await self.form_draft.sending()

@@ -1,11 +1,9 @@
 """The form for many runs: one confirmation, batches of `send_cap`, a live line of progress, and the list behind it."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar, Final, Self
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -15,267 +13,28 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
 
-from app.actions.actions import retry_key
-from app.actions.asked import NAMES, PLACEHOLDERS, Asked, continuation, filled_in, what_began
-from app.actions.batch import BatchResult, BatchSender
+from app.actions.asked import NAMES
+from app.actions.batch import BatchSender
 from app.actions.drafts import Values
-from app.actions.refusals import ActionRefusedError, FieldProblem, problems
-from app.actions.screen_fields import PAIRS, TEXT, Field
-from app.actions.screen_form import ActionForm, RequestOrProblems
-from app.api.errors import ApiError
+from app.actions.refusals import ActionRefusedError
+from app.actions.screen_batch import LISTED, RETRY, ManyTask, RunBatch, place_of
+from app.actions.screen_fields import Field, written_pairs
+from app.actions.screen_form import ActionForm, Built
 from app.api.requests import StartAgent, WriteRequest
 from app.console.session import FollowRun, Session
 from app.console.sheets import Sheet
 from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text
 from storage.errors import StorageError
-from storage.records import CANCELLED, Action, Run, RunDetail
-from storage.records.results import RunTurns, Unavailable
-from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict, RequestPreview, reason
+from storage.records import Action
+from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict
 from widgets.forms.facts import FormFact
+from widgets.forms.field import ParagraphField
 from widgets.kit import after_refresh
-from widgets.kit.badges import STYLES, Badge, action_badge, run_badge
+from widgets.kit.badges import STYLES
 from widgets.kit.cells import shorten
 from widgets.kit.choice_lists import Options
-from widgets.runs.follow import BatchLine, BatchView
-
-AT_ONCE: Final = 8
-"""Runs that the service is asked about at the same time."""
-WAITING: Final = Badge("◌", "waiting", "quiet")
-REFUSED: Final = Badge("⊘", "not sent", "warn")
-LISTED: Final = 200
-"""Characters of a run's line."""
-
-
-class ManyText(Struct, frozen=True):
-    """The form's texts."""
-
-    title: str
-    draft: str
-    nothing: str
-    """Shown if no run is left."""
-    hint: str
-    placeholder: str
-    consequence: str
-    """The effect of sending, with a placeholder for the number of runs."""
-    each: str
-    """Added to the effect where there are several runs."""
-    done: str
-    """The outcome, with placeholders for the number that succeeded and the number sent."""
-
-
-CONTINUE: Final = ManyText(
-    title="Continue many runs",
-    draft="run.continue.many",
-    nothing="Nothing to continue",
-    hint="{repository} and {branch} are those of each run.",
-    placeholder="What should each of them do next?",
-    consequence="Continues {}",
-    each=", one after the other, each with its own context",
-    done="{} of {} continued",
-)
-
-RETRY: Final = ManyText(
-    title="Retry failed runs",
-    draft="run.retry.many",
-    nothing="Nothing to retry",
-    hint="Optional. Added below each run's own instructions.",
-    placeholder="Nothing: the same instructions again.",
-    consequence="Sends the last instructions of {} that failed again",
-    each=", one after the other",
-    done="{} of {} started again",
-)
-
-
-class ManyTask(Struct, frozen=True):
-    """A task for many runs."""
-
-    text: ManyText
-    runs: tuple[Run, ...]
-    left_out: str
-    """The marked runs that are left out, and why; empty: none."""
-    asked: Mapping[str, Asked]
-    """What began the last turn of each run, where it is known."""
-    make: Callable[[Run, str], WriteRequest]
-    key: Callable[[Run, str], str | None]
-    """The key under which a run's request is sent once; None: the ledger prevents a second one."""
-
-    @property
-    def nothing(self) -> str:
-        """The reason if no run is left."""
-        return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
-
-    def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
-        """The request for a run, and its key."""
-        filled = filled_in(words, self._known(run))[0]
-        return self.make(run, filled), self.key(run, filled)
-
-    def problem(self, words: str) -> FieldProblem | None:
-        """The reason why the instructions cannot be sent for all runs."""
-        for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
-            if lacking := [run for run in self.runs if not self._known(run)[name]]:
-                return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
-        agents = [run for run in self.runs if words.strip() and isinstance(self.make(run, words), StartAgent)]
-        return self._problem(agents, "named agents take no instructions", "Leave this empty.") if agents else None
-
-    def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:
-        count = f"{len(runs):,} of {plural(len(self.runs), 'run')}"
-        return FieldProblem("instructions", f"In {count} {what}. {cure} The first one is {runs[0].run_id}.")
-
-    def _known(self, run: Run) -> dict[str, str]:
-        asked = self.asked.get(run.run_id)
-        said = "" if asked is None else asked.words
-        return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": said}
-
-
-Known = Mapping[str, Asked | Unavailable]
-"""What began the last turn of each run, or why that is not known."""
-
-
-async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
-    """Read what began the last turn of each run; after a failure the service is asked no more.
-
-    Raises:
-        StorageError: The ledger cannot be read.
-    """
-    room, failures = asyncio.Semaphore(AT_ONCE), list[ApiError]()
-
-    async def turns_of(run_id: str) -> RunTurns | Unavailable:
-        async with room:
-            if failures:
-                raise failures[0]
-            return await engine.extension.turns(run_id)
-
-    async def asked_of(detail: RunDetail) -> Asked | Unavailable:
-        try:
-            return await what_began(engine.ledger, turns_of, detail)
-        except ApiError as error:
-            failures.append(error)
-            return Unavailable(f"The service could not be asked: {failures[0].message}")
-
-    answers = await asyncio.gather(*map(asked_of, details))
-    return {detail.run.run_id: answer for detail, answer in zip(details, answers, strict=True)}
-
-
-def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> ManyTask:
-    """Return the task that continues each conversation with the same instructions."""
-    ended = tuple(run for run in runs if run.status in final_statuses)
-    left_out = _left_out((len(runs) - len(ended), "still active"))
-    return ManyTask(CONTINUE, ended, left_out, _asked(known), continuation, lambda _run, _words: None)
-
-
-def retried(runs: Sequence[Run], known: Known) -> ManyTask:
-    """Return the task that sends the last turn of each failed or cancelled run again."""
-    failed = [run for run in runs if run.status in {"failed", CANCELLED}]
-    asked = _asked(known)
-    whys = Counter(why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
-    others = (
-        (len(runs) - len(failed), "neither failed nor cancelled"),
-        *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
-    )
-
-    def again(run: Run, words: str) -> WriteRequest:
-        return asked[run.run_id].with_more(words)
-
-    return ManyTask(
-        RETRY, tuple(run for run in failed if run.run_id in asked), _left_out(*others), asked, again, retry_key
-    )
-
-
-def _asked(known: Known) -> dict[str, Asked]:
-    return {run_id: each for run_id, each in known.items() if isinstance(each, Asked)}
-
-
-class RunBatch(Struct, frozen=True):
-    """A confirmed task and its progress."""
-
-    batch_id: str
-    task: ManyTask
-    sent: Mapping[str, BatchResult] = field(default_factory=dict)
-    """The results, by the id of the run that the request was for."""
-    is_sending: bool = False
-
-    def resolved(self, action: Action, old_id: str = "") -> Self:
-        """The batch with the resolution of an unknown outcome, or with the action sent in place of `old_id`.
-
-        A run that this outcome had blocked may be sent now.
-        """
-        sent: dict[str, BatchResult] = {}
-        for run_id, result in self.sent.items():
-            if result.action is None or result.action.action_id != (old_id or action.action_id):
-                sent[run_id] = result
-            elif result.outcome != "blocked":
-                sent[run_id] = BatchResult.of(action)
-        return replace(self, sent=sent)
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a request was sent or is about to be."""
-        return bool(self.sent) or self.is_sending
-
-    @property
-    def unknown(self) -> tuple[Action, ...]:
-        """Actions of unknown outcome."""
-        results = [result for result in self.sent.values() if result.outcome != "blocked"]
-        return tuple(result.action for result in results if result.action and result.action.state == "unknown")
-
-    @property
-    def confirmed(self) -> tuple[str, ...]:
-        """Ids of the runs for which it took effect."""
-        return tuple(run_id for run_id, sent in self.sent.items() if sent.is_done)
-
-    @property
-    def left_to_send(self) -> tuple[Run, ...]:
-        """The runs without a request so far, and those that can be tried again."""
-        sent = self.sent
-        return tuple(run for run in self.task.runs if run.run_id not in sent or sent[run.run_id].may_be_sent_again)
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """Ids of the runs that were started or continued."""
-        return tuple(result.result_id for result in self.sent.values() if result.is_done and result.result_id)
-
-    def view(self, details: Mapping[str, RunDetail]) -> BatchView:
-        """The batch as a line, with these details of its runs."""
-        made = [details[run_id] for run_id in self.made if run_id in details]
-        lines = []
-        for run in self.task.runs:
-            result = self.sent.get(run.run_id)
-            run_id, opens = run.run_id, None
-            if result is None:
-                badge, about = WAITING, str(place_of(run))
-            elif result.action is None or result.outcome == "blocked":
-                badge, about = REFUSED, result.problem
-            elif not result.is_done or not result.result_id:
-                badge = action_badge(result.action.state)
-                about = reason(result.action.error) if result.action.error is not None else ""
-            else:
-                run_id = opens = result.result_id
-                detail = details.get(run_id)
-                known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
-                badge, about = known or action_badge(result.action.state), str(place_of(detail.run if detail else run))
-            lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))
-        return BatchView(
-            key=self.batch_id,
-            title=safe_text(self.task.text.title),
-            lines=tuple(lines),
-            confirmed=len(self.confirmed),
-            unknown=len(self.unknown),
-            made=len(self.made),
-            ended=sum(detail.is_final for detail in made),
-            failed=sum(detail.run.status == "failed" for detail in made),
-            is_sending=self.is_sending,
-        )
-
-
-def _left_out(*counts: tuple[int, str]) -> str:
-    return ", ".join(f"{plural(count, 'run')} {why}" for count, why in counts if count)
-
-
-def place_of(run: Run) -> SafeText:
-    """The run's repository and branch."""
-    return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)
-
+from widgets.runs.follow import BatchView
 
 _PADDING: Final = 13
 """Cells of a preview line besides the run's id and place: its number, spaces and the scroll bar."""
@@ -289,6 +48,7 @@ class ManyForm(ActionForm):
         FormButton("stop", "Stop", "esc", "back", ("sending",)),
         FormButton("next", "Send the next", "^s", "forward", ("refused", "outcome"), is_primary=True),
     )
+    SENDS_FROM = frozenset({"preview", "refused", "outcome"})
 
     def __init__(
         self, engine: Engine, task: ManyTask, *, cap: int, changed: Callable[[RunBatch], object] = lambda _: None
@@ -299,8 +59,8 @@ class ManyForm(ActionForm):
         self._cap = cap
         self._is_stopped = False
         self._changed_batch = changed
-        self._batch = RunBatch(f"{task.text.draft} {engine.clock().isoformat()}", task)
-        self.FIELDS = (Field("instructions", "instructions", task.text.hint, TEXT, task.text.placeholder),)
+        self.run_batch = RunBatch(f"{task.text.draft} {engine.clock().isoformat()}", task)
+        self.FIELDS = (Field("instructions", "instructions", task.text.hint, ParagraphField, task.text.placeholder),)
         super().__init__(engine, draft=task.text.draft, is_ready=task.text is RETRY)
 
     def make_rows(self) -> Sequence[Widget]:
@@ -321,13 +81,12 @@ class ManyForm(ActionForm):
             facts["left out"] = task.left_out
         return {name: safe_text(fact) for name, fact in facts.items()}
 
-    def build(self, values: Values) -> RequestOrProblems:
-        """The first of the requests, or the problems."""
+    def build(self, values: Values) -> Built:
+        """The first of the requests, and the problem of all."""
         words = values["instructions"]
-        first, _ = self._many.request((self._batch.left_to_send or self._many.runs)[0], words)
-        if (problem := self._many.problem(words)) is not None:
-            return (problem, *problems(first))
-        return first
+        first, _ = self._many.request((self.run_batch.left_to_send or self._many.runs)[0], words)
+        problem = self._many.problem(words)
+        return first, () if problem is None else (problem,)
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
         """Return a request for each run."""
@@ -337,9 +96,8 @@ class ManyForm(ActionForm):
         """Leave the placeholders as typed: they are filled in for each run when it is sent."""
         return {name: f"{{{name}}}" for name in NAMES}
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        del request
         count = len(self._many.runs)
         batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
         text = self._many.text
@@ -350,16 +108,8 @@ class ManyForm(ActionForm):
         if action == "back" and self.phase == "sending":
             return not self._is_stopped
         if action == "forward" and self.phase in {"refused", "outcome"}:
-            return bool(self._batch.left_to_send) and self._open is None
+            return bool(self.run_batch.left_to_send) and self._open is None
         return action != "copy_id" and super().is_possible(action)
-
-    def action_forward(self) -> None:
-        """Go on from the fields to the preview, then send batch by batch."""
-        if self.phase in {"refused", "outcome"} and self.request is not None and self.may_send():
-            self.enter("sending")
-            self.run_worker(self._send(self.request), group="send")
-        else:
-            super().action_forward()
 
     def action_back(self) -> None:
         """Go back one step; while sending, stop after the current run."""
@@ -375,22 +125,16 @@ class ManyForm(ActionForm):
         if phase == "sending":
             self._is_stopped = False
         super().enter(phase)
-        if phase in {"refused", "outcome"} and self._batch.left_to_send and self._open is None:
+        if phase in {"refused", "outcome"} and self.run_batch.left_to_send and self._open is None:
             self.query_one("#verb-next").focus()
-
-    @property
-    def confirmed(self) -> tuple[str, ...]:
-        """Ids of the runs for which it took effect."""
-        return self._batch.confirmed
 
     @property
     def run_ids(self) -> tuple[str, ...]:
         """The runs that were started or continued."""
-        return self._batch.made
+        return self.run_batch.made
 
-    def show_preview(self, request: WriteRequest) -> None:
-        """Show all runs, and the first request."""
-        super().show_preview(request)
+    def explanation(self, request: WriteRequest) -> Content:
+        """The effect of sending, and all runs."""
         lines = [Content(self.consequence(request)), Content()]
         lines += [Content.assemble((f"{name:<10}", STYLES["quiet"]), fact) for name, fact in self._facts().items()]
         lines.append(Content())
@@ -403,61 +147,60 @@ class ManyForm(ActionForm):
                 asked = self._many.asked[run.run_id]
                 said = asked.words.strip().partition("\n")[0]
                 if isinstance(asked.request, StartAgent):
-                    given = ", ".join(PAIRS.written(asked.request.inputs).splitlines())
+                    given = ", ".join(written_pairs(asked.request.inputs).splitlines())
                     said = f"{asked.request.name}: {said or given or 'no inputs'}"
                 place = shorten(safe_text(f"{run.repository.label}  {said}"), max(0, room))
             lines.append(Content.assemble(*parts, (f"  {place}", STYLES["quiet"])))
         if len(self._many.runs) > 1:
             quiet = "The first request; each of the others is made from its own run:"
             lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
-        self.query_one(RequestPreview).explain(Content("\n").join(lines))
+        return Content("\n").join(lines)
 
-    async def _send(self, request: WriteRequest) -> None:
-        del request
+    async def _send(self, _request: WriteRequest) -> None:
         await self.form_draft.sending()
-        rest = self._batch.left_to_send[: self._cap]
+        rest = self.run_batch.left_to_send[: self._cap]
         words = self.values["instructions"]
         actions = self.engine.actions
         sender = BatchSender(lambda request, key: actions.submit(request, key=key))
         problem = ""
         try:
-            self._put(replace(self._batch, is_sending=True))
+            self._put(replace(self.run_batch, is_sending=True))
             for count, run in enumerate(rest):
                 if self._is_stopped or not sender.may_send:
                     break
-                done, in_all = len(self._batch.confirmed), ""
+                done, in_all = len(self.run_batch.confirmed), ""
                 if len(rest) < len(self._many.runs):
                     in_all = f" · {done:,} of {len(self._many.runs):,} in all"
                 so_far = f"{count:,} of {len(rest):,} sent{in_all} · now {run.run_id}   esc stop after this one"
                 self.dialog.sending(safe_text(so_far, limit=LISTED))
                 result = await sender.send(*self._many.request(run, words))
-                self._put(replace(self._batch, sent={**self._batch.sent, run.run_id: result}))
+                self._put(replace(self.run_batch, sent={**self.run_batch.sent, run.run_id: result}))
         except (ActionRefusedError, StorageError) as error:
             problem = str(error)
-        self._put(replace(self._batch, is_sending=False))
+        self._put(replace(self.run_batch, is_sending=False))
         self.engine.polling.poll_soon("runs")
         await self._end(problem)
 
     def _put(self, batch: RunBatch) -> None:
-        self._batch = batch
+        self.run_batch = batch
         self._changed_batch(batch)
 
     def _resolved(self, action: Action | None) -> None:
         """Put the resolved outcome into the batch, after which the next runs can be sent."""
         if action is None or self._open is None:
             return
-        self._put(self._batch.resolved(action, self._open.action_id))
+        self._put(self.run_batch.resolved(action, self._open.action_id))
         self.run_worker(self._end(""))
 
     async def _end(self, problem: str) -> None:
-        sent = tuple(self._batch.sent.values())
-        unknown = next(iter(self._batch.unknown), None)
+        sent = tuple(self.run_batch.sent.values())
+        unknown = next(iter(self.run_batch.unknown), None)
         blocked = next((one.action for one in sent if one.outcome == "blocked"), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
         self._result = unknown or next((one.action for one in sent if one.is_done), None)
-        everything = len(self._batch.confirmed) == len(self._many.runs)
+        everything = len(self.run_batch.confirmed) == len(self._many.runs)
         await (self.form_draft.done() if everything else self.form_draft.not_sent())
-        self.show_outcome(outcome(self._batch, self._cap, problem))
+        self.show_outcome(outcome(self.run_batch, self._cap, problem))
 
     def beat(self) -> None:
         """Show the count of requests alone, and not the time that other forms show while sending."""

@@ -14,7 +14,6 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
-from app.actions.drafts import DraftOutcome
 from app.actions.reconciliation import LISTED, Candidate, Proposal
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError, NotOfferedError
@@ -40,6 +39,7 @@ from widgets.kit.badges import STYLES, Tone, action_badge
 from widgets.kit.cells import shorten
 from widgets.kit.choice_lists import Options
 
+DraftOutcome = Literal["not_sent", "open", "done"]
 Resolution = Literal["created", "not_created", "send_again"]
 RESOLUTIONS: Final[tuple[Resolution, ...]] = ("created", "not_created", "send_again")
 """The answers, in the order of `WriteKind.answers`."""

@@ -4,26 +4,24 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
 
-from textual import work
+from textual import events, on, work
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
 
 from app.actions.drafts import Values, named
-from app.actions.refusals import FieldProblem, problems
+from app.actions.refusals import FieldProblem
 from app.actions.screen_fields import (
     BRANCH,
-    CHOICE,
-    PAIRS,
     PAIRS_HINT,
-    TEXT,
     Field,
     faithful,
     read_pairs,
     read_repository,
     written,
+    written_pairs,
 )
-from app.actions.screen_form import ActionForm, RequestOrProblems
+from app.actions.screen_form import ActionForm, Built
 from app.api.errors import ApiError
 from app.api.requests import Json, StartAgent, StartRun, WriteRequest
 from app.console.sheets import ChoiceSheet
@@ -33,7 +31,7 @@ from storage.errors import StorageError
 from storage.records import Repository
 from storage.records.results import AgentInput, NamedAgent
 from widgets.forms.dialog import FormButton, bindings_of
-from widgets.forms.field import ChoiceField, FormField, InputField
+from widgets.forms.field import ChoiceField, FormField, InputField, PairsField, ParagraphField
 from widgets.kit.badges import STYLES
 
 WORDS: Final = "instructions"
@@ -48,12 +46,12 @@ class NewRunForm(ActionForm):
     BUTTONS = (*ActionForm.BUTTONS, _AGENTS)
     BINDINGS: ClassVar = bindings_of((_AGENTS,))
     FIELDS = (
-        Field("name", "agent", "Empty: no named agent.", CHOICE, "optional"),
-        Field("repository", "repository", "owner/repo, or gitlab:group/project", CHOICE, "owner/repo"),
+        Field("name", "agent", "Empty: no named agent.", ChoiceField, "optional"),
+        Field("repository", "repository", "owner/repo, or gitlab:group/project", ChoiceField, "owner/repo"),
         BRANCH,
-        Field(WORDS, "instructions", "", TEXT, "What should the agent do?"),
-        Field("inputs", "inputs", PAIRS_HINT, PAIRS, "key=value"),
-        Field("metadata", "metadata", PAIRS_HINT, PAIRS, "key=value"),
+        Field(WORDS, "instructions", "", ParagraphField, "What should the agent do?"),
+        Field("inputs", "inputs", PAIRS_HINT, PairsField, "key=value"),
+        Field("metadata", "metadata", PAIRS_HINT, PairsField, "key=value"),
     )
 
     def __init__(self, engine: Engine, repository: str = "", *, focus: str = "") -> None:
@@ -73,41 +71,35 @@ class NewRunForm(ActionForm):
         inputs.display = False
         return (*rows, self._box, inputs, metadata)
 
-    def build(self, values: Values) -> RequestOrProblems:
-        """The request as typed, or the problems of what cannot be read."""
+    def build(self, values: Values) -> Built:
+        """The request as typed, and the problems of what cannot be read."""
         text = {field.key: values.get(field.key, "") for field in self.FIELDS}
         name, branch, words = text["name"].strip(), text["branch_name"].strip() or None, text[WORDS]
         key = "inputs" if name else "metadata"
         repository, pairs = read_repository(text["repository"]), read_pairs(key, text[key])
-        unread = [pairs] if isinstance(pairs, FieldProblem) else []
+        unread = (pairs,) if isinstance(pairs, FieldProblem) else ()
         given = {} if isinstance(pairs, FieldProblem) else pairs
         if name:
             # The platform's prefix is ours; this endpoint takes the bare group/project.
             bare = text["repository"].strip().removeprefix("gitlab:")
             inputs: dict[str, Json] = {WORDS: words} if words.strip() else {}
-            request: StartAgent | StartRun = StartAgent(name, bare, branch, inputs | given)
-        elif isinstance(repository, FieldProblem):
-            unread.insert(0, repository)
+            return StartAgent(name, bare, branch, inputs | given), unread
+        if isinstance(repository, FieldProblem):
             # Stands in, so that the other fields can be checked.
-            request = StartRun(words, Repository.of("github", {}), branch, given)
-        else:
-            request = StartRun(words, repository, branch, given)
-        return (*unread, *problems(request)) if unread else request
+            return StartRun(words, Repository.of("github", {}), branch, given), (repository, *unread)
+        return StartRun(words, repository, branch, given), unread
 
-    def values_of(self, request: WriteRequest) -> Values:
+    def values_of(self, request: StartRun | StartAgent) -> Values:
         """The texts of the fields that make this request; an agent's instructions are among its inputs."""
-        values = dict.fromkeys((field.key for field in self.FIELDS), "")
+        values = dict.fromkeys((field.key for field in self.FIELDS), "") | {"branch_name": request.branch_name or ""}
         if isinstance(request, StartRun):
             values |= {"repository": request.repository.label, WORDS: request.instructions}
-            values |= {"branch_name": request.branch_name or "", "metadata": PAIRS.written(request.metadata)}
-        elif isinstance(request, StartAgent):
-            inputs, words = dict(request.inputs), request.inputs.get(WORDS)
-            if isinstance(words, str) and words.strip():
-                values[WORDS] = words
-                del inputs[WORDS]
-            values |= {"name": request.name, "repository": request.repository}
-            values |= {"branch_name": request.branch_name or "", "inputs": PAIRS.written(inputs)}
-        return values
+            return values | {"metadata": written_pairs(request.metadata)}
+        inputs, words = dict(request.inputs), request.inputs.get(WORDS)
+        if isinstance(words, str) and words.strip():
+            values[WORDS] = words
+            del inputs[WORDS]
+        return values | {"name": request.name, "repository": request.repository, "inputs": written_pairs(inputs)}
 
     def consequence(self, request: WriteRequest) -> str:
         """The effect of sending."""
@@ -120,10 +112,7 @@ class NewRunForm(ActionForm):
 
     # The service's agents
 
-    async def on_mount(self) -> None:
-        """Read which agents there are."""
-        self._read_agents()
-
+    @on(events.Mount)
     @work(group="agents")
     async def _read_agents(self) -> None:
         names: tuple[str, ...] = ()
@@ -166,7 +155,7 @@ class NewRunForm(ActionForm):
                 given[one.name] = text if one.type == "text" else json_or_text(text.strip())
             elif text is not None:
                 given.pop(one.name, None)
-        return values | {"inputs": PAIRS.written(given)}
+        return values | {"inputs": written_pairs(given)}
 
     def on_form_field_changed(self, event: FormField.Changed) -> None:
         """Show the inputs of another agent."""
@@ -226,16 +215,12 @@ class NewRunForm(ActionForm):
             if (value := known.get(one.name)) is not None
         }
 
-    @property
-    def _unknown(self) -> list[str]:
-        """The lines of inputs for which the agent has no field."""
-        given, names = read_pairs("inputs", self.values["inputs"]), {one.name for one in self._inputs}
-        return [""] if isinstance(given, FieldProblem) else [key for key in given if key not in names]
-
     def _show_pairs(self) -> None:
         """Show metadata or inputs: those that the request takes, and those that have a value, so that none is lost."""
         values, has_name = self.values, bool(self.values["name"].strip())
-        self.fields["inputs"].display = bool(self._unknown) or (has_name and not self._inputs)
+        given = read_pairs("inputs", values["inputs"])
+        has_others = isinstance(given, FieldProblem) or not {one.name for one in self._inputs}.issuperset(given)
+        self.fields["inputs"].display = has_others or (has_name and not self._inputs)
         self.fields["metadata"].display = not has_name or bool(values["metadata"].strip())
 
     def problems(self) -> tuple[FieldProblem, ...]:
@@ -255,7 +240,8 @@ class NewRunForm(ActionForm):
             return tuple(found)
         if WORDS in given and self.values[WORDS].strip():
             found.append(FieldProblem("inputs", "The instructions are above; delete them here."))
-        unknown = [key for key in self._unknown if self._inputs and key != WORDS]
+        known = {WORDS, *(one.name for one in self._inputs)}
+        unknown = [key for key in given if self._inputs and key not in known]
         found += [FieldProblem("inputs", f"{name} takes no input {key}: delete it.") for key in unknown]
         # Only definite faults: the service checks the types.
         for key, one in self._declared.items():

@@ -16,8 +16,8 @@ from app.actions.drafts import Values, named
 from app.actions.follow_ups import waiting_words
 from app.actions.reconciliation import LOOK_S, submitted
 from app.actions.refusals import ActionRefusedError, FieldProblem
-from app.actions.screen_fields import LINE, NUMBER, OPTIONAL, TEXT, Field
-from app.actions.screen_form import ActionForm, RequestOrProblems
+from app.actions.screen_fields import Field
+from app.actions.screen_form import ActionForm, Built
 from app.actions.screen_start import NewRunForm
 from app.api.errors import ApiError
 from app.api.requests import (
@@ -36,14 +36,15 @@ from app.console.sheets import ConfirmSheet
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.engine.times import ago
-from app.runs.screen_loader import instructions_of, turn_of
+from app.runs.document import instructions_of
+from app.runs.screen_loader import turn_of
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, Action, Run
 from storage.records.decision import Decision
 from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, bindings_of
 from widgets.forms.facts import FormFact, FormNotice
-from widgets.forms.field import FormField, LineField
+from widgets.forms.field import FormField, LineField, ParagraphField
 from widgets.kit import after_refresh
 from widgets.kit.badges import run_badge
 from widgets.runs.conversation import ASKING, Conversation
@@ -108,7 +109,13 @@ class ContinueRunForm(ActionForm):
         active = f"Active: preview, then n now,{later} x stops."
         hint = _REMEMBERS if self._has_ended else active
         self.FIELDS = (
-            Field("instructions", "answer" if question else "instructions", hint, TEXT, "What should it do next?"),
+            Field(
+                "instructions",
+                "answer" if question else "instructions",
+                hint,
+                ParagraphField,
+                "What should it do next?",
+            ),
         )
         is_given = bool(said)
         super().__init__(engine, draft=named("run.continue", run.run_id), fresh_wins=is_given, is_ready=is_given)
@@ -187,20 +194,19 @@ class ContinueRunForm(ActionForm):
         super()._fill(values)
         self._way = self._default if self._has_ended else values.get("when", self._default)
 
-    def build(self, values: Values) -> RequestOrProblems:
+    def build(self, values: Values) -> Built:
         """The request as typed."""
         words = values["instructions"]
         if (when := _MESSAGES.get(values.get("when", self._default))) is not None:
-            return SayToRun(self._run.run_id, words, when)
-        return continuation(self._run, words) if self._sent is None else replace(self._sent, instructions=words)
+            return SayToRun(self._run.run_id, words, when), ()
+        return (continuation(self._run, words) if self._sent is None else replace(self._sent, instructions=words)), ()
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems, all of the one field."""
         return tuple(replace(one, field="instructions") for one in super().problems())
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        del request
         is_early = not (self._has_ended or self._way)
         early = " It is still active, so that the service may refuse." if is_early else ""
         return _EFFECTS[self._way].format(self._run.run_id) + early
@@ -253,19 +259,22 @@ class OnboardForm(ActionForm):
     """POST /external/gitlab/projects (spec 4.6 names it; its shape is our decision)."""
 
     TITLE_TEXT = "Onboard a GitLab project"
-    REQUEST = OnboardProject
+    DRAFT = "gitlab.onboard"
     FIELDS = (
-        Field("project_path", "project", "Its path with all groups.", OPTIONAL, "group/project"),
-        Field("project_id", "project id", "A number; it is used if both are given.", NUMBER, "optional"),
+        Field("project_path", "project", "Its path with all groups.", placeholder="group/project"),
+        Field("project_id", "project id", "A number; it is used if both are given.", placeholder="optional"),
     )
 
-    def __init__(self, engine: Engine) -> None:
-        """Prepare for this engine's profile."""
-        super().__init__(engine, draft="gitlab.onboard")
+    def build(self, values: Values) -> Built:
+        """The request as typed, and the problem of an id that cannot be read."""
+        path, number = values["project_path"].strip() or None, values["project_id"].strip()
+        if number and not (number.isascii() and number.isdigit()):
+            wrong = FieldProblem("project_id", "A project id is a number; or leave it empty.")
+            return OnboardProject(project_id=1, project_path=path), (wrong,)
+        return OnboardProject(project_id=int(number) if number else None, project_path=path), ()
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        del request
         return "Connects the project and sets up its webhook. Onboarding twice is harmless."
 
 
@@ -285,18 +294,19 @@ class OrganizationForm(ActionForm):
     """POST /external/organizations (spec 4.1): the one write that must never happen twice by accident."""
 
     TITLE_TEXT = "New organization"
+    DRAFT = "organization.create"
     BUTTONS = (*ActionForm.BUTTONS, _ANOTHER)
     BINDINGS: ClassVar = bindings_of((_ANOTHER,))
-    REQUEST = CreateOrganization
     FIELDS = (
-        Field("email", "email", _EMAIL_HINT, LINE, "admin@customer.example"),
-        Field("offer_code", "offer code", "A partner offer. Empty: the standard trial.", OPTIONAL, "standard trial"),
+        Field("email", "email", _EMAIL_HINT, placeholder="admin@customer.example"),
+        Field("offer_code", "offer code", "A partner offer. Empty: the standard trial.", placeholder="standard trial"),
     )
 
-    def __init__(self, engine: Engine) -> None:
-        """Prepare for this engine's profile."""
-        self._attempts: tuple[Action, ...] = ()
-        super().__init__(engine, draft="organization.create")
+    _attempts: tuple[Action, ...] = ()
+
+    def build(self, values: Values) -> Built:
+        """The request as typed."""
+        return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None), ()
 
     def make_rows(self) -> Sequence[Widget]:
         """The meaning of a success, the address and the offer code."""
@@ -321,7 +331,7 @@ class OrganizationForm(ActionForm):
     def action_another(self) -> None:
         """Close this form, and open the next one with the same offer code."""
         form, code = OrganizationForm(self.engine), self.values["offer_code"]
-        form.begin_with({"email": "", "offer_code": code}, "organization.create")
+        form.begin_with({"email": "", "offer_code": code}, self.DRAFT)
         app = self.app
         self.dismiss(self._result)
         app.push_screen(form)
@@ -344,9 +354,8 @@ class OrganizationForm(ActionForm):
             return (*found, FieldProblem(AGAIN, f"Type {email} again to create one more."))
         return found
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending, with earlier successes."""
-        del request
         made = len(self._made)
         another = f" It has {made} from here already; this creates one more." if made else ""
         return f"Creates one organization and invites {self.values['email'].strip()} to administer it.{another}"
@@ -398,24 +407,29 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
     if (request := asked_of(action)) is None:
         raise UnfaithfulError("Another version of Runwarden wrote it; send it again from the command line.")
     form: ActionForm
-    if isinstance(request, ContinueRun):
-        if (detail := await engine.cache.detail(request.run_id)) is None:
-            raise UnfaithfulError("Its run is not listed here: fetch older runs first, in the last line of Runs.")
-        finals = await engine.cache.final_statuses()
-        form = ContinueRunForm(engine, detail.run, final_statuses=finals, sent=request)
-    elif isinstance(request, StartRun | StartAgent):
-        form = NewRunForm(engine)
-    elif isinstance(request, CreateOrganization):
-        form = OrganizationForm(engine)
-    elif isinstance(request, OnboardProject):
-        form = OnboardForm(engine)
-    elif isinstance(request, SayToRun):
-        raise UnfaithfulError("Press c on its run to say something again.")
-    else:
-        raise UnfaithfulError("Cancel the run again instead: cancelling twice is harmless.")
-    values = form.values_of(request)
-    is_shown = all(field.kind.shows(values[field.key]) for field in form.FIELDS)
-    if form.build(values) != request or not is_shown:
+    match request:
+        case ContinueRun():
+            if (detail := await engine.cache.detail(request.run_id)) is None:
+                raise UnfaithfulError("Its run is not listed here: fetch older runs first, in the last line of Runs.")
+            finals = await engine.cache.final_statuses()
+            form = ContinueRunForm(engine, detail.run, final_statuses=finals, sent=request)
+            values = {"instructions": request.instructions}
+        case StartRun() | StartAgent():
+            form = start = NewRunForm(engine)
+            values = start.values_of(request)
+        case CreateOrganization():
+            form = OrganizationForm(engine)
+            values = {"email": request.email, "offer_code": request.offer_code or ""}
+        case OnboardProject():
+            form = OnboardForm(engine)
+            number = "" if request.project_id is None else str(request.project_id)
+            values = {"project_path": request.project_path or "", "project_id": number}
+        case SayToRun():
+            raise UnfaithfulError("Press c on its run to say something again.")
+        case _:
+            raise UnfaithfulError("Cancel the run again instead: cancelling twice is harmless.")
+    is_shown = all(field.shows(values[field.key]) for field in form.FIELDS)
+    if form.build(values) != (request, ()) or not is_shown:
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
     form.begin_with(values, named("resend", action.action_id))
     return form

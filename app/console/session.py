@@ -6,11 +6,11 @@ requested more often than it can be done runs once at a time, and once more for 
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,12 +43,12 @@ from widgets.frame import PollTiming, Vitals
 from widgets.kit.badges import ProfileMark
 
 if TYPE_CHECKING:
+    from app.actions.screen_batch import RunBatch
     from app.automations.rule import Rule
     from app.engine.engine import Engine
     from app.inbox.inbox import Inbox
     from app.profiles.engines import ProfileEngines
     from storage.cache.first_paint import FirstPaint
-    from storage.records import Action, RunDetail
     from storage.records.following import PinnedRun
     from storage.records.inbox import InboxItem
     from widgets.frame import Notice
@@ -425,32 +425,6 @@ class InboxFeed:
         self.changed.publish(self.items)
 
 
-class Batch(Protocol):
-    """The requests of one confirmation and their outcomes."""
-
-    @property
-    def batch_id(self) -> str:
-        """The batch's key, the same at every stage."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a request was sent or is about to be."""
-
-    @property
-    def unknown(self) -> "tuple[Action, ...]":
-        """Actions of unknown outcome."""
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """Ids of the runs that were started or continued."""
-
-    def resolved(self, action: "Action") -> Self:
-        """The batch with the outcome of one action replaced."""
-
-    def view(self, details: "Mapping[str, RunDetail]") -> "BatchView":
-        """The batch as a line, with these details of its runs."""
-
-
 class Batches:
     """Batches that have begun and were not dismissed."""
 
@@ -460,12 +434,12 @@ class Batches:
         self.views: tuple[BatchView, ...] = ()
         """Newest first."""
         self._session = session
-        self._held: dict[str, Batch] = {}
+        self._held: dict[str, RunBatch] = {}
         self._reading = CoalescedTask(self._read, session.start)
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: "RunBatch") -> None:
         """Add a batch, or replace it with its next stage."""
-        if batch.has_begun:
+        if batch.sent or batch.is_sending:
             self._held[batch.batch_id] = batch
             self._reading.ask()
 

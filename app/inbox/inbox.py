@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final, Self
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions.actions import retries, retry_key
@@ -63,11 +62,16 @@ class Cause:
     """The answers offered for a question."""
 
 
-class Inbox(Struct, frozen=True):
-    """One profile's inbox."""
+@dataclass(slots=True)
+class Inbox:
+    """One profile's inbox: the open causes in its files."""
 
     engine: Engine
-    causes: "Causes"
+    automations: Callable[[], Sequence[Rule]]
+    """Returns the current rules."""
+    _incidents: IncidentReader
+    _reasons: dict[tuple[str, datetime | None], str] = field(default_factory=dict)
+    """The service's reasons for failures, by run and the time of its last change."""
 
     @classmethod
     def of(cls, engine: Engine, automations: Callable[[], Sequence[Rule]] | None = None) -> Self:
@@ -75,8 +79,8 @@ class Inbox(Struct, frozen=True):
 
         `automations` returns the current rules, if they may have changed since the engine was opened.
         """
-        automations = automations or (lambda: engine.settings.automations)
-        return cls(engine, Causes(engine, engine.state if isinstance(engine.state, State) else None, automations))
+        incidents = IncidentReader.of(engine.cache, engine.settings, engine.profile)
+        return cls(engine, automations or (lambda: engine.settings.automations), incidents)
 
     @property
     def marks_problem(self) -> str:
@@ -88,7 +92,7 @@ class Inbox(Struct, frozen=True):
         """The open items, the most severe and then the newest first; new events bring items back."""
         now = self.engine.clock()
         marks = {} if with_done else await self._marks()
-        causes = await self.causes.read(now)
+        causes = await self._causes(now)
         command_line = self.engine.settings.command_line
         items = [item for cause in causes if (item := _item(cause, marks, now, command_line)) is not None]
         return tuple(sorted(items, key=lambda item: (item.rank, -item.at.timestamp(), item.key)))
@@ -125,7 +129,7 @@ class Inbox(Struct, frozen=True):
         await self.engine.usable_state().mark(marked, self.engine.clock())
 
     async def _marks(self) -> Mapping[str, Mark]:
-        return {} if self.causes.state is None else await self.causes.state.marks()
+        return await self.engine.state.marks() if isinstance(self.engine.state, State) else {}
 
     async def _whole(self, items: Sequence[InboxItem]) -> Mapping[str, datetime]:
         """The keys to mark, with their newest events: of all entries, and of each group whose items are all chosen."""
@@ -134,64 +138,7 @@ class Inbox(Struct, frozen=True):
         entries = sorted((entry for item in items for entry in item.entries), key=lambda entry: entry.at)
         return {key: entry.at for entry in entries for key in (entry.key, entry.group) if key and key not in others}
 
-
-def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:
-    """The open part of the cause, or None."""
-    marked = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, entry.group}]) for entry in cause.entries]
-    undone = [(entry, own) for entry, own in marked if not any(mark.is_done(entry.at) for mark in own)]
-    # A snoozed item comes back with the first new event of the same cause.
-    is_hidden = all(any(mark.hides(entry.at, now) for mark in own) for entry, own in undone)
-    if is_hidden or marks.get(cause.key, _NO_MARK).is_muted:
-        return None
-    entries = sorted((entry for entry, _ in undone), key=lambda entry: entry.at, reverse=True)
-    runs, oldest = sum(bool(entry.run_id) for entry in entries), entries[-1].at
-    lasts = cause.kind == "host" and runs < len(entries)
-    cure = cause.cure or (f"runs view {entries[0].run_id}" if runs else "")
-    title = cause.one if len(entries) == 1 or not cause.many else f"{len(entries):,} {cause.many}"
-    if cause.kind == "approval":
-        cure = " ".join((cause.cure, *(str(entry.decision_id) for entry in reversed(entries))))
-        title = title or entries[0].about
-    elif cause.kind == "host" and runs:
-        title = f"{title}, {plural(runs, 'run')} failed"
-    elif cause.kind == "failed" and NO_TIME < oldest < entries[0].at - _DAY:
-        title = f"{title}, since {day(oldest, now)}"
-    back, known = "", [mark for _, own in marked for mark in own]
-    if snoozed := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
-        back = "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
-    elif any(mark.done_until is not None for mark in known):
-        back = "again after it was done"
-    return InboxItem(
-        key=cause.key,
-        kind=cause.kind,
-        title=safe_text(title, limit=_LONGEST),
-        at=entries[0].at,
-        count=runs or len(entries),
-        cure=safe_text(f"{command_line} {cure}", limit=_LONGEST_CURE) if cure else "",
-        choices=cause.choices,
-        by=cause.subject if cause.kind == "approval" else "",
-        subject=cause.subject,
-        entries=tuple(entries),
-        is_old=now - entries[0].at > _DAY and not lasts,
-        back=back,
-    )
-
-
-@dataclass(slots=True)
-class Causes:
-    """Reads open causes from one profile's files."""
-
-    engine: Engine
-    state: State | None
-    automations: Callable[[], Sequence[Rule]]
-    """Returns the current rules."""
-    _incidents: IncidentReader = field(init=False)
-    _reasons: dict[tuple[str, datetime | None], str] = field(default_factory=dict)
-    """The service's reasons for failures, by run and the time of its last change."""
-
-    def __post_init__(self) -> None:
-        self._incidents = IncidentReader.of(self.engine.cache, self.engine.settings, self.engine.profile)
-
-    async def read(self, now: datetime) -> list[Cause]:
+    async def _causes(self, now: datetime) -> list[Cause]:
         """Read all current causes."""
         incidents = await self._incidents.read(now)
         causes = await self._runs(now, incidents)
@@ -203,8 +150,9 @@ class Causes:
             number = action.action_id
             cure = f"actions resolve {number}"
             causes.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
-        if self.state is not None:
-            causes += [*await self._automations(now, self.state), *await self._deliveries(now, self.state)]
+        if isinstance(self.engine.state, State):
+            causes += await self._automations(now, self.engine.state)
+            causes += await self._deliveries(now, self.engine.state)
         return causes
 
     async def _runs(self, now: datetime, incidents: Sequence[Incident]) -> list[Cause]:
@@ -337,6 +285,47 @@ class Causes:
             cure = f"notify test {shlex.quote(route)}"
             causes.append(Cause(key, "undelivered", f"{single}: {newest}", f"{many}: {newest}", entries, cure, route))
         return causes
+
+
+def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:
+    """The open part of the cause, or None."""
+    marked = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, entry.group}]) for entry in cause.entries]
+    undone = [(entry, own) for entry, own in marked if not any(mark.is_done(entry.at) for mark in own)]
+    # A snoozed item comes back with the first new event of the same cause.
+    is_hidden = all(any(mark.hides(entry.at, now) for mark in own) for entry, own in undone)
+    if is_hidden or marks.get(cause.key, _NO_MARK).is_muted:
+        return None
+    entries = sorted((entry for entry, _ in undone), key=lambda entry: entry.at, reverse=True)
+    runs, oldest = sum(bool(entry.run_id) for entry in entries), entries[-1].at
+    lasts = cause.kind == "host" and runs < len(entries)
+    cure = cause.cure or (f"runs view {entries[0].run_id}" if runs else "")
+    title = cause.one if len(entries) == 1 or not cause.many else f"{len(entries):,} {cause.many}"
+    if cause.kind == "approval":
+        cure = " ".join((cause.cure, *(str(entry.decision_id) for entry in reversed(entries))))
+        title = title or entries[0].about
+    elif cause.kind == "host" and runs:
+        title = f"{title}, {plural(runs, 'run')} failed"
+    elif cause.kind == "failed" and NO_TIME < oldest < entries[0].at - _DAY:
+        title = f"{title}, since {day(oldest, now)}"
+    back, known = "", [mark for _, own in marked for mark in own]
+    if snoozed := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
+        back = "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
+    elif any(mark.done_until is not None for mark in known):
+        back = "again after it was done"
+    return InboxItem(
+        key=cause.key,
+        kind=cause.kind,
+        title=safe_text(title, limit=_LONGEST),
+        at=entries[0].at,
+        count=runs or len(entries),
+        cure=safe_text(f"{command_line} {cure}", limit=_LONGEST_CURE) if cure else "",
+        choices=cause.choices,
+        by=cause.subject if cause.kind == "approval" else "",
+        subject=cause.subject,
+        entries=tuple(entries),
+        is_old=now - entries[0].at > _DAY and not lasts,
+        back=back,
+    )
 
 
 def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, cure: str = "") -> Cause:

@@ -1,7 +1,6 @@
 """`runwarden orgs` and `runwarden gitlab`: organizations and projects, onboarded once each (spec 4.1, 4.6)."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,35 +77,35 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
         lines = " ".join(f"Line {line}: {problem.message}" for line, problem in wrong[:MOST_PROBLEMS])
         found: list[ErrorDetail] = [{"line": n, "field": one.field, "message": one.message} for n, one in wrong]
         raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=found)
-    return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
 
+    async def work() -> int:
+        async with invocation.writer(dry_run=dry_run) as engine:
+            base_url = engine.client.base_url
 
-async def _import(invocation: Invocation, rows: Sequence[ImportRow], *, dry_run: bool) -> int:
-    async with invocation.writer(dry_run=dry_run) as engine:
-        base_url = engine.client.base_url
+            def document(row: ImportRow) -> dict[str, object]:
+                attempt = organization_document(row.result.action) if row.result.action else {}
+                request = request_document(base_url, row.request) if row.outcome == "to_create" else None
+                return {
+                    "line": row.line,
+                    "email": row.name,
+                    "offer_code": row.request.offer_code,
+                    "outcome": row.outcome,
+                    **{name: attempt.get(name) for name in ("action_id", "organization", "error")},
+                    **({"request": request} if dry_run else {}),
+                }
 
-        def document(row: ImportRow) -> dict[str, object]:
-            attempt = organization_document(row.result.action) if row.result.action else {}
-            request = request_document(base_url, row.request) if row.outcome == "to_create" else None
-            return {
-                "line": row.line,
-                "email": row.name,
-                "offer_code": row.request.offer_code,
-                "outcome": row.outcome,
-                **{name: attempt.get(name) for name in ("action_id", "organization", "error")},
-                **({"request": request} if dry_run else {}),
-            }
+            result = planned(rows, await engine.ledger.organizations())
+            if not dry_run:
+                result = await send_batch(invocation, engine, result, document, "created")
 
-        rows = planned(rows, await engine.ledger.organizations())
-        if not dry_run:
-            rows = await send_batch(invocation, engine, rows, document, "created")
+        def request(row: ImportRow) -> str:
+            sent: Any = document(row)["request"]
+            return sent and f"{sent['method']} {sent['url']} {invocation.output.json(sent['body'])}"
 
-    def request(row: ImportRow) -> str:
-        sent: Any = document(row)["request"]
-        return sent and f"{sent['method']} {sent['url']} {invocation.output.json(sent['body'])}"
+        columns = (*COLUMNS, Column("request", request, "request", flexible=True)) if dry_run else COLUMNS
+        return print_batch(invocation, result, columns, document, base_url, dry_run=dry_run)
 
-    columns = (*COLUMNS, Column("request", request, "request", flexible=True)) if dry_run else COLUMNS
-    return print_batch(invocation, rows, columns, document, base_url, dry_run=dry_run)
+    return invocation.run(work)
 
 
 @orgs.command("create", cls=WriteCommand, kind="organization.create")

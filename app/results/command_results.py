@@ -24,7 +24,7 @@ from app.engine.times import exact_ago, rfc3339, span
 from app.results.source import Results
 from app.results.steps import StepLines
 from app.runs.command_rows import CACHED_HINT, RunDocument, RunLookup, badge, views
-from app.runs.document import NO_PAGE, as_received, run_address, spec_fields
+from app.runs.document import NO_PAGE, as_received, instructions_of, run_address, spec_fields
 from storage.records.action import WRITE_KINDS
 from storage.records.error_kinds import error_kind
 from storage.records.results import LogChunk, RunTurns, Turn, Unavailable
@@ -159,7 +159,7 @@ class _About(NamedTuple):
         for action in self.sent:
             kind = WRITE_KINDS[action.kind].words
             output.text(f"  {rfc3339(action.created_at)}  {kind}  {state_text(action)}  {action.action_id}")
-            for line in safe_block(str(as_received(action.body_json).get("instructions") or "")):
+            for line in safe_block(instructions_of(action)):
                 output.text(f"    {line}")
 
 

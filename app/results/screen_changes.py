@@ -77,7 +77,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
         offered = nearest
     except GitError as error:
         remotes = str(error) if isinstance(error, AnotherRepositoryError) else ""
-    added, removed = lines_of(change)
+    added, removed = change.lines
     size = f"{plural(len(change.files), 'file')}, +{added:,} -{removed:,}"
     care = "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
     facts = [
@@ -88,12 +88,6 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     ]
     work = FolderWork(offered, apply_checked)
     return ConfirmSheet("Apply to a checkout", facts, work, verb="Apply it", leaving="Leave it")
-
-
-def lines_of(change: "Change") -> tuple[int, int]:
-    """Return how many lines a change adds and removes."""
-    files = change.files
-    return sum(file.additions or 0 for file in files), sum(file.deletions or 0 for file in files)
 
 
 def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
@@ -175,8 +169,6 @@ def show_in_program(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) 
 FIRST: Final = 500
 """Lines of the patch read before the first frame."""
 STEP: Final = 20_000
-WIDE: Final = 100
-"""Columns needed for the files next to the diff."""
 
 
 class FileItem:
@@ -207,6 +199,7 @@ def file_columns(count: int = 3) -> tuple[Column, ...]:
 class ChangesPart(SearchedPart):
     """The files, and the diff."""
 
+    WIDE = 100
     DEFAULT_CSS = Path(__file__).with_name("changes.tcss").read_text("utf-8")
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -247,10 +240,6 @@ class ChangesPart(SearchedPart):
         """Compose the files, and the diff below a search."""
         yield self._files
         yield self.search
-
-    def on_resize(self) -> None:
-        """Put the files next to the diff, or above it."""
-        self.set_class(self.size.width >= WIDE, "-wide")
 
     @property
     def has_text(self) -> bool:
@@ -330,7 +319,7 @@ class ChangesPart(SearchedPart):
         # The most important facts first.
         facts: tuple[str, ...] = safe_text(change.note), f"as of {(change.head or '')[:10]}"
         if not self._is_beside:
-            added, removed = lines_of(change)
+            added, removed = change.lines
             base = f"since {safe_text(change.base_name)}" if change.base_name else ""
             ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
             source = "from git" if change.source == "git" else "from the service"

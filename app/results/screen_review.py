@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,12 +18,11 @@ from widgets.kit.choice_lists import LeadList
 from widgets.kit.text_view import TextSearch
 from widgets.results.review import ReviewView, finding_rows, review_lines
 
-WIDE: Final = 120
-
 
 class ReviewPart(SearchedPart):
     """One review at a time, and the list of its findings."""
 
+    WIDE = 120
     DEFAULT_CSS = Path(__file__).with_name("review.tcss").read_text("utf-8")
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -56,10 +55,6 @@ class ReviewPart(SearchedPart):
         """Compose the findings, and the text below a search."""
         yield self._findings
         yield self.search
-
-    def on_resize(self) -> None:
-        """Put the findings next to the text, or above it."""
-        self.set_class(self.size.width >= WIDE, "-wide")
 
     @property
     def has_text(self) -> bool:

@@ -42,6 +42,11 @@ def as_received(raw_json: str | None) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
+def instructions_of(action: Action) -> str:
+    """The action's instructions; empty if it had none."""
+    return str(as_received(action.body_json).get("instructions") or "")
+
+
 _HEARD: Final = {
     "now": "Its agent gets it while it works.",
     "end": "It starts the run's next turn, after this one.",

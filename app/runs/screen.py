@@ -1,7 +1,6 @@
 """The Runs screen: what needs you, the query, the table of matching runs, and the run under the cursor."""
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -16,13 +15,12 @@ from textual.widgets import Input
 from app.console.session import GoToTab, OpenRun, Session
 from app.console.themes import keep_preferences, read_preferences
 from app.console.troubles import UNREADABLE
-from app.engine.text import SafeText, closest, safe_text
-from app.runs.query import STATES, KeyName, QueryProblem, Vocabulary, listed, parse, suggestions, unknown_status
+from app.engine.text import safe_text
+from app.runs.query import KeyName, listed, parse, suggestions
 from app.runs.screen_actions import ON_A_RUN, RETRY, RUN_BINDINGS, RunActions, ids_of, keys_for, using_engine
 from app.runs.screen_loader import RunsLoader
 from app.runs.screen_older import OlderRuns
 from app.runs.screen_views import (
-    LastQuery,
     PreferenceChange,
     PreferencesFile,
     PreferencesWriter,
@@ -30,23 +28,16 @@ from app.runs.screen_views import (
     View,
     chosen_order,
     first_query,
-    limit_in,
     named,
     problem_texts,
     replaced,
-    this_terminal,
     views_of,
 )
-from storage.records import FIELD_BY_NAME, STATUS_ORDER, Action, RunFilter, RunSort
-from storage.records.inbox import InboxKind
+from storage.records import FIELD_BY_NAME, Action, RunFilter
 from storage.records.query import GROUPINGS, Grouping
 from widgets.frame import Notice
-from widgets.inbox import InboxRow
+from widgets.inbox import NeedsYou
 from widgets.kit import after_refresh, hidden, unkeyed
-from widgets.kit.cells import Column
-from widgets.kit.cursor_view import HEADER
-from widgets.kit.line_table import LineTable, TableLine
-from widgets.kit.line_text import Chip
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
 from widgets.runs.pane import AROUND, WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
@@ -55,55 +46,11 @@ if TYPE_CHECKING:
     from app.console.sheets import PickerScreen
     from app.engine.engine import Engine
 
-KINDS: Final[frozenset[InboxKind]] = frozenset({"question", "approval", "failed", "host"})
-MOST: Final = 5
-"""The most items shown at a time; the others scroll."""
 SHARE_OF_ROWS: Final = 8
-"""One line in so many shows an item."""
+"""One line in so many shows an item that needs you."""
 ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
 """Actions about the rows on show, which do nothing while other rows are on their way."""
 GROUPED: Final = "By repository, by branch or off; most failures first"
-
-
-class NeedsYouRow(InboxRow, frozen=True):
-    """An item without its severity."""
-
-    def cells(self, now: datetime) -> TableLine:
-        """Kind, title, and the time of the last event."""
-        return super().cells(now)[1:]
-
-
-class NeedsYou(LineTable[NeedsYouRow]):
-    """The inbox's items that cannot wait, in no more lines than there are; enter opens one in the inbox."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session.clock(), (Column("needs you", 10), Column("", 8, grows=1), Column("when", 9)))
-        self._session = session
-        self.display = self.marks_resting = False
-
-    def on_mount(self) -> None:
-        """Show the items after each reading of the inbox."""
-        self._session.inbox.changed.subscribe(self, lambda _: self.fit())
-
-    def fit(self) -> None:
-        """Show the items in as many lines as the terminal has for them."""
-        items = self._session.inbox.items or () if self._session.settings.console.needs_you else ()
-        # A host that is down is listed only if runs failed on it; old failures are in the inbox.
-        fresh = (item for item in items if item.kind in KINDS and item.severity != "look")
-        rows = tuple(NeedsYouRow(item) for item in fresh if item.kind != "host" or item.run_ids)
-        most = min(len(rows), (self.app.size.height - AROUND) // SHARE_OF_ROWS)
-        if self.has_focus and most < 1:
-            self.screen.set_focus(self.screen.query_one(RunTable))
-        self.show(rows)
-        if not self.has_focus:
-            self.action_first()
-        self.display = most > 0
-        self.styles.height = HEADER + min(most, MOST)
-
-    def action_choose(self) -> None:
-        """Open the item in the inbox."""
-        if self.item is not None:
-            self.post_message(GoToTab("inbox", self.item.key))
 
 
 class RunsScreen(RunActions):
@@ -113,7 +60,7 @@ class RunsScreen(RunActions):
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
         Binding("slash", "search", "search", tooltip="Search words, or status:failed …", id="runs.search"),
-        Binding("s", "pick_statuses", "status", tooltip="Filter by status", id="runs.statuses"),
+        Binding("s", "pick_values('status')", "status", tooltip="Filter by status", id="runs.statuses"),
         unkeyed("pick_values('repo')", "repository", tooltip="Filter by repository", id="runs.repositories"),
         hidden("b", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
         hidden("t", "pick_dates", "when", tooltip="Filter by time", id="runs.dates"),
@@ -154,15 +101,12 @@ class RunsScreen(RunActions):
         query = first_query(session.settings, known)
         self.set_reactive(RunsScreen.table_query, query)
         self.bar = FilterBar(lambda line: parse(line, session.run_now()).spans)
-        now = session.run_now()
-        confirmed_for = session.settings.history.confirmed_for
-        self.table, self.pane = RunTable(now, known.columns, confirmed_for=confirmed_for), RunPane(now)
-        pane_size = read_preferences(session.settings).split
-        self.needs_you = NeedsYou(session)
-        self.split = SplitView(self.table, self.pane, pane_size, has_pane=known.detail)
+        settings, now = session.settings, session.run_now()
+        self.table = RunTable(now, known.columns, confirmed_for=settings.history.confirmed_for)
+        self.pane, self.needs_you = RunPane(now), NeedsYou(session.clock())
+        self.split = SplitView(self.table, self.pane, read_preferences(settings).split, has_pane=known.detail)
         self.loader = RunsLoader(self, self.split, query)
         self.older_runs = OlderRuns(self, self.loader, self.table)
-        self._vocabulary = Vocabulary()
         self._undo: PreferenceChange | None = None
         """Brings back the view that was deleted last. None: there is none, or the query changed since."""
         self._goes_to_rows = False
@@ -178,6 +122,7 @@ class RunsScreen(RunActions):
         """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.loader.engine_changed)
         self.session.pins_changed.subscribe(self, self.loader.pins_changed)
+        self.session.inbox.changed.subscribe(self, lambda _: self._fit_needs_you())
         self.table.focus()
         self._show_query()
         if self.session.first is not None:
@@ -185,12 +130,7 @@ class RunsScreen(RunActions):
             self._show_numbers()
         self.split.fit(self.app.size)
         self._explain_no_rows()
-        self.run_worker(self._begin)
-
-    async def _begin(self) -> None:
-        await self.session.opened()
-        self.loader.runs_changed()
-        self.loader.load_run()
+        self.run_worker(self.loader.begin)
 
     @property
     def focused_run_id(self) -> str | None:
@@ -200,7 +140,7 @@ class RunsScreen(RunActions):
     @property
     def chosen_ids(self) -> tuple[str, ...]:
         """The marked runs; without marks, the one under the cursor."""
-        return self.table.marks.ids or super().chosen_ids
+        return tuple(self.table.marks) or super().chosen_ids
 
     @property
     def keys_now(self) -> dict[str, str]:
@@ -254,8 +194,7 @@ class RunsScreen(RunActions):
         self.loader.tick()
         self._show_missing()
         # Repaint separately from the header: Textual would otherwise repaint every line in between.
-        if not self.pane.rests(now, self.as_of):
-            after_refresh(self, self.pane.tick, now, self.as_of)
+        after_refresh(self, self.pane.tick, now, self.as_of)
 
     def show_trouble(self) -> None:
         """Show trouble in the banner, or in the table while it is empty."""
@@ -269,7 +208,17 @@ class RunsScreen(RunActions):
     def on_resize(self, event: events.Resize) -> None:
         """Put the run next to the table, below it, or on two lines."""
         self.split.fit(event.size)
-        self.needs_you.fit()
+        self._fit_needs_you()
+
+    def _fit_needs_you(self) -> None:
+        items = self.session.inbox.items or () if self.session.settings.console.needs_you else ()
+        self.needs_you.show_urgent(items, (self.app.size.height - AROUND) // SHARE_OF_ROWS)
+        if self.needs_you.has_focus and not self.needs_you.display:
+            self._focus_rows()
+
+    @on(NeedsYou.Chosen)
+    def _item_chosen(self) -> None:
+        self.post_message(GoToTab("inbox", self.needs_you.items[self.needs_you.cursor].key))
 
     # The table
 
@@ -315,12 +264,12 @@ class RunsScreen(RunActions):
 
     @on(RunTable.GroupToggled)
     def _group_toggled(self, message: RunTable.GroupToggled) -> None:
-        self._toggle_group(message.name)
+        self.action_fold(message.name)
 
     @on(RunTable.SortRequested)
     def _sort_requested(self, message: RunTable.SortRequested) -> None:
         if message.column in FIELD_BY_NAME:
-            self._sort(chosen_order(message.column, self.table_query.sort))
+            self.table_query = replace(self.table_query, sort=chosen_order(message.column, self.table_query.sort))
 
     @on(RunTable.Marked)
     def _marked(self) -> None:
@@ -347,7 +296,7 @@ class RunsScreen(RunActions):
         """Write the marked runs to a file; without marks, all that match."""
         from app.runs.screen_export import show_export
 
-        await show_export(self, engine, self.table_query, self.table.marks.ids)
+        await show_export(self, engine, self.table_query, tuple(self.table.marks))
 
     def was_sent(self, run_ids: tuple[str, ...]) -> None:
         """Unmark the runs: those that were left out stay marked, for another attempt."""
@@ -359,8 +308,7 @@ class RunsScreen(RunActions):
     def watch_table_query(self, before: TableQuery, query: TableQuery) -> None:
         """Show another query, and remember its view and order."""
         self._undo = None
-        last = LastQuery(query.view.name, query.sort, str(query.grouping or ""))
-        self.preferences.change(lambda known: known.shown(this_terminal(os.environ), last))
+        self.preferences.change(lambda known: known.shown(query))
         self.loader.query_changed(before, query)
         self._show_query()
 
@@ -385,13 +333,11 @@ class RunsScreen(RunActions):
         following = by[(by.index(grouping.by if grouping else None) + 1) % len(by)]
         self.table_query = replace(self.table_query, grouping=Grouping(following) if following else None)
 
-    def action_fold(self) -> None:
-        """Fold or unfold the group under the cursor."""
-        if (group := self.table.group_at) is not None:
-            self._toggle_group(group.name)
-
-    def _toggle_group(self, name: str) -> None:
-        if (grouping := self.table_query.grouping) is not None:
+    def action_fold(self, name: str | None = None) -> None:
+        """Fold or unfold the group of this name, or the one under the cursor."""
+        group, grouping = self.table.window.group_at(self.table.cursor), self.table_query.grouping
+        name = group.name if name is None and group is not None else name
+        if grouping is not None and name is not None:
             self.table_query = replace(self.table_query, grouping=grouping.toggled(name))
 
     def action_fold_all(self) -> None:
@@ -413,7 +359,7 @@ class RunsScreen(RunActions):
         if self.older_runs.stop():
             return
         if self.table.marks:
-            self.table.mark(self.table.marks.ids, is_marked=False)
+            self.table.mark(self.table.marks, is_marked=False)
         elif query.is_changed:
             self.set_line(query.view.query.strip())
         else:
@@ -425,29 +371,14 @@ class RunsScreen(RunActions):
         names = [view.name for view in self.views]
         return names.index(self.table_query.view.name) if self.table_query.view.name in names else 0
 
-    def _sort(self, sort: RunSort | None) -> None:
-        if sort is not None:
-            self.table_query = replace(self.table_query, sort=sort)
-
     # The line
 
     def action_search(self) -> None:
         """Focus the line behind a blank: typing begins a new term."""
-
-        async def learn(engine: "Engine") -> None:
-            cache = engine.cache
-            self._vocabulary = Vocabulary(
-                await cache.repositories(),
-                await cache.branches(RunFilter()),
-                await cache.agents(),
-                await cache.known_statuses(),
-            )
-
         line = self.bar.line
         line.focus()
         line.put(f"{line.value.rstrip()} ".lstrip())
-        if self.session.engine is not None:
-            self.run_worker(partial(learn, self.session.engine), exclusive=True, group="vocabulary")
+        self.loader.load_names()
 
     @on(Input.Changed, "SearchInput")
     def _line_typed(self) -> None:
@@ -456,15 +387,15 @@ class RunsScreen(RunActions):
         if line.has_focus:
             self._goes_to_rows = False
             self.table_query = replace(self.table_query, line=line.value, cursor=line.cursor_position)
-            matches = suggestions(line.value, line.cursor_position, self._vocabulary) if line.value else ()
+            matches = suggestions(line.value, line.cursor_position, self.loader.names) if line.value else ()
             # Names that cannot be typed are not suggested.
             self.bar.offer(tuple(each for each in matches if safe_text(each.insert) == each.insert))
 
     @on(SearchInput.Left)
-    def _line_left(self) -> None:
-        self.set_line(self.bar.line.value.strip())
+    def _line_left(self, message: SearchInput.Left) -> None:
+        self.set_line((self.table_query.view.query if message.is_cleared else self.bar.line.value).strip())
         self.bar.offer(())
-        if self.table.is_replacing:
+        if self.table.is_replacing and not message.is_cleared:
             self._goes_to_rows = True
         else:
             self._focus_rows()
@@ -474,12 +405,6 @@ class RunsScreen(RunActions):
         if event.widget is self.bar.line and self.table_query.cursor is not None:
             self.set_line(self.bar.line.value.strip())
             self.bar.offer(())
-
-    @on(SearchInput.Cleared)
-    def _line_cleared(self) -> None:
-        self._focus_rows()
-        self.bar.offer(())
-        self.set_line(self.table_query.view.query.strip())
 
     def _focus_rows(self) -> None:
         self._goes_to_rows = False
@@ -499,53 +424,29 @@ class RunsScreen(RunActions):
                 self.set_line(line)
 
     @using_engine("pick")
-    async def action_pick_statuses(self, engine: "Engine") -> None:
-        """Choose the statuses to show."""
-        from app.runs.screen_pickers import MarkPicker
-
-        condition = self._condition
-        by_status = await engine.cache.status_counts(condition)
-        others = sorted({*by_status, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
-        counts = {status: by_status.get(status, 0) for status in (*STATUS_ORDER, *others)}
-        sheet = MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
-        await self._pick(sheet, {"status", "is"}, lambda picked: listed("status", *picked))
-
-    @using_engine("pick")
     async def action_pick_values(self, engine: "Engine", key: KeyName) -> None:
-        """Choose the repositories or the branches to show."""
-        from app.runs.screen_pickers import ValuePicker
+        """Choose the statuses, repositories or branches to show."""
+        from app.runs.screen_pickers import value_sheet
 
-        cache, condition = engine.cache, self._condition
-        if key == "repo":
-            title = "Filter by repository"
-            names = await cache.repositories()
-            chosen = condition.repositories, condition.not_repositories
-        else:
-            title = "Filter by branch"
-            names = await cache.branches(replace(condition, branches=(), not_branches=()))
-            chosen = condition.branches, condition.not_branches
-        here = () if (row := self.table.row) is None else (row.repository if key == "repo" else row.branch_name,)
-        sheet = ValuePicker(title, (*filter(None, here), *names), *chosen)
-        await self._pick(sheet, {key}, lambda picked: listed(key, *picked))
+        keys: set[KeyName] = {"status", "is"} if key == "status" else {key}
+        sheet = await value_sheet(engine.cache, self._condition, key, self.table.row)
+        await self._pick(sheet, keys, lambda picked: listed(key, *picked))
 
     @work
     async def action_pick_dates(self) -> None:
         """Choose a stretch of time."""
-        from app.runs.screen_pickers import DatesPicker
+        from app.runs.screen_pickers import DatesPicker, dated
 
-        def terms(limits: tuple[str, str]) -> Iterable[str]:
-            return [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
-
-        line = self.table_query.line
-        sheet = DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self.session.run_now())
-        await self._pick(sheet, {"since", "until"}, terms)
+        sheet = DatesPicker(self.table_query.line, self.session.run_now())
+        await self._pick(sheet, {"since", "until"}, dated)
 
     @work
     async def action_pick_order(self) -> None:
         """Choose the column to sort by."""
         from app.runs.screen_pickers import order_sheet
 
-        self._sort(await self.app.push_screen_wait(order_sheet(self.table_query.sort)))
+        if (sort := await self.app.push_screen_wait(order_sheet(self.table_query.sort))) is not None:
+            self.table_query = replace(self.table_query, sort=sort)
 
     @work
     async def action_columns(self) -> None:
@@ -594,7 +495,7 @@ class RunsScreen(RunActions):
         from app.runs.screen_pickers import ViewSaver
 
         self.set_line(self.table_query.line.strip())  # As it will be read, not as it is while it is typed.
-        if problems := self._problems:
+        if problems := self.table_query.problems(self.session.run_now(), self.loader.statuses):
             self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
         if (view := await self.app.push_screen_wait(ViewSaver(self.table_query, self.views))) is not None:
@@ -636,7 +537,7 @@ class RunsScreen(RunActions):
             self.bar.line.put(query.line, 0)
         self.table.sort = query.sort
         self._show_views()
-        self.bar.facets.facets = facets(condition)
+        self.bar.facets.condition = condition
         self._show_remark()
 
     @on(RunsLoader.ViewsCounted)
@@ -646,26 +547,14 @@ class RunsScreen(RunActions):
         bar.current = self._view_index
         bar.is_changed = self.table_query.is_changed
 
-    @property
-    def _problems(self) -> Sequence[QueryProblem]:
-        """The mistakes in the line; while it is typed, those outside of the term under the cursor."""
-        query = self.table_query
-        problems = query.query(self.session.run_now()).problems
-        known, condition = self.loader.statuses, self._condition
-        if problems or known is None or query.cursor is not None:
-            return problems
-        # An excluded status may be unknown, unless it is misspelt.
-        excluded = (status for status in condition.not_statuses if closest(status.casefold(), known))
-        unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
-        return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
-
     def _show_remark(self) -> None:
-        if problems := self._problems:
+        count, cap = len(self.table.marks), self.session.settings.console.send_cap
+        if problems := self.table_query.problems(self.session.run_now(), self.loader.statuses):
             self.bar.remark(*problem_texts(problems[0]), tone="bad")
-        elif self.table.marks:
-            cap = self.session.settings.console.send_cap
-            is_wide = self.app.size.width >= WIDE
-            self.bar.remark(marks_summary(len(self.table.marks), cap, is_wide=is_wide), tone="busy")
+        elif count:
+            keys = " · c continue · T retry · f follow · X cancel · esc unmark" if self.app.size.width >= WIDE else ""
+            capped = f" · sent to {cap:,} at a time" if count > cap else ""
+            self.bar.remark(safe_text(f"■ {count:,} marked{capped}{keys}"), tone="busy")
         else:
             self.bar.remark()
 
@@ -708,21 +597,3 @@ class RunsScreen(RunActions):
         older = self.older_runs
         is_any = bool(self.table.count or self.table.marks)
         self.offered = older.may_fetch, older.may_pause, older.is_paused, is_any, self.keys_now
-
-
-def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
-    """The number of marked runs, with their keys if there is room."""
-    keys = " · c continue · T retry · f follow · X cancel · esc unmark" if is_wide else ""
-    capped = f" · sent to {cap:,} at a time" if count > cap else ""
-    return safe_text(f"■ {count:,} marked{capped}{keys}")
-
-
-def facets(condition: RunFilter) -> tuple[Chip, ...]:
-    """The filter's status, repository, branch and time; the line has their values."""
-    status = (*condition.statuses, *condition.not_statuses, *(state for state in STATES if getattr(condition, state)))
-    return (
-        Chip("pick_statuses", SafeText("status"), bool(status)),
-        Chip("pick_values('repo')", SafeText("repository"), bool(condition.repositories or condition.not_repositories)),
-        Chip("pick_values('branch')", SafeText("branch"), bool(condition.branches or condition.not_branches)),
-        Chip("pick_dates", SafeText("started"), bool(condition.since or condition.until)),
-    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, Literal
 
 from textual.binding import Binding
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from app.engine.engine import Engine
 
-ResultT = TypeVar("ResultT")
 PATIENCE_S: Final = 0.5
 """Seconds after which a wait for the service is said."""
 FormName = Literal["retry", "continue"]
@@ -229,37 +228,29 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
     return tuple(row.run_id for row in await engine.cache.rows(condition, sort, offset=0, limit=MOST_MARKS))
 
 
-async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | None:
-    """Wait for an answer of the service, and notify if it takes long; None: another screen is on show by then."""
-    say = partial(screen.session.notify, "Asking the service for the instructions; the form opens when it answers.")
-    waiting = screen.set_timer(PATIENCE_S, say)
-    try:
-        answer = await asking
-    finally:
-        waiting.stop()
-    return answer if screen.app.screen is screen else None
-
-
 async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: Sequence[str]) -> tuple[str, ...]:
     """Show the form that retries or continues these runs; return the ids that it was done for."""
-    from app.actions.screen_many import ManyForm, continued, known_of, retried
+    from app.actions.screen_batch import continued, known_of, retried
+    from app.actions.screen_many import ManyForm
 
     session = screen.session
     held = await engine.cache.details(ids)
     runs = tuple(held[run_id].run for run_id in ids if run_id in held)
-    known = await answered(screen, known_of(engine, [held[run.run_id] for run in runs]))
-    if known is None:
+    say = partial(session.notify, "Asking the service for the instructions; the form opens when it answers.")
+    waiting = screen.set_timer(PATIENCE_S, say)
+    try:
+        known = await known_of(engine, [held[run.run_id] for run in runs])
+    finally:
+        waiting.stop()
+    if screen.app.screen is not screen:
         return ()
-    match name:
-        case "retry":
-            task = retried(runs, known)
-            places = {run.repository.platform for run in task.runs}
-            if said := warning_of(await engine.cache.health(), places, session.healthy_words):
-                session.notify(safe_text(said, limit=300), severity="warning", timeout=FIX_TOAST_S)
-        case "continue":
-            task = continued(runs, known, await engine.cache.final_statuses())
-        case _:
-            assert_never(name)
+    if name == "retry":
+        task = retried(runs, known)
+        places = {run.repository.platform for run in task.runs}
+        if said := warning_of(await engine.cache.health(), places, session.healthy_words):
+            session.notify(safe_text(said, limit=300), severity="warning", timeout=FIX_TOAST_S)
+    else:
+        task = continued(runs, known, await engine.cache.final_statuses())
     if not task.runs:
         session.notify(task.nothing, severity="warning")
         return ()
@@ -267,4 +258,4 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
     follows = {"changed": session.batches.put} if engine is session.engine else {}
     form = ManyForm(engine, task, cap=session.settings.console.send_cap, **follows)
     await screen.app.push_screen_wait(form)
-    return form.confirmed
+    return form.run_batch.confirmed

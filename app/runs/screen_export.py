@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TextIO
 
-from msgspec import Struct
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from app.console.base import BaseScreen
     from app.engine.engine import Engine
     from app.runs.screen_views import TableQuery
+    from storage.cache.cache import Cache
 
 FORMATS: Final = (".csv", ".ndjson", ".json")
 ENDINGS: Final = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
@@ -80,29 +80,20 @@ CHUNK: Final = 500
 """Runs read and written at a time, so that a million of them need little memory."""
 
 
-class Export(Struct, frozen=True):
-    """The runs to export."""
+async def write(cache: "Cache", condition: RunFilter, sort: RunSort, marks: Sequence[str], path: Path) -> int:
+    """Write the marked runs, or all that match, in the format of the file's name, completely or not at all.
 
-    engine: "Engine"
-    condition: RunFilter
-    sort: RunSort
-    marks: tuple[str, ...]
-    """Ids of the marked runs; empty: all that match the condition."""
-
-
-async def write(what: Export, path: Path) -> int:
-    """Write the runs in the format of the file's name, completely or not at all; return their number.
+    Returns their number.
 
     Raises:
         OSError: The file cannot be written.
         StorageError: The cache cannot be read.
     """
-    cache = what.engine.cache
     stuck = await cache.stuck()
     # Runs that arrive during the export shift the pages: a run met twice is written once.
-    ids = list(what.marks)
+    ids = list(marks)
     offset = 0
-    while not what.marks and (rows := await cache.rows(what.condition, what.sort, offset=offset, limit=CHUNK * 10)):
+    while not marks and (rows := await cache.rows(condition, sort, offset=offset, limit=CHUNK * 10)):
         ids += [row.run_id for row in rows]
         offset += len(rows)
     ids = list(dict.fromkeys(ids))
@@ -124,10 +115,9 @@ async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery
     session = screen.session
     condition = query.condition(session.run_now())
     count = len(marks) or await engine.cache.count(condition)
-    export = Export(engine, condition, query.sort, marks)
 
     async def written(path: Path) -> str:
-        return f"{plural(await write(export, path), 'run')} written to {path}"
+        return f"{plural(await write(engine.cache, condition, query.sort, marks, path), 'run')} written to {path}"
 
     title = f"Export {count:,} {'marked' if marks else 'matching'} {'run' if count == 1 else 'runs'}"
     suggested = Path(f"runs-{session.clock().astimezone():%Y%m%d-%H%M}.csv")

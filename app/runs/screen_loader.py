@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import math
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -18,7 +20,8 @@ from app.console.session import CoalescedTask
 from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.engine.text import SafeText, safe_block, safe_log_line, safe_text
 from app.results.steps import StepLines
-from app.runs.query import parse
+from app.runs.document import as_received
+from app.runs.query import Vocabulary, parse
 from app.runs.screen_views import ALL, TableQuery, View
 from storage.records import KNOWN_STATUSES, Action, RunDetail, RunFilter, RunRow, RunWindow, WindowRequest
 from storage.records.results import LogChunk, LogTail, Unavailable
@@ -41,20 +44,12 @@ TURN_LINES: Final = 60
 def turn_of(action: "Action") -> SentMessage:
     """An action of the ledger as a turn of a conversation."""
     trouble = safe_text(action.error.message) if action.error is not None else None
-    body = json.loads(action.body_json)
-    text = body.get("instructions") if isinstance(body, dict) else None
-    if isinstance(text, str):
+    body = as_received(action.body_json)
+    if isinstance(text := body.get("instructions"), str):
         lines = safe_block(text, lines=TURN_LINES)
     else:
-        inputs = body.get("inputs", {}) if isinstance(body, dict) else body
-        lines = safe_block(json.dumps(inputs, indent=2, ensure_ascii=False))
+        lines = safe_block(json.dumps(body.get("inputs", {}), indent=2, ensure_ascii=False))
     return SentMessage(action.created_at, safe_text(action.actor, limit=60), action.state, lines, trouble)
-
-
-def instructions_of(action: "Action") -> str:
-    """The action's instructions; empty if it had none."""
-    body = json.loads(action.body_json)
-    return str(body.get("instructions") or "") if isinstance(body, dict) else ""
 
 
 TAIL: Final = 32 * 1024
@@ -123,6 +118,8 @@ def _lines(chunk: LogChunk) -> Iterator[tuple[SafeText, bool]]:
             yield SafeText(line.drawn(colour=False)), step.failed or step.kind == "error"
 
 
+GROWS_S: Final = 1.0
+"""New runs that come within this time of others are read with the next tick."""
 LOOKS_S: Final = (0.015, 0.06)
 """How long the first and the second search for a page may take; what each has found by then is shown."""
 CURSOR_RESTS_S: Final = 0.1
@@ -159,7 +156,9 @@ class RunsLoader:
         self._is_stale = False
         """Whether runs changed since the last reading began."""
         self._is_behind = False
-        """Whether runs came in the background, which are read with the next tick."""
+        """Whether more runs came, which are read with the next tick."""
+        self._grown_s = -math.inf
+        """When new runs were last read as they came (monotonic seconds)."""
         self._phase: BackfillPhase = "idle"
         self._views: tuple[View, ...] = ()
         self._rows = CoalescedTask(self._read, screen.run_worker)
@@ -169,6 +168,10 @@ class RunsLoader:
         """Read the rows around the cursor, which moved."""
         self.load_run = CoalescedTask(self._read_run, screen.run_worker).ask
         """Read the run under the cursor."""
+        self.names = Vocabulary()
+        """The names that complete a query."""
+        self.load_names = CoalescedTask(self._read_names, screen.run_worker).ask
+        """Read the names again."""
         self._summaries = CoalescedTask(self._learn, screen.run_worker)
         self._is_silent = False
         """Whether the service could not be asked about runs: it is asked again after the next poll."""
@@ -186,6 +189,12 @@ class RunsLoader:
             self._table.show(RunWindow(first.total, 0, first.rows), request)
         self._count(Extent(first.total, first.held, first.coverage, is_filtered=bool(condition)))
 
+    async def begin(self) -> None:
+        """Read with the engine as soon as it is open."""
+        await self._session.opened()
+        self.runs_changed()
+        self.load_run()
+
     def runs_changed(self) -> None:
         """Read the rows again, and their places in the order."""
         self._is_stale = True
@@ -197,17 +206,19 @@ class RunsLoader:
             self.runs_changed()
 
     def engine_changed(self, event: "Event") -> None:
-        """Read again what changed; runs fetched in the background wait for the next tick, as they come often."""
+        """Read again what changed; new runs that follow others at once wait for the next tick, as pages of them do."""
+        if isinstance(event, RunsChanged) and not (event.changes.transitions or event.changes.updated):
+            if self._is_filling or time.monotonic() < self._grown_s + GROWS_S:
+                self._is_behind = True
+                return
+            self._grown_s = time.monotonic()
         is_confirmed = isinstance(event, LinkChanged) and self._table.shows_unconfirmed
         if is_confirmed or isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self.load_run()
         self._is_silent = self._is_silent and not isinstance(event, LinkChanged)
-        is_new_alone = isinstance(event, RunsChanged) and not (event.changes.transitions or event.changes.updated)
         if isinstance(event, LinkChanged) and not is_confirmed:
             # The end of a poll changes the coverage: up to when, and how far back, nothing is missing.
             self._numbers.ask()
-        elif is_new_alone and self._is_filling:
-            self._is_behind = True
         elif isinstance(event, BackfillMoved):
             # The progress is shown with the next tick.
             before, self._phase = self._phase, event.progress.phase
@@ -221,6 +232,7 @@ class RunsLoader:
         if self._is_behind:
             self._is_behind = False
             self.runs_changed()
+            self.load_run()
         if self._screen.as_of is None and not self._is_silent and self._unknown_runs():
             self._summaries.ask()
 
@@ -366,6 +378,12 @@ class RunsLoader:
         if counts != self.counts:
             self.counts = counts
             self._screen.post_message(self.ViewsCounted())
+
+    async def _read_names(self) -> None:
+        if (engine := self._session.engine) is not None:
+            cache = engine.cache
+            repositories, branches = await cache.repositories(), await cache.branches(RunFilter())
+            self.names = Vocabulary(repositories, branches, await cache.agents(), await cache.known_statuses())
 
     # The run under the cursor
 

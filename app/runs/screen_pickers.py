@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
@@ -16,9 +17,9 @@ from app.console.sheets import ChoiceSheet, PickerScreen, SheetNote
 from app.engine.text import safe_text
 from app.engine.times import INSTANT, local_moment, stamp
 from app.profiles import ViewSettings
-from app.runs.query import parse, written_order
-from app.runs.screen_views import TableQuery, View, chosen_order
-from storage.records import SORTABLE, RunSort
+from app.runs.query import KeyName, parse, written_order
+from app.runs.screen_views import TableQuery, View, chosen_order, limit_in
+from storage.records import SORTABLE, STATUS_ORDER, RunFilter, RunRow, RunSort
 from widgets.forms.inputs import LineInput
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES, Badge, run_badge
@@ -26,6 +27,9 @@ from widgets.kit.cells import fit
 from widgets.kit.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList, fuzzy
 from widgets.runs.columns import FROZEN, SPARED, ColumnChoice
 from widgets.runs.table import RunTable
+
+if TYPE_CHECKING:
+    from storage.cache.cache import Cache
 
 MOST: Final = 200
 """Names listed at a time."""
@@ -51,6 +55,11 @@ def limits_of(day: date) -> Limits:
     if begin.time() == end.time() == time.min:
         return f"{begin:%Y-%m-%d}", f"{begin:%Y-%m-%d}"
     return begin.astimezone().isoformat(timespec="minutes"), (end - INSTANT).astimezone().isoformat()
+
+
+def dated(limits: Limits) -> list[str]:
+    """The limits as terms of a query."""
+    return [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
 
 
 Picked = tuple[tuple[str, ...], tuple[str, ...]]
@@ -79,7 +88,7 @@ class ValuePicker(PickerScreen[Picked]):
         """Prepare with the known names, best first; `wanted` and `excluded` may hold patterns."""
         super().__init__()
         self.TITLE_TEXT = title
-        self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
+        self._names = tuple(dict.fromkeys(filter(None, (*wanted, *excluded, *names))))
         only: ChoiceMark = "only"
         self._marks: dict[str, ChoiceMark] = {**dict.fromkeys(wanted, only), **dict.fromkeys(excluded, "not")}
 
@@ -147,6 +156,23 @@ class ValuePicker(PickerScreen[Picked]):
         self.query_one(PickList).show(tuple(found), self._marks)
 
 
+async def value_sheet(
+    cache: "Cache", condition: RunFilter, key: KeyName, here: RunRow | None
+) -> "PickerScreen[Picked]":
+    """A sheet of the statuses, repositories or branches of the cached runs; `here` is the run under the cursor."""
+    if key == "status":
+        by_status = await cache.status_counts(condition)
+        unusual = sorted({*by_status, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
+        counts = {status: by_status.get(status, 0) for status in (*STATUS_ORDER, *unusual)}
+        return MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
+    if key == "repo":
+        names = here.repository if here else "", *await cache.repositories()
+        return ValuePicker("Filter by repository", names, condition.repositories, condition.not_repositories)
+    others = await cache.branches(replace(condition, branches=(), not_branches=()))
+    names = here.branch_name if here else "", *others
+    return ValuePicker("Filter by branch", names, condition.branches, condition.not_branches)
+
+
 class DatesPicker(PickerScreen[Limits]):
     """Closes with the earliest and the latest start."""
 
@@ -156,9 +182,10 @@ class DatesPicker(PickerScreen[Limits]):
         *(hidden(str(back), f"day({back})", f"{back} days back") for back in range(1, DAYS_BACK + 1))
     ]
 
-    def __init__(self, since: str, until: str, now: datetime) -> None:
+    def __init__(self, line: str, now: datetime) -> None:
+        """Prepare with the limits in this query."""
         super().__init__()
-        self._since, self._until, self._now = since, until, now
+        self._since, self._until, self._now = limit_in(line, "since"), limit_in(line, "until"), now
         today = now.astimezone().date()
         self._days = tuple(today - timedelta(days=back) for back in range(1, DAYS_BACK + 1))
 
@@ -198,8 +225,7 @@ class DatesPicker(PickerScreen[Limits]):
     @on(Input.Changed)
     def _explain(self) -> bool:
         """Explain the limits; False: they are invalid."""
-        line = " ".join(f"{key}:{self._text(key)}" for key in ("since", "until") if self._text(key))
-        query = parse(line, self._now)
+        query = parse(" ".join(dated((self._text("since"), self._text("until")))), self._now)
         note = self.query_one(SheetNote)
         if query.problems:
             note.say(f"{query.problems[0].message} {query.problems[0].cure}", "bad")

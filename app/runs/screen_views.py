@@ -7,7 +7,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from app.console.session import FIX_TOAST_S, CoalescedTask, GoToTab
 from app.engine.atomic_file import alone, replacing
-from app.engine.text import SafeText, safe_text
+from app.engine.text import SafeText, closest, safe_text
 from app.profiles import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
-from app.runs.query import KeyName, Query, QueryProblem, given, key_name, listed, parse, terms
+from app.runs.query import KeyName, Query, QueryProblem, given, key_name, listed, parse, terms, unknown_status
 from storage import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
 from storage.records.query import Grouping
@@ -74,11 +74,12 @@ class Preferences(Struct, frozen=True):
     """The last query of each terminal's console; `view`, `sort` and `group` are those of the newest one."""
     version: int = VERSION
 
-    def shown(self, terminal: str, query: LastQuery) -> "Preferences":
-        """Remember what the console of a terminal shows."""
-        others = {where: each for where, each in self.last.items() if where != terminal}
-        newest = dict([*others.items(), (terminal, query)][-MOST_TERMINALS:])
-        return replace(self, view=query.view, sort=query.sort, group=query.group, last=newest)
+    def shown(self, query: "TableQuery") -> "Preferences":
+        """Remember what the console of this terminal shows."""
+        last, terminal = LastQuery(query.view.name, query.sort, str(query.grouping or "")), this_terminal()
+        others = [(where, each) for where, each in self.last.items() if where != terminal]
+        newest = dict([*others, (terminal, last)][-MOST_TERMINALS:])
+        return replace(self, view=last.view, sort=last.sort, group=last.group, last=newest)
 
     def with_view(self, view: ViewSettings, index: int = MOST_VIEWS) -> "Preferences":
         """Insert a saved view at this index or at the end, instead of one with the same name."""
@@ -316,6 +317,19 @@ class TableQuery(Struct, frozen=True):
         """The filter as of now: `the last 24 hours` moves with the clock."""
         return self.query(now).filter
 
+    def problems(self, now: datetime, known: Collection[str] | None) -> Sequence[QueryProblem]:
+        """The mistakes in the line, and statuses that are not `known`; None: the known ones were not read yet.
+
+        While the line is typed, those outside of the term under the cursor.
+        """
+        query = self.query(now)
+        if query.problems or known is None or self.cursor is not None:
+            return query.problems
+        # An excluded status may be unknown, unless it is misspelt.
+        excluded = (status for status in query.filter.not_statuses if closest(status.casefold(), known))
+        unknown = [status for status in (*query.filter.statuses, *excluded) if status not in known]
+        return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
+
 
 def chosen_order(column: str, before: RunSort) -> RunSort:
     """The order after choosing a column; choosing the current one reverses it."""
@@ -329,21 +343,21 @@ def named(views: Iterable[View], name: str) -> View:
     return next((view for view in views if view.name.casefold() == name.casefold()), ALL)
 
 
-def first_query(settings: Settings, preferences: Preferences, terminal: str | None = None) -> TableQuery:
-    """The last view and order of a terminal, by default this one; a typed line is not restored."""
+def first_query(settings: Settings, preferences: Preferences) -> TableQuery:
+    """The last view and order of this terminal; a typed line is not restored."""
     newest = LastQuery(preferences.view, preferences.sort, preferences.group)
-    own = preferences.last.get(this_terminal(os.environ) if terminal is None else terminal, newest)
+    own = preferences.last.get(this_terminal(), newest)
     view = named(views_of(settings.views, preferences.views), own.view)
     return TableQuery.of(view, own.sort, Grouping.read(own.group))
 
 
-def this_terminal(environment: Mapping[str, str]) -> str:
+def this_terminal() -> str:
     """What tells this terminal, or the pane of a multiplexer, from others; empty: it has no name."""
     named_by = ("TMUX_PANE", "STY", "KITTY_WINDOW_ID", "WEZTERM_PANE", "TERM_SESSION_ID", "WINDOWID")
-    found = next((f"{name}={environment[name]}" for name in named_by if environment.get(name)), "")
+    found = next((f"{name}={os.environ[name]}" for name in named_by if os.environ.get(name)), "")
     # GNU screen numbers its windows.
     if found.startswith("STY="):
-        found += f" WINDOW={environment.get('WINDOW', '')}"
+        found += f" WINDOW={os.environ.get('WINDOW', '')}"
     with suppress(OSError, ValueError):
         return found or os.ttyname(sys.__stdin__.fileno() if sys.__stdin__ else -1)
     return found

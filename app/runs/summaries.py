@@ -1,6 +1,5 @@
 """Summaries: what runs are about, from the ledger and the service, kept in the cache."""
 
-import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,10 +9,11 @@ from typing import Final
 from msgspec import structs
 
 from app.results.service import ServiceExtension
+from app.runs.document import instructions_of
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
-from storage.records import Action, RunRow, RunSummary
-from storage.records.results import FindingCounts, LogChunk, RunTurns, Turn, Unavailable
+from storage.records import RunRow, RunSummary
+from storage.records.results import FindingCounts, LogChunk, Turn, Unavailable
 from storage.records.run import ASKS
 
 LONGEST: Final = 200
@@ -71,33 +71,28 @@ class RunSummaries:
         ours = await self.ledger.run_ids() if unknown else frozenset()
         for row in [held[run_id] for run_id in unknown]:
             sent = await self.ledger.for_run(row.run_id) if row.run_id in ours and not row.summary.asked else ()
-            words = next(filter(None, map(_words, sent)), row.summary.asked)
+            asked = (_line(instructions_of(action)) for action in sent if action.state == "confirmed")
+            words = next(filter(None, asked), row.summary.asked)
             known = RunSummary(words, agent=agents.get(row.run_id, row.summary.agent))
             if known != row.summary:
                 yield await self._store(held, row, known)
         for row in [held[run_id] for run_id in unknown]:
             answer = await self.extension.turns(row.run_id)
-            if isinstance(answer, RunTurns):
-                asked = next(
-                    (line for turn in answer.turns if (line := _line(turn.instructions or ""))), row.summary.asked
-                )
-                yield await self._store(
-                    held,
-                    row,
-                    (
-                        RunSummary(
-                            asked,
-                            result_of(answer.turns[-1]) if row.is_final and answer.turns else "",
-                            answer.agent or row.summary.agent,
-                            answer.turns[-1].number if answer.turns else None,
-                            row.status,
-                            row.updated_at,
-                            _counted(answer.turns[-1]) if answer.turns else None,
-                        )
-                    ),
-                )
-            else:
+            if isinstance(answer, Unavailable):
                 self._asked.add((row.run_id, row.status, row.updated_at))
+                continue
+            asked = (_line(turn.instructions or "") for turn in answer.turns)
+            last = answer.turns[-1] if answer.turns else None
+            known = RunSummary(
+                next(filter(None, asked), row.summary.asked),
+                result_of(last) if row.is_final and last else "",
+                answer.agent or row.summary.agent,
+                last.number if last else None,
+                row.status,
+                row.updated_at,
+                _counted(last) if last else None,
+            )
+            yield await self._store(held, row, known)
         for row in [row for row in held.values() if self._is_step_due(row)]:
             self._stepped[row.run_id] = self.clock()
             chunk = await self.extension.log(row.run_id, row.summary.turns or 1, offset=-TAIL, before=0)
@@ -109,11 +104,6 @@ class RunSummaries:
         await self.cache.store_summary(row.run_id, summary)
         held[row.run_id] = replace(row, summary=summary)
         return held[row.run_id]
-
-
-def _words(action: Action) -> str:
-    body = json.loads(action.body_json) if action.state == "confirmed" else {}
-    return _line(str(body.get("instructions") or "")) if isinstance(body, dict) else ""
 
 
 def result_of(turn: Turn) -> str:

@@ -1,12 +1,12 @@
 """Reading the list of runs, page by page, and what such a walk proves (spec 4.2)."""
 
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -172,6 +172,14 @@ def are_within(runs: Sequence[Run], since: datetime | None, until: datetime) -> 
     )
 
 
+class _Created(Struct):
+    created_at: object = None
+    """As it was received."""
+
+
+_CREATED: Final = msgspec.json.Decoder(_Created)
+
+
 @dataclass(slots=True)
 class Order:
     """Checks that a list is in order, newest first: only then does it prove that none of its runs is missing.
@@ -206,7 +214,7 @@ class Order:
         created, changed = run.created_at, run.updated_at
         if self.is_odd:
             return
-        if created is None or changed is None or not names_offset(json.loads(run.raw_json).get("created_at")):
+        if created is None or changed is None or not names_offset(_CREATED.decode(run.raw_json).created_at):
             self.is_odd = True
             return
         if self.bottom is None or created < self.bottom:

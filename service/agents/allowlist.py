@@ -59,26 +59,20 @@ class Entry:
         return host == self.host
 
 
-class Allowlist:
-    """The entries of one agent."""
+def decide(entries: Sequence[Entry], host: Host, port: int) -> str | None:
+    """Return the only address to dial for a host that an agent with these entries may reach; None: any public one.
 
-    def __init__(self, entries: Sequence[str]) -> None:
-        self._entries = [Entry.parse(one) for one in entries]
-
-    def decide(self, host: Host, port: int) -> str | None:
-        """Return the only address to dial for a host that may be reached; None: any public one.
-
-        Raises:
-            RefusedError: It may not be reached.
-        """
-        about = [entry for entry in self._entries if entry.fits(host)]
-        given = [entry.address for entry in about if entry.port == port]
-        if given:
-            return next(filter(None, given), None)
-        entry = host.text if port == TLS_PORT else f"{host.text}:{port}"
-        ports = ", ".join(sorted({str(one.port) for one in about}))
-        why = f" (it is listed for port {ports})" if ports else ""
-        raise RefusedError(f'{entry} was refused{why}; to allow it, add it to the agent: egress = ["{entry}"]')
+    Raises:
+        RefusedError: It may not be reached.
+    """
+    about = [entry for entry in entries if entry.fits(host)]
+    given = [entry.address for entry in about if entry.port == port]
+    if given:
+        return next(filter(None, given), None)
+    wanted = host.text if port == TLS_PORT else f"{host.text}:{port}"
+    ports = ", ".join(sorted({str(one.port) for one in about}))
+    why = f" (it is listed for port {ports})" if ports else ""
+    raise RefusedError(f'{wanted} was refused{why}; to allow it, add it to the agent: egress = ["{wanted}"]')
 
 
 def addresses_of(host: Host, port: int, fixed: str | None, *, by_name: bool = False) -> list[Address]:

@@ -13,7 +13,7 @@ from service.agents.allowlist import Entry
 from service.agents.inputs import AgentInput, InputName
 from service.agents.prices import Price, price_of
 from service.clock import SECOND_MICROS, Duration, parse_duration
-from service.findings.document import Severity
+from service.findings import Severity
 from service.network import Host
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

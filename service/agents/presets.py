@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from service.agents import outcome
 from service.agents.options import AgentOptions, McpServer, PresetName
-from service.agents.outcome import AgentReport, Listener, OutcomeReader
+from service.agents.outcome import AgentReport, Listener
 
 Servers = Mapping[str, McpServer]
 SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
@@ -24,18 +24,11 @@ MODEL: Final = "RUNWARDEN_MODEL"
 """The variable in which it finds the model's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerWords:
-    """One program's configuration for a repository's MCP servers.
+ServerWords = tuple[tuple[str, ...], Mapping[str, str]]
+"""One program's configuration for a repository's MCP servers: arguments and variables.
 
-    Variables are passed on by name, so that no value is in an argument or a file.
-    """
-
-    argv: tuple[str, ...] = ()
-    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """Keys to add to a JSON document, by the file of its home or the variable that holds the document."""
-
-
+The variables that the servers need are passed on by name, so that no value is in an argument or a file.
+"""
 ServerWriter = Callable[[Servers, Sequence[str]], ServerWords]
 """Takes the servers, and the names of the variables that they may need."""
 
@@ -47,7 +40,7 @@ def _claude_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
         name: _server(one, {"type": "http"}) if one.url else _server(one, {"type": "stdio", "env": environment})
         for name, one in servers.items()
     }
-    return ServerWords(("--mcp-config", json.dumps({"mcpServers": written})))
+    return ("--mcp-config", json.dumps({"mcpServers": written})), {}
 
 
 def _codex_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
@@ -57,12 +50,12 @@ def _codex_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
         for key, value in _server(one, {} if one.url else {"env_vars": names}).items():
             # JSON's texts and lists are valid TOML, too.
             words += ("-c", f"mcp_servers.{name}.{key}={json.dumps(value, ensure_ascii=False)}")
-    return ServerWords(tuple(words))
+    return tuple(words), {}
 
 
 def _acp_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
     """Configure `acp_client.py`."""
-    return ServerWords(settings={SERVERS: {name: _server(one, {"variables": names}) for name, one in servers.items()}})
+    return (), {SERVERS: json.dumps({name: _server(one, {"variables": names}) for name, one in servers.items()})}
 
 
 def _server(server: McpServer, more: Mapping[str, object]) -> dict[str, Any]:
@@ -145,10 +138,6 @@ class Preset:
     reports_endings: bool = False
     """Whether the program says itself that a model's answer was a refusal, or was cut."""
 
-    def reader(self) -> OutcomeReader:
-        """Return a reader of its output."""
-        return OutcomeReader(self.listener, self.of_line, must_end=True)
-
 
 def allowed_models(options: AgentOptions) -> tuple[str, ...]:
     """Return the models that an agent may ask; empty: any, as its program chooses."""
@@ -198,7 +187,7 @@ def _over_acp(preset: Preset) -> Preset:
         preset,
         # Not as a module: nothing of the checkout may be imported.
         before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}", "{conversation_file}"),
-        environment={**preset.environment, SERVERS: "{}", MODEL: "{model}"},
+        environment={**preset.environment, MODEL: "{model}"},
         servers=_acp_servers,
         hears=lambda text, name: {"text": text, "name": name},
         hears_argv=(),

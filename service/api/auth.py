@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
+from sqlalchemy import Connection
 
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
@@ -30,6 +31,13 @@ class Caller:
     def actor(self) -> str:
         """The caller's name in the audit trail: a token, or a member who signed in on the page."""
         return f"{'member' if self.token.id.startswith('mem_') else 'token'}:{self.token.id}"
+
+    def record(
+        self, connection: Connection, action: str, now: int, target: str | None = None, detail: str | None = None
+    ) -> None:
+        """Add an act of the caller, which concerns its organization, to the audit trail."""
+        owner = self.organization.id
+        audit.record(connection, self.actor, action, now, target=target, organization_id=owner, detail=detail)
 
     def has_scope(self, *accepted: str) -> bool:
         """Whether the caller has one of the scopes, or `admin`, which includes all."""
@@ -71,8 +79,7 @@ def _caller(request: Request, context: RequestContext) -> Caller:
     if tokens.is_use_due(token, now):
         with context.database.write() as connection:
             if tokens.note_use(connection, token.id, now):
-                action, owner = "token.first_use", organization.id
-                audit.record(connection, caller.actor, action, now, target=token.id, organization_id=owner)
+                caller.record(connection, "token.first_use", now, token.id)
     return caller
 
 

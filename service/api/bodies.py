@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar
 
@@ -11,7 +12,7 @@ from pydantic.config import JsonDict
 from starlette.requests import ClientDisconnect
 
 from service.api.context import context_of
-from service.api.errors import HttpError, bad_request
+from service.api.errors import HttpError, bad_request, documented
 from service.errors import first_fault
 from service.reference import BRANCH, LONGEST_BRANCH, NO_NUL, PLATFORMS, SEGMENT
 from service.store.messages import Timing
@@ -203,11 +204,27 @@ class ReadBody(Generic[Body]):
             raise bad_request("invalid_request", text) from error
 
 
-def schema_of(model: type[BaseModel]) -> dict[str, object]:
-    """Return the OpenAPI fragment that describes a request body."""
-    schema = model.model_json_schema()
-    content = {"application/json": {"schema": _inlined(schema, schema.pop("$defs", {}))}}
-    return {"requestBody": {"description": _CONTENT, "required": True, "content": content}}
+def described(
+    status: int,
+    answer: type[BaseModel],
+    *failures: int,
+    takes: type[BaseModel] | None = None,
+    parameters: Sequence[dict[str, object]] = (),
+) -> dict[str, Any]:
+    """Return a route's status, and what OpenAPI says of its parameters, of the body it takes, and of its answers."""
+    extra: dict[str, object] = {"parameters": [*parameters]} if parameters else {}
+    if takes is not None:
+        schema = takes.model_json_schema()
+        content = {"application/json": {"schema": _inlined(schema, schema.pop("$defs", {}))}}
+        extra["requestBody"] = {"description": _CONTENT, "required": True, "content": content}
+        failures = (*failures, 400, 413, 415)
+    responses = {status: {"model": answer}, **documented(*failures)}
+    return {"status_code": status, "response_model": None, "openapi_extra": extra, "responses": responses}
+
+
+def parameter(name: str, text: str, **schema: object) -> dict[str, object]:
+    """Return the OpenAPI description of an optional parameter of a query."""
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 
 def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:

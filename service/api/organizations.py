@@ -10,12 +10,12 @@ from pydantic import BaseModel
 
 from service.api.answers import HealthBody, OnboardingBody, OrganizationBody
 from service.api.auth import AnyCaller, Configurer, Creator
-from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, schema_of
+from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, described
 from service.api.context import Context, RequestContext
-from service.api.errors import HttpError, bad_request, documented
+from service.api.errors import HttpError, bad_request
 from service.clock import rfc3339_or_none
-from service.forge.onboarding import Onboarding, OnboardingError, ProjectKey
-from service.mail import MailSender, checked_address
+from service.forge.onboarding import OnboardingError, onboard
+from service.mail import checked_address, deliver
 from service.reference import PLATFORMS, checked_path
 from service.store import audit, hosts, invitations, organizations, repositories
 from service.store.invitations import Invitation
@@ -46,13 +46,7 @@ class InvitationsBody(BaseModel):
     may_create: bool
 
 
-@router.post(
-    "/external/organizations",
-    status_code=201,
-    response_model=None,
-    openapi_extra=schema_of(OrganizationCreation),
-    responses={201: {"model": OrganizationBody}, **documented(400, 413, 415)},
-)
+@router.post("/external/organizations", **described(201, OrganizationBody, takes=OrganizationCreation))
 def create_organization(
     context: RequestContext,
     caller: Creator,
@@ -86,8 +80,7 @@ def create_organization(
         invitation_id = invitations.invite(connection, made.id, email, now)
         for action, target in (("organization.create", made.id), ("invitation.send", invitation_id)):
             audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=made.id)
-    sender = mail_sender(context)
-    invitation = sender.deliver(invitation_id)
+    invitation = send_invitation(context, invitation_id)
     if invitation is None or invitation.mail != "sent":
         refused = invitation is not None and invitation.mail == "refused"
         what = "the mail server refused its invitation" if refused else "its invitation is not sent yet, and is retried"
@@ -104,13 +97,12 @@ def create_organization(
     }
 
 
-def mail_sender(context: Context) -> MailSender:
-    """Return the sender of invitation mails."""
-    settings = context.settings
-    return MailSender(context.database, context.mailer, settings.mail, context.clock, settings.page_url)
+def send_invitation(context: Context, invitation_id: str) -> Invitation | None:
+    """Send the mail of an invitation; return the invitation, None if it is gone."""
+    return deliver(context.database, context.mailer, context.settings, context.clock, invitation_id)
 
 
-@partners.get("/external/invitations", response_model=None, responses={200: {"model": InvitationsBody}, **documented()})
+@partners.get("/external/invitations", **described(200, InvitationsBody))
 def list_invitations(context: RequestContext, caller: Creator) -> dict[str, object]:
     """Return the newest 1,000 invitations to organizations that the caller's organization created, newest first."""
     with context.database.read() as connection:
@@ -119,12 +111,7 @@ def list_invitations(context: RequestContext, caller: Creator) -> dict[str, obje
     return {"invitations": [_invitation_body(context, one) for one in newest], "may_create": may_create}
 
 
-@partners.post(
-    "/external/invitations/{invitation_id}/resend",
-    status_code=201,
-    response_model=None,
-    responses={201: {"model": InvitationBody}, **documented(404, 409)},
-)
+@partners.post("/external/invitations/{invitation_id}/resend", **described(201, InvitationBody, 409))
 def resend_invitation(invitation_id: str, context: RequestContext, caller: Creator) -> dict[str, object]:
     """Invite the same address again, with a new code and 30 days; the old invitation is withdrawn."""
     with context.database.write() as connection:
@@ -135,7 +122,7 @@ def resend_invitation(invitation_id: str, context: RequestContext, caller: Creat
         made = invitations.invite_again(connection, old, caller.actor, context.clock())
         if made is None:
             raise HttpError(409, "invitation_closed", f"the invitation is {old.state(context.clock())}")
-    sent = mail_sender(context).deliver(made)
+    sent = send_invitation(context, made)
     if sent is None:
         raise HttpError(404, "invitation_not_found", "the organization was deleted")
     return _invitation_body(context, sent)
@@ -149,9 +136,7 @@ def _invitation_body(context: Context, one: Invitation) -> dict[str, object]:
     return shown | {"invitation_id": one.id, "state": one.state(context.clock()), "mail": mail}
 
 
-@router.get(
-    "/external/installation/health", response_model=None, responses={200: {"model": HealthBody}, **documented()}
-)
+@router.get("/external/installation/health", **described(200, HealthBody))
 async def installation_health(context: RequestContext, caller: AnyCaller) -> dict[str, object]:
     """Return a key for each connected platform; any valid token may ask."""
 
@@ -171,12 +156,8 @@ async def installation_health(context: RequestContext, caller: AnyCaller) -> dic
         if changed:
             with context.database.write() as connection:
                 for host, now, last_status in changed:
-                    if now.token_ends:
-                        hosts.note_token_end(connection, caller.organization.id, host.platform, now.token_ends)
-                    if now.status != last_status:
-                        hosts.note_status(
-                            connection, caller.organization.id, host, last_status, now.status, context.clock()
-                        )
+                    answer = (last_status, now.status, now.token_ends)
+                    hosts.note_answer(connection, caller.organization.id, host, *answer, context.clock())
         body: dict[str, dict[str, str]] = {}
         for host in connected:
             body[host.platform] = {"status": health[host.platform].status}
@@ -191,12 +172,7 @@ def _unconnected(kind: str) -> HttpError:
     return HttpError(404, "no_code_host", f"no {kind} is connected; ask the operator of the service to connect one")
 
 
-@router.post(
-    "/external/gitlab/projects",
-    response_model=None,
-    openapi_extra=schema_of(ProjectOnboarding),
-    responses={200: {"model": OnboardingBody}, **documented(400, 404, 413, 415)},
-)
+@router.post("/external/gitlab/projects", **described(200, OnboardingBody, takes=ProjectOnboarding))
 async def onboard_project(
     context: RequestContext,
     caller: Configurer,
@@ -204,7 +180,7 @@ async def onboard_project(
 ) -> dict[str, object]:
     """Connect a project; repeating the call changes nothing and returns already_connected."""
 
-    def onboard() -> dict[str, object]:
+    def connect() -> dict[str, object]:
         if not wanted.project_id and wanted.project_path is None:
             raise bad_request("invalid_request", "give project_id or project_path; when both are given, the id wins")
         try:
@@ -218,9 +194,9 @@ async def onboard_project(
         if host is None:
             raise _unconnected("GitLab host")
         owner = caller.organization.id
-        onboarding = Onboarding(context.database, owner, host, context.settings, context.clock, caller.actor)
+        given = (context.database, owner, host, context.settings, context.clock, caller.actor)
         try:
-            outcome = onboarding.onboard(ProjectKey(wanted.project_id or None, path))
+            outcome = onboard(*given, project_id=wanted.project_id or None, path=path)
         except (OnboardingError, ValueError) as error:
             failed = {"success": False, "project_path": path or "", "status": "failed", "webhook_configured": False}
             return failed | ({"project_id": wanted.project_id} if wanted.project_id else {}) | {"error": str(error)}
@@ -234,4 +210,4 @@ async def onboard_project(
         answer |= {"project_id": repository.project_id} if repository.project_id else {}
         return answer | ({"error": outcome.webhook_failure} if outcome.webhook_failure else {})
 
-    return await context.outgoing.run(onboard, caller.organization.id)
+    return await context.outgoing.run(connect, caller.organization.id)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import math
 import socket
 import struct
 from collections.abc import Callable
@@ -74,31 +75,25 @@ class HttpProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the time limits."""
         self._stop_waiting()
-        self._stop_watching_reader()
+        if self._stalled is not None:
+            self._stalled.cancel()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Give the client `arrival_s` to read something."""
         super().pause_writing()
-        self._watch_reader()
+        self._watch_reader(math.inf)
 
     def resume_writing(self) -> None:
         """The client has read everything."""
         super().resume_writing()
-        self._stop_watching_reader()
-
-    def _watch_reader(self) -> None:
-        unread = self.transport.get_write_buffer_size()
-        self._stalled = self.loop.call_later(self.arrival_s, self._check_reader, unread)
-
-    def _stop_watching_reader(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
-            self._stalled = None
 
-    def _check_reader(self, unread: int) -> None:
-        if self.transport.get_write_buffer_size() < unread:
-            self._watch_reader()
+    def _watch_reader(self, unread_before: float) -> None:
+        unread = self.transport.get_write_buffer_size()
+        if unread < unread_before:
+            self._stalled = self.loop.call_later(self.arrival_s, self._watch_reader, unread)
         else:
             # No lingering: the kernel would otherwise keep the unread bytes.
             connection = self.transport.get_extra_info("socket")

@@ -24,16 +24,16 @@ from service.agents.options import DEFAULT_NAME, PresetName
 from service.agents.steps import StepKind, window
 from service.api.answers import RunBody
 from service.api.auth import Caller, RunReader, RunWriter
-from service.api.bodies import ReadBody, RunMessage, schema_of
+from service.api.bodies import ReadBody, RunMessage, described, parameter
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
-from service.api.runs import no_run
+from service.api.runs import run_of
 from service.clock import rfc3339, rfc3339_or_none
-from service.findings.document import IdentifiedFinding
+from service.findings import IdentifiedFinding
 from service.findings.question import offer
 from service.rules import SCHEDULE
-from service.store import agents, audit, dispatch, messages, postings, runs, turn_files, turns, usage
-from service.store.runs import FINAL, Run
+from service.store import agents, dispatch, messages, postings, runs, turn_files, turns, usage
+from service.store.runs import FINAL
 from service.store.schema import CANCELLED
 from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
@@ -47,6 +47,11 @@ _LARGEST_FINDINGS: Final = 2 << 20
 """The size of the findings of all of a run's turns together."""
 _MOST_QUESTIONS: Final = 100
 _MOST_CANCELLED: Final = 1000
+_AS_STORED: Final = (
+    *("number", "instructions", "caller", "outcome", "reason", "failure_kind", "summary"),
+    *("files", "additions", "deletions"),
+)
+"""The fields of a turn that the API shows as they are."""
 _LONGEST_WAIT_S: Final = 30
 _PAUSE_S: Final = 0.5
 """How often a waiting request checks whether the log has grown."""
@@ -72,7 +77,7 @@ class AgentsBody(BaseModel):
     agents: list[AgentBody]
 
 
-@router.get("/external/agents", response_model=None, responses={200: {"model": AgentsBody}, **documented()})
+@router.get("/external/agents", **described(200, AgentsBody))
 def list_agents(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the agents by name, each with its description and inputs; an agent without inputs accepts any."""
     with context.database.read() as connection:
@@ -213,12 +218,6 @@ class StepsBody(BaseModel):
     steps: list[StepBody]
 
 
-def _integer(name: str, most: int | None, text: str) -> dict[str, object]:
-    schema: dict[str, object] = {"type": "integer", "format": "int64", "default": 0}
-    schema |= {"minimum": -_MOST, "maximum": _MOST} if most is None else {"minimum": 0, "maximum": most}
-    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
-
-
 def _bytes(media: str, *headers: str) -> dict[int | str, dict[str, object]]:
     schema = {"schema": {"type": "string", "format": "binary"}}
     described = {name: {"schema": {"type": "string"}} for name in headers}
@@ -229,13 +228,29 @@ _LOG: Final = _bytes(
     "application/octet-stream", *(f"Runwarden-Log-{name}" for name in ("Offset", "Next", "Size", "Ended", "Form"))
 )
 _FORMS: Final = ("raw", "steps")
+_WHOLE: Final = {"type": "integer", "format": "int64", "default": 0}
+_STEPS: Final = "steps: as JSON, if the agent's program is known."
+_LOG_PARAMETERS: Final = [
+    parameter(
+        "offset",
+        "The first byte to return; a negative offset counts from the end.",
+        **_WHOLE,
+        minimum=-_MOST,
+        maximum=_MOST,
+    ),
+    parameter("wait", "Seconds to wait if there is nothing more yet.", **_WHOLE, minimum=0, maximum=_LONGEST_WAIT_S),
+    parameter(
+        "before", "With steps: the byte before which to stop; 0 for the last byte.", **_WHOLE, minimum=0, maximum=_MOST
+    ),
+    parameter("form", _STEPS, type="string", enum=list(_FORMS), default=_FORMS[0]),
+]
 _TurnNumber = Annotated[
     str, Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999})
 ]
 _PATCH: Final = {**_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"), **documented(409, 410, 413)}
 
 
-@router.get("/external/runs/{run_id}", response_model=None, responses={200: {"model": RunResultsBody}, **documented()})
+@router.get("/external/runs/{run_id}", **described(200, RunResultsBody))
 def read_run(run_id: str, request: Request, context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return a run with its turns, oldest first."""
     # If no address is configured, the page is at the address that the caller used.
@@ -251,7 +266,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         HttpError: 404, the caller's organization has no such run.
     """
     with context.database.read() as connection:
-        run = _run_of(connection, caller, run_id)
+        run = run_of(connection, caller, run_id)
         given = (context.settings.execution, context.clock)
         conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *given)
         used = usage.of_turns(connection, run_id)
@@ -269,17 +284,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
         started, ended = map(rfc3339_or_none, (turn.started_at, turn.finished_at))
         asked = turn.question or {"question": None, "choices": []}
-        body = {
-            "number": turn.number,
-            "instructions": turn.instructions,
-            "caller": turn.caller,
-            "outcome": turn.outcome,
-            "reason": turn.reason,
-            "failure_kind": turn.failure_kind,
-            "summary": turn.summary,
-            "files": turn.files,
-            "additions": turn.additions,
-            "deletions": turn.deletions,
+        body = {name: getattr(turn, name) for name in _AS_STORED} | {
             "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
             "started_at": started,
             "ended_at": ended,
@@ -303,7 +308,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
     return body if share is None else body | {"budget_used": share}
 
 
-@router.get("/external/questions", response_model=None, responses={200: {"model": QuestionsBody}, **documented()})
+@router.get("/external/questions", **described(200, QuestionsBody))
 def read_questions(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the newest open questions of agents (at most 100) and the newest cancelled runs (at most 1,000)."""
     with context.database.read() as connection:
@@ -318,15 +323,8 @@ def read_questions(context: RequestContext, caller: RunReader) -> dict[str, obje
     }
 
 
-def _run_of(connection: sa.Connection, caller: Caller, run_id: str) -> Run:
-    run = runs.by_id(connection, run_id)
-    if run is None or run.organization_id != caller.organization.id:
-        raise no_run(run_id)
-    return run
-
-
 def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str) -> Turn:
-    _run_of(connection, caller, run_id)
+    run_of(connection, caller, run_id)
     turn = turns.by_number(connection, run_id, int(number)) if _NUMBER.fullmatch(number) else None
     if turn is None:
         raise HttpError(404, "turn_not_found", f"the run {run_id} has no turn {number!r}; turns are counted from 1")
@@ -336,20 +334,7 @@ def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str
 @router.get(
     "/external/runs/{run_id}/turns/{n}/log",
     response_class=Response,
-    openapi_extra={
-        "parameters": [
-            _integer("offset", None, "The first byte to return; a negative offset counts from the end."),
-            _integer("wait", _LONGEST_WAIT_S, "Seconds to wait if there is nothing more yet."),
-            _integer("before", _MOST, "With steps: the byte before which to stop; 0 for the last byte."),
-            {
-                "name": "form",
-                "in": "query",
-                "required": False,
-                "schema": {"type": "string", "enum": list(_FORMS), "default": _FORMS[0]},
-                "description": "steps: as JSON, if the agent's program is known.",
-            },
-        ]
-    },
+    openapi_extra={"parameters": _LOG_PARAMETERS},
     responses={200: {"model": StepsBody} | _LOG[200], **documented(400, 410)},
 )
 async def read_log(
@@ -454,7 +439,7 @@ def read_turn_diff(run_id: str, n: _TurnNumber, context: RequestContext, caller:
 def read_run_diff(run_id: str, context: RequestContext, caller: RunReader) -> Response:
     """Return the whole run's change since it left the default branch, as a patch."""
     with context.database.read() as connection:
-        _run_of(connection, caller, run_id)
+        run_of(connection, caller, run_id)
         with_commit = [turn for turn in turns.of(connection, run_id) if turn.commit_sha]
         if not with_commit:
             return _text(b"", {})
@@ -504,16 +489,11 @@ def _text(patch: bytes, headers: dict[str, str]) -> Response:
     return Response(patch, media_type="text/plain", headers=headers | {"X-Content-Type-Options": "nosniff"})
 
 
-@router.post(
-    "/external/runs/{run_id}/cancel",
-    status_code=202,
-    response_model=None,
-    responses={202: {"model": RunBody}, **documented(409)},
-)
+@router.post("/external/runs/{run_id}/cancel", **described(202, RunBody, 409))
 def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[str, object]:
     """Cancel an active run: it fails, its agent is interrupted, and nothing is pushed."""
     with context.database.write() as connection:
-        run = _run_of(connection, caller, run_id)
+        run = run_of(connection, caller, run_id)
         reason = f"{CANCELLED} by {caller.token.alias or caller.token.id}"
         if not turns.cancel(connection, run_id, reason, context.clock()):
             last = turns.by_number(connection, run_id, run.turn)
@@ -521,20 +501,13 @@ def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[
                 raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: it is {run.status}")
             return run.body
         run = runs.by_id(connection, run_id) or run
-        owner = run.organization_id
-        audit.record(connection, caller.actor, "run.cancel", context.clock(), target=run_id, organization_id=owner)
+        caller.record(connection, "run.cancel", context.clock(), run_id)
     _logger.info("%s turn %d %s", run_id, run.turn, reason)
     context.wake()
     return run.body
 
 
-@router.post(
-    "/external/runs/{run_id}/messages",
-    status_code=202,
-    response_model=None,
-    openapi_extra=schema_of(RunMessage),
-    responses={202: {"model": MessageBody}, **documented(400, 409, 413, 415)},
-)
+@router.post("/external/runs/{run_id}/messages", **described(202, MessageBody, 409, takes=RunMessage))
 async def say_to_run(
     run_id: str,
     context: RequestContext,
@@ -557,7 +530,7 @@ def say(
     """
     now, alias = context.clock(), caller.token.alias
     with context.database.write() as connection:
-        run = _run_of(connection, caller, run_id)
+        run = run_of(connection, caller, run_id)
         if (turn := turns.held(connection, run_id, run.turn)) is None:
             fix = "continue it, with its run_id in POST /external/runs"
             raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: {fix}")

@@ -1,14 +1,13 @@
 """Listing runs, newest first, in pages with a keyset cursor, and starting them (spec 2.3, 4.2 to 4.4)."""
 
 import base64
-import binascii
 import contextlib
 import hashlib
 import hmac
 import json
 import re
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -22,9 +21,9 @@ from service.agents.inputs import InputError
 from service.agents.options import DEFAULT_NAME
 from service.api.answers import ExecutionBody, RunBody, RunListBody
 from service.api.auth import Caller, RunReader, RunWriter
-from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
+from service.api.bodies import AgentStart, ReadBody, RunStart, described, parameter
 from service.api.context import Context, RequestContext
-from service.api.errors import HttpError, bad_request, documented
+from service.api.errors import HttpError, bad_request
 from service.clock import parse_rfc3339, rfc3339
 from service.execution.mirror import default_of
 from service.git import GitCommandError, GitRunner
@@ -56,8 +55,7 @@ class PageToken:
 
     def after(self, created_at: int, run_id: str) -> str:
         """Return the token of the page that starts after a run."""
-        position = json.dumps([created_at, run_id], separators=(",", ":")).encode()
-        return _encoded(self._mark(position) + position)
+        return self._signed(json.dumps([created_at, run_id], separators=(",", ":")).encode())
 
     def read(self, token: str) -> tuple[int, str]:
         """Return the (created_at, id) of a token.
@@ -65,60 +63,36 @@ class PageToken:
         Raises:
             HttpError: 400, the token is not from this service, or belongs to other filters.
         """
-        try:
-            raw = base64.b64decode(token.encode() + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        except (ValueError, binascii.Error) as error:
-            raise _bad() from error
-        mark, position = raw[:_MARK_BYTES], raw[_MARK_BYTES:]
+        position = b""
+        with contextlib.suppress(ValueError):
+            position = base64.urlsafe_b64decode(token.encode() + b"=" * (-len(token) % 4))[_MARK_BYTES:]
         # Base64 can spell the same bytes in several ways; only the issued spelling is accepted.
-        if not hmac.compare_digest(mark, self._mark(position)) or _encoded(raw) != token:
-            raise _bad()
+        if not hmac.compare_digest(self._signed(position).encode(), token.encode("utf-8", "replace")):
+            text = "page_token must be the next_token of a page with the same filters; start again with the first page"
+            raise bad_request("invalid_page_token", text)
         created_at, run_id = json.loads(position)
         return int(created_at), str(run_id)
 
-    def _mark(self, position: bytes) -> bytes:
-        return hmac.digest(self._key, self._filters + b"\0" + position, hashlib.sha256)[:_MARK_BYTES]
-
-
-def _encoded(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _bad() -> HttpError:
-    return bad_request(
-        "invalid_page_token",
-        "page_token must be the next_token of a page with the same filters; start again with the first page",
-    )
-
-
-def _parameter(name: str, schema: dict[str, Any], text: str) -> dict[str, object]:
-    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
+    def _signed(self, position: bytes) -> str:
+        mark = hmac.digest(self._key, self._filters + b"\0" + position, hashlib.sha256)[:_MARK_BYTES]
+        return base64.urlsafe_b64encode(mark + position).rstrip(b"=").decode()
 
 
 _PARAMETERS: Final = [
-    _parameter(
-        "page_size", {"type": "integer", "format": "int64", "minimum": 1, "maximum": 100, "default": 10}, "Page size."
+    parameter("page_size", "Page size.", type="integer", format="int64", minimum=1, maximum=100, default=10),
+    parameter("page_token", "next_token of the page before.", **_TEXT),
+    parameter("status", "Filter by run status.", **_TEXT),
+    parameter("repository", "owner/repo, group/project or a full URL.", type="string", minLength=1, pattern=NAMED),
+    parameter("platform", "The other form of the repository filter.", type="string", enum=list(PLATFORMS)),
+    parameter(
+        "data", "JSON object of a repository reference; needs platform, and does not go with repository.", **_TEXT
     ),
-    _parameter("page_token", _TEXT, "next_token of the page before."),
-    _parameter("status", _TEXT, "Filter by run status."),
-    _parameter(
-        "repository", {"type": "string", "minLength": 1, "pattern": NAMED}, "owner/repo, group/project or a full URL."
-    ),
-    _parameter("platform", {"type": "string", "enum": list(PLATFORMS)}, "The other form of the repository filter."),
-    _parameter(
-        "data", _TEXT, "JSON object of a repository reference; needs platform, and does not go with repository."
-    ),
-    _parameter("date_from", _DATE, "Start of the range, inclusive."),
-    _parameter("date_to", _DATE, "End of the range, inclusive."),
+    parameter("date_from", "Start of the range, inclusive.", **_DATE),
+    parameter("date_to", "End of the range, inclusive.", **_DATE),
 ]
 
 
-@router.get(
-    "/external/runs",
-    openapi_extra={"parameters": _PARAMETERS},
-    response_model=None,
-    responses={200: {"model": RunListBody}, **documented(400)},
-)
+@router.get("/external/runs", **described(200, RunListBody, 400, parameters=_PARAMETERS))
 def list_runs(request: Request, context: RequestContext, caller: RunReader) -> dict[str, object]:
     """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
     given: dict[str, str] = {}
@@ -130,11 +104,14 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader) -> d
         if "\0" in value:
             raise bad_request("invalid_query", f"{name} may not hold NUL")
         given[name] = value
-    return listed(context, caller, given)
+    shown, following, total = listed(context, caller, given)
+    size = int(given.get("page_size", _DEFAULT_SIZE))
+    bodies = [run.body for run in shown]
+    return {"runs": bodies, "page_size": size, "next_token": following, "total_count": total}
 
 
-def listed(context: Context, caller: Caller, given: dict[str, str]) -> dict[str, object]:
-    """Return a page of the caller's runs for query parameters, each given once.
+def listed(context: Context, caller: Caller, given: dict[str, str]) -> tuple[list[Run], str | None, int]:
+    """Return a page of the caller's runs for query parameters, each given once, as `page_of` does.
 
     Raises:
         HttpError: 400, a parameter is not valid.
@@ -154,9 +131,7 @@ def listed(context: Context, caller: Caller, given: dict[str, str]) -> dict[str,
             date_from=_instant(given, "date_from", round_up=True),
             date_to=_instant(given, "date_to", round_up=False),
         )
-        shown, following, total = page_of(context, connection, filters, given.get("page_token"), size)
-    bodies = [run.body for run in shown]
-    return {"runs": bodies, "page_size": size, "next_token": following, "total_count": total}
+        return page_of(context, connection, filters, given.get("page_token"), size)
 
 
 def page_of(
@@ -210,16 +185,6 @@ def _repository(given: dict[str, str], connected: dict[str, str]) -> tuple[str |
     return platform, None
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """A repository on which a run can work."""
-
-    reference: Reference
-    url: str
-    protected: tuple[str, ...] | None = None
-    """Patterns of branches that no run may work on; None protects only the default branch."""
-
-
 def checked_branch(name: str | None) -> str | None:
     """Return the branch that a caller names; 400 if git would refuse the name."""
     fault = None if name is None else branch_fault(name)
@@ -228,13 +193,7 @@ def checked_branch(name: str | None) -> str | None:
     return name
 
 
-@router.post(
-    "/external/runs",
-    status_code=201,
-    response_model=None,
-    openapi_extra=schema_of(RunStart),
-    responses={201: {"model": RunBody}, **documented(400, 409, 413, 415)},
-)
+@router.post("/external/runs", **described(201, RunBody, 409, takes=RunStart))
 async def start_run(
     http: Request, context: RequestContext, caller: RunWriter, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
 ) -> dict[str, object]:
@@ -253,7 +212,7 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
     `begin_with` is the further turn's starting point: `patch`, `branch`, or None to choose by how the last turn ended.
     """
 
-    def read() -> tuple[_Target, TurnRequest]:
+    def read() -> tuple[Repository, TurnRequest]:
         branch = checked_branch(start.branch_name)
         limit = context.settings.limits.metadata_bytes
         if start.metadata is not None and len(json.dumps(start.metadata, ensure_ascii=False).encode()) > limit:
@@ -264,19 +223,16 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
             raise bad_request("invalid_repository", str(error)) from error
         with context.database.read() as connection:
             target = _first_target(connection, caller.organization.id, [wanted], f"{wanted.platform}:{wanted.path}")
-        return target, _request(
-            context, caller, target, DEFAULT_NAME, branch, start.instructions, metadata=start.metadata
-        )
+        words, more = start.instructions, {"metadata": start.metadata}
+        return target, _request(context, caller, target, DEFAULT_NAME, branch, words, **more)
 
     target, request = await run_in_threadpool(read)
     await _refuse_protected(context, target, request)
 
     def resume(run_id: str) -> Run:
         with context.database.write() as connection:
-            run = runs.by_id(connection, run_id)
-            if run is None or run.organization_id != request.organization_id:
-                raise no_run(run_id)
-            if run.platform != target.reference.platform or run.path.lower() != target.reference.path.lower():
+            run = run_of(connection, caller, run_id)
+            if run.platform != target.platform or run.path.lower() != target.path.lower():
                 raise bad_request(
                     "repository_mismatch",
                     f"the run {run_id} works on {run.platform}:{run.path}; name that repository, or start another run",
@@ -304,14 +260,14 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
 
 
 def _request(
-    context: Context, caller: Caller, target: _Target, agent: str, branch: str | None, instructions: str, **more: Any
+    context: Context, caller: Caller, target: Repository, agent: str, branch: str | None, instructions: str, **more: Any
 ) -> TurnRequest:
-    owner, where = caller.organization.id, target.reference
-    asked = TurnRequest(owner, agent, where.platform, where.path, target.url, branch, instructions, **more)
+    owner, where = caller.organization.id, (target.platform, target.path, target.url)
+    asked = TurnRequest(owner, agent, *where, branch, instructions, **more)
     return replace(asked, trace_parent=context.tracer.parent(), caller=caller.token.alias)
 
 
-async def _refuse_protected(context: Context, target: _Target, request: TurnRequest) -> None:
+async def _refuse_protected(context: Context, target: Repository, request: TurnRequest) -> None:
     """Refuse a run on a protected branch; the worker checks again, since the default branch may change."""
     if not request.branch:
         return
@@ -348,9 +304,16 @@ async def _refuse_protected(context: Context, target: _Target, request: TurnRequ
         )
 
 
-def no_run(run_id: str) -> HttpError:
-    """Return the 404 for a run that does not exist or belongs to another organization."""
-    return HttpError(404, "run_not_found", f"there is no run {run_id!r}; list the runs to find its id")
+def run_of(connection: sa.Connection, caller: Caller, run_id: str) -> Run:
+    """Return a run.
+
+    Raises:
+        HttpError: 404, the caller's organization has no such run.
+    """
+    run = runs.by_id(connection, run_id)
+    if run is None or run.organization_id != caller.organization.id:
+        raise HttpError(404, "run_not_found", f"there is no run {run_id!r}; list the runs to find its id")
+    return run
 
 
 def accept(context: Context, request: TurnRequest) -> Run:
@@ -372,19 +335,13 @@ def _check_quota(context: Context, connection: sa.Connection, request: TurnReque
         )
 
 
-@router.post(
-    "/external/agents/{name}/runs",
-    status_code=201,
-    openapi_extra=schema_of(AgentStart),
-    response_model=None,
-    responses={201: {"model": ExecutionBody}, **documented(400, 413, 415)},
-)
+@router.post("/external/agents/{name}/runs", **described(201, ExecutionBody, takes=AgentStart))
 async def start_agent(
     name: str, context: RequestContext, caller: RunWriter, start: Annotated[AgentStart, Depends(ReadBody(AgentStart))]
 ) -> dict[str, object]:
     """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
 
-    def read() -> tuple[_Target, TurnRequest]:
+    def read() -> tuple[Repository, TurnRequest]:
         branch = checked_branch(start.branch_name)
         with context.database.read() as connection:
             agent = agents.by_name(connection, caller.organization.id, name)
@@ -404,7 +361,7 @@ async def start_agent(
             for platform in platforms:
                 with contextlib.suppress(ValueError):
                     candidates.append(Reference(platform, checked_path(platform, path)))
-            target = _first_target(connection, owner, candidates, text) if exact is None else _target(exact)
+            target = _first_target(connection, owner, candidates, text) if exact is None else exact
         try:
             values = inputs.checked(agent.name, agent.options.inputs, start.inputs or {})
         except InputError as error:
@@ -425,7 +382,9 @@ async def start_agent(
     }
 
 
-def _first_target(connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str) -> _Target:
+def _first_target(
+    connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str
+) -> Repository:
     """Return the first candidate that is configured, and so exists, otherwise the first on a connected host.
 
     Raises:
@@ -433,17 +392,13 @@ def _first_target(connection: sa.Connection, organization_id: str, candidates: l
     """
     for one in candidates:
         if configured := repositories.by_path(connection, organization_id, one.platform, one.path):
-            return _target(configured)
+            return configured
     connected = hosts.of(connection, organization_id)
     for one in candidates:
         if url := hosts.clone_url(connected, one.platform, one.path):
-            return _Target(one, url)
+            return Repository(named, one.platform, one.path, url)
     raise bad_request(
         "unknown_repository",
         f"the repository {named!r} is neither configured nor on a connected code host; "
         "ask the operator of the service to add it, or to connect its code host",
     )
-
-
-def _target(repository: Repository) -> _Target:
-    return _Target(Reference(repository.platform, repository.path), repository.url, repository.protected)

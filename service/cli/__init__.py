@@ -128,10 +128,10 @@ class _LazyGroup(click.Group):
 def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # noqa: ARG001 — see `_format`
     """Run and administer the self-hosted code-review agent service."""
     if os.environ.get("RUNWARDEN_SERVICE_ENVIRONMENT"):
-        from service import environment, settings
+        from service import settings
 
         try:
-            environment.load()
+            settings.load_environment()
         except settings.SettingsError as error:
             raise click.UsageError(str(error)) from error
     if data_dir is not None:

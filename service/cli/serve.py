@@ -15,13 +15,12 @@ from typing import Final, NoReturn
 import click
 from sqlalchemy.exc import SQLAlchemyError
 
-from service import environment
 from service.cli.maintenance import drain
 from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, AdminContext, default_data_dir, plain_errors
 from service.observability.log import Masks, start_log
 from service.observability.metrics import operators_token
-from service.server import RunningService, ServeOptions
-from service.settings import DataFolder, SettingsError
+from service.server import run_server
+from service.settings import ENVIRONMENT_VARIABLE, DataFolder, SettingsError, reload_environment
 from service.worker_process import run_worker
 
 DATABASE_HELP: Final = (
@@ -51,13 +50,13 @@ def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
 
         def read_again() -> None:
             while asked.get():
-                environment.reload(check, masks.renew)
+                reload_environment(check, masks.renew)
 
         check(os.environ)
         # In a thread, since it asks the database; a handler may only put into such a queue.
         asked = SimpleQueue[int]()
         # Without a file, closing a terminal ends what runs in it, as usual.
-        if os.environ.get(environment.VARIABLE) or not os.isatty(0):
+        if os.environ.get(ENVIRONMENT_VARIABLE) or not os.isatty(0):
             signal.signal(signal.SIGHUP, lambda number, _: asked.put(number))
             threading.Thread(target=read_again, name="environment", daemon=True).start()
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -101,8 +100,8 @@ def serve(
     if stop_with_stdin:
         threading.Thread(target=stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
     folder = DataFolder(data_dir or default_data_dir())
-    serving = ServeOptions(host, port, database_url, executes=not no_worker, concurrency=workers, lab=lab)
-    run_process(folder, RunningService(folder, serving).run)
+    run = partial(run_server, folder, host, port, database_url, workers, executes=not no_worker, lab=lab)
+    run_process(folder, run)
 
 
 @click.command("worker")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from service.agents.options import ModelAccess, SpendingLimits
+from service.agents.options import SpendingLimits
 from service.agents.prices import Price
 from service.egress.usage import BYTES_PER_TOKEN, Usage
 from service.errors import ServiceError
@@ -35,9 +35,6 @@ class Spending:
     run_tokens: int = 0
     organization: OrganizationDay = OrganizationDay()
     """The organization's day; zero if it has no limit."""
-
-
-_NOTHING: Final = Spending()
 
 
 class UsageMeter(Protocol):
@@ -79,15 +76,17 @@ class BudgetSpentError(ServiceError):
     """No further request is allowed; the text names the limit."""
 
 
+@dataclass
 class SpendingWatch:
     """Holds an agent to its budget."""
 
-    def __init__(self, access: ModelAccess, meter: UsageMeter) -> None:
-        self._budget: SpendingLimits = access.budget
-        self._meter = meter
-        self._settled = threading.Condition()
-        """Notified when a request is no longer under way."""
-        self._under_way = _NOTHING
+    budget: SpendingLimits
+    meter: UsageMeter
+    _settled: threading.Condition = field(default_factory=threading.Condition)
+    """Notified when a request is no longer under way."""
+    _micro_usd: int = 0
+    """The expected usage of the requests under way."""
+    _tokens: int = 0
 
     @contextmanager
     def request(self, body_bytes: int, price: Price | None, *, is_free: bool = False) -> Iterator[None]:
@@ -100,42 +99,39 @@ class SpendingWatch:
             BudgetSpentError: The budget does not allow it.
         """
         expected = Usage() if is_free else Usage(input=body_bytes // BYTES_PER_TOKEN, output=_ANSWER_TOKENS)
+        cost, has_price = expected.micro_usd(price) or 0, is_free or price is not None
         with self._settled:
             while True:
-                self._check(_NOTHING, has_price=is_free or price is not None)
+                self._check(has_price=has_price)
                 try:
                     if not is_free:
-                        self._check(self._under_way, has_price=price is not None)
+                        self._check(self._micro_usd, self._tokens, has_price=has_price)
                     break
                 except BudgetSpentError:
                     self._settled.wait()
-            self._move(expected, price, 1)
+            self._micro_usd += cost
+            self._tokens += expected.tokens
         try:
             yield
         finally:
             with self._settled:
-                self._move(expected, price, -1)
+                self._micro_usd -= cost
+                self._tokens -= expected.tokens
                 self._settled.notify_all()
 
     def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> str | None:
         """Store one request's use, and return which budget is spent by now; None: none is."""
         with self._settled:
-            self._meter.add(model, usage, price, asked_at)
+            self.meter.add(model, usage, price, asked_at)
             try:
-                self._check(_NOTHING, has_price=True)
+                self._check(has_price=True)
             except BudgetSpentError as error:
                 return str(error)
         return None
 
-    def _move(self, expected: Usage, price: Price | None, sign: int) -> None:
-        cost = sign * (expected.micro_usd(price) or 0)
-        held = self._under_way
-        self._under_way = Spending(
-            held.run_micro_usd + cost, held.day_micro_usd + cost, held.run_tokens + sign * expected.tokens
-        )
-
-    def _check(self, held: Spending, *, has_price: bool) -> None:
-        spent, budget = self._meter.spent(), self._budget
+    def _check(self, micro_usd: int = 0, tokens: int = 0, *, has_price: bool) -> None:
+        """Compare the budgets with what is spent, and with more that may be spent soon."""
+        spent, budget = self.meter.spent(), self.budget
         # Requests of other turns count for the organization's day once they are answered.
         day = spent.organization
         if day.most_usd is not None and not has_price:
@@ -143,18 +139,18 @@ class SpendingWatch:
                 f"the organization has a budget of {day.most_usd:g} USD a day, and the model has no price: "
                 "add it to prices of the agent"
             )
-        dollars = (
-            ("run's", "", "budget.run_usd", budget.run_usd, spent.run_micro_usd + held.run_micro_usd),
-            ("agent's", " a day", "budget.day_usd", budget.day_usd, spent.day_micro_usd + held.day_micro_usd),
-            ("organization's", " a day", "day_usd", day.most_usd, day.micro_usd + held.run_micro_usd),
-        )
-        tokens = (
-            ("run's", "", "budget.run_tokens", budget.run_tokens, spent.run_tokens + held.run_tokens),
-            ("organization's", " a day", "day_tokens", day.most_tokens, day.tokens + held.run_tokens),
-        )
-        for whose, when, key, usd, micro_usd in dollars:
-            if usd is not None and micro_usd >= usd * _MICROS:
+        for whose, key, usd, used in (
+            ("run's", "budget.run_usd", budget.run_usd, spent.run_micro_usd),
+            ("agent's", "budget.day_usd", budget.day_usd, spent.day_micro_usd),
+            ("organization's", "day_usd", day.most_usd, day.micro_usd),
+        ):
+            if usd is not None and used + micro_usd >= usd * _MICROS:
+                when = " a day" if "day" in key else ""
                 raise BudgetSpentError(f"the {whose} budget of {usd:g} USD{when} is spent ({key})")
-        for whose, when, key, most, used in tokens:
-            if most is not None and used >= most:
+        for whose, key, most, used in (
+            ("run's", "budget.run_tokens", budget.run_tokens, spent.run_tokens),
+            ("organization's", "day_tokens", day.most_tokens, day.tokens),
+        ):
+            if most is not None and used + tokens >= most:
+                when = " a day" if "day" in key else ""
                 raise BudgetSpentError(f"the {whose} budget of {most} tokens{when} is spent ({key})")

@@ -1,7 +1,20 @@
-"""The model proxy: an agent's requests to its model are read, checked against lists and budget, and forwarded."""
+"""The model proxy: an agent's requests to its model are read, checked against lists and budget, and forwarded.
 
+A request is sent to the provider, with the key, until there is an answer for the agent. `ModelState` is what a turn
+knows about its model: whether it answered, and why not.
+"""
+
+import contextlib
 import json
+import os
+import random
+import re
+import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from pathlib import Path
 from socket import socket
 from typing import Final
@@ -10,12 +23,12 @@ from urllib.parse import urlsplit
 import h11
 
 from service.agents.options import ModelAccess
-from service.agents.outcome import TurnFailure
-from service.agents.prices import price_of
+from service.agents.outcome import Ending, TurnFailure
+from service.agents.prices import Price, price_of
+from service.egress import refusals
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
-from service.egress.forwarding import Forwarder, ModelKey, ModelRequest
-from service.egress.http import AgentConnection, BodyError, SandboxServer
-from service.egress.outages import ModelState
+from service.egress.http import AgentConnection, BodyError, ProviderConnection, SandboxServer
+from service.egress.refusals import Refusal
 from service.egress.routes import (
     PROVIDERS,
     BlockedRequestError,
@@ -25,39 +38,195 @@ from service.egress.routes import (
     read_body,
     route_of,
 )
-from service.key_command import NoKeyError
+from service.egress.usage import Meter
+from service.key_command import NoKeyError, PrintedKey
+from service.network import connect
+from service.settings import AgentLimits
 from service.text import table
 
 _PASSED_ON: Final = frozenset({"content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client"})
+_PASSED_BACK: Final = ("content-type", "retry-after", "request-id", "x-request-id")
+_SUCCESS: Final = range(200, 300)
+_REDIRECT: Final = range(300, 400)
+_CONNECT_S: Final = 20.0
+_FIRST_PAUSE_S: Final = 1.0
+_SPREAD: Final = 0.25
+"""The share by which a pause varies, as many agents may wait for one provider."""
+_LOOK_S: Final = 0.5
+_NOT_THIS_KEY: Final = frozenset({401, 403})
+_LONGEST_REFUSAL: Final = 64 << 10
+_HEADER: Final = re.compile(r"[\t -~]*")
+"""The text that an HTTP header can carry."""
+
+
+class ModelKey:
+    """The key of one turn's model; only this process sees it."""
+
+    def __init__(self, access: ModelAccess) -> None:
+        self._printed = PrintedKey("key_command", access.key_command) if access.key_command else None
+        self._variable = access.key_env or ""
+        self._key = os.environ.get(self._variable, "").strip()
+
+    def get(self, refused: str | None = None) -> str:
+        """Return the key. If that is the `refused` one, run the command again, which may print the same key.
+
+        Raises:
+            NoKeyError: The command printed none, or no header can carry the key of the environment.
+        """
+        if self._printed is not None:
+            return self._printed.get(refused)
+        if not _HEADER.fullmatch(self._key):
+            what = f"the key in {self._variable} holds a line break or another character that cannot be sent"
+            raise NoKeyError(f"{what}: set {self._variable} to a valid key")
+        return self._key
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """A request that was checked."""
+
+    method: str
+    target: str
+    """The provider's path with its query, without a key."""
+    body: bytes
+    headers: dict[str, str]
+    model: str
+    """The model's name; empty: the request costs nothing."""
+    price: Price | None
+    silent_s: float
+    """How long the provider may be silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Why a turn waits without its slot."""
+
+    failure: TurnFailure
+    limit_s: float | None
+    """How long the provider's limit lasts; None: the provider is down for an unknown time."""
+
+
+@dataclass(eq=False)
+class ModelState:
+    """The state of one turn's model: its last answer, its failures, and for how long requests are held.
+
+    `away_s` stores that the provider gave no answer (see the meter).
+    """
+
+    limits: AgentLimits
+    away_s: Callable[[], float | None]
+    outage_s: float = inf
+    """The longest wait for the end of an outage or limit, even a known one: longer ones are for a fallback."""
+    has_answered: bool = False
+    """Whether the model answered at all."""
+    trouble: TurnFailure | None = None
+    """Why the last request that costs something failed; None: it was answered."""
+    ending: Ending | None = None
+    """How the last answer ended; None: normally."""
+    answered_by: str = "the model"
+    """The model that gave the last answer, in words."""
+    end: TurnFailure | None = None
+    """Why the agent must be stopped."""
+    overspent: TurnFailure | None = None
+    """Why the turn fails even if its agent makes no further request."""
+    waiting: int = 0
+    """How many requests are with the provider, or are held because it is down."""
+    _since: float | None = None
+    """When the first unanswered request was made (monotonic seconds); None: all were answered."""
+    _pause: Pause | None = None
+    _until: float = inf
+    """Until when requests may be held for the present outage or limit."""
+    _silent: tuple[float, Callable[[float], Refusal]] | None = None
+    """The first request since the provider's last word: its time (monotonic seconds), and the words for silence."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why the turn would wait if it ended now; None: no provider is down, or only this turn gets no answer."""
+        return None if self._since is None else self._pause
+
+    def answered(self, ending: Ending | None, by: str) -> None:
+        """Record a whole answer to a request that costs something."""
+        with self._lock:
+            self.has_answered = True
+            if self.end is None:
+                self._since = self.trouble = None
+            self.ending, self.answered_by = ending, by
+
+    def fail(self, failure: TurnFailure, *, is_final: bool = False) -> None:
+        """Record why a request failed; a final failure stops the agent."""
+        with self._lock:
+            self.trouble = failure
+            self.end = self.end or (failure if is_final else None)
+
+    def count(self, change: int) -> None:
+        """Count requests in or out of `waiting`."""
+        with self._lock:
+            self.waiting += change
+
+    def refused(self, asked_at: float, refusal: Refusal) -> None:
+        """Record that a request got no answer that could be passed on."""
+        is_limit = (refusal.wait_s or 0) > min(self.limits.model_patience_s, self.outage_s)
+        away_s = self.away_s()
+        with self._lock:
+            self._since = self._since or asked_at
+            self._pause, self._until, self._silent = None, inf, None
+            if is_limit or away_s is not None:
+                self._pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
+                self._until = time.monotonic() - (away_s or 0) + self.outage_s
+
+    def asked(self, at: float, explain: Callable[[float], Refusal]) -> None:
+        """Record that a request was sent; `explain` makes a refusal of seconds of silence."""
+        with self._lock:
+            self._silent = self._silent or (at, explain)
+
+    def heard(self) -> None:
+        """Record that the provider said something."""
+        self._silent = None
+
+    def stopped(self, least_s: float) -> None:
+        """Record that the agent was stopped, or gave up: a provider that was silent for `least_s` by then is down."""
+        if (silent := self._silent) is not None and (silent_s := time.monotonic() - silent[0]) >= least_s:
+            self.refused(silent[0], silent[1](round(silent_s)))
+
+    def broke_off(self) -> bool:
+        """Record that an answer broke off; return whether answers have been breaking off for `model_patience_s`."""
+        now = time.monotonic()
+        with self._lock:
+            self._since, self._pause = self._since or now, None
+            return now > self._since + self.limits.model_patience_s
+
+    def allows(self, begun: float, until: float) -> bool:
+        """Whether a request that was begun may be held until an instant (monotonic seconds)."""
+        return until <= min(self._until, min(begun, self._since or begun) + self.limits.model_patience_s)
 
 
 class ModelProxy(SandboxServer):
-    """An agent's access to its model for one turn; this process sends `key` only to the provider."""
+    """An agent's access to its model for one turn; this process sends the key only to the provider."""
 
     def __init__(
         self,
         path: Path,
         access: ModelAccess,
-        key: ModelKey,
         meter: UsageMeter,
         state: ModelState,
-        models: tuple[str, ...] = (),
-        report: Callable[[str, str], None] = lambda *_: None,
+        models: tuple[str, ...],
+        report: Callable[[str, str], None],
     ) -> None:
         """Listen; `models`: the only ones that may be asked, empty: any. `report`: writes to the turn's log."""
         self._access = access
         self._provider = PROVIDERS[access.provider]
-        self._base_path = urlsplit(access.base_url or self._provider.base_url).path.rstrip("/")
+        self._base = urlsplit(access.base_url or self._provider.base_url)
+        self._key = ModelKey(access)
         self._models = models
         self._report = report
         self._state = state
-        self._budget = SpendingWatch(access, meter)
-        self._forwarder = Forwarder(access, key, self._budget, state, self)
+        self._budget = SpendingWatch(access.budget, meter)
         super().__init__(path)
 
     def serve(self, inside: socket) -> None:
         """Answer the requests of one connection."""
-        inside.settimeout(self._state.outages.patience.silent_s)
+        inside.settimeout(self._state.limits.model_silent_s)
         agent = AgentConnection(inside)
         for request in agent.requests():
             self._answer(agent, request)
@@ -83,13 +252,14 @@ class ModelProxy(SandboxServer):
             if "anthropic-beta" in headers and "anthropic-beta" in own:
                 own = own | {"anthropic-beta": f"{headers['anthropic-beta']},{own['anthropic-beta']}"}
             headers |= own | {"accept-encoding": "identity"}
+            base_path = self._base.path.rstrip("/")
             if self._provider.place is not None:
                 suffix = self._provider.place.sub("", path, count=1)
             else:
-                suffix = path.removeprefix("/v1") if self._base_path.endswith("/v1") else path
-            target = f"{self._base_path}{suffix}{f'?{route.query}' if route.query else ''}"
-            patience = self._state.outages.patience
-            silent_s = patience.stream_silent_s if is_stream else patience.silent_s
+                suffix = path.removeprefix("/v1") if base_path.endswith("/v1") else path
+            target = f"{base_path}{suffix}{f'?{route.query}' if route.query else ''}"
+            limits = self._state.limits
+            silent_s = limits.model_stream_silent_s if is_stream else limits.model_silent_s
             price = price_of(model, self._access.prices)
             request = ModelRequest(method, target, body, headers, model, price, silent_s)
             if self._state.end is not None:
@@ -102,7 +272,7 @@ class ModelProxy(SandboxServer):
             self._state.count(1)
             try:
                 with self._budget.request(len(request.body), request.price, is_free=not request.model):
-                    self._forwarder.forward(agent, request)
+                    self._forward(agent, request)
             finally:
                 self._state.count(-1)
         except BudgetSpentError as error:
@@ -122,3 +292,127 @@ class ModelProxy(SandboxServer):
             text = "the use of the model cannot be recorded; the service's log says why"
             self._state.fail(TurnFailure("failed", text), is_final=True)
             raise
+
+    def _forward(self, agent: AgentConnection, request: ModelRequest) -> None:
+        """Pass a request on and its answer back; while the provider is down, hold the request and repeat it."""
+        begun, usual_s = time.monotonic(), _FIRST_PAUSE_S
+        while True:
+            refusal = self._ask(agent, request)
+            if refusal is None:
+                return
+            spread = random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 — no secret
+            pause_s = max(min(usual_s, self._state.limits.model_pause_s) * spread, refusal.wait_s or 0)
+            # What costs nothing, such as a list of models, is not worth waiting for.
+            is_held = refusal.then == "ask_again" and bool(request.model)
+            if not is_held or not self._hold(agent, begun, pause_s, refusal.failure):
+                agent.refuse(502, refusal.failure.text)
+                return
+            usual_s *= 2
+
+    def _hold(self, agent: AgentConnection, begun: float, pause_s: float, failure: TurnFailure) -> bool:
+        """Wait before a request is repeated; False: time is up, or the agent has gone."""
+        until = time.monotonic() + pause_s
+        if not self._state.allows(begun, until):
+            self._state.fail(failure, is_final=True)
+            return False
+        while (left_s := until - time.monotonic()) > 0:
+            if agent.is_gone() or self.closed.wait(min(_LOOK_S, left_s)):
+                return False
+        return True
+
+    def _ask(self, agent: AgentConnection, request: ModelRequest, refused: str | None = None) -> Refusal | None:
+        """Make a request once, and pass the answer back; return why there is none to pass back.
+
+        A key that was refused is replaced once, if there is another.
+        """
+        asked_at, outside, start, status = time.monotonic(), None, b"", None
+        key = self._key.get(refused)
+        login = f"{self._provider.prefix}{key}".strip()
+        headers = {"Host": self._base.netloc} | request.headers | {self._provider.header: login}
+        with contextlib.ExitStack() as stack:
+            try:
+                link = connect(self._base, asked_at + _CONNECT_S)
+                stack.callback(self.release, link)
+                self.register(link)
+                link.settimeout(request.silent_s)
+                outside = ProviderConnection(link)
+                if request.model:
+                    explain = partial(refusals.unreachable, self._access, request.model, TimeoutError())
+                    self._state.asked(asked_at, explain)
+                outside.ask(request.method, request.target, headers, request.body)
+                start = outside.read()
+                if request.model:
+                    self._state.heard()
+                if not start and request.model and outside.status in _SUCCESS:
+                    raise ConnectionResetError("an empty answer")
+                status = refusals.failed_stream(start) if outside.status in _SUCCESS else outside.status
+                while status is not None and len(start) < _LONGEST_REFUSAL and (piece := outside.read()):
+                    start += piece
+            except (OSError, h11.RemoteProtocolError) as error:
+                if self.closed.is_set():
+                    # Cut by this side, as the agent has ended.
+                    raise ConnectionAbortedError from error
+                silent_s = None if outside is None else request.silent_s
+                refusal = refusals.unreachable(self._access, request.model, error, silent_s)
+            else:
+                if status is None:
+                    self._pass_back(agent, request, outside, start, time.time() - (time.monotonic() - asked_at))
+                    return None
+                if status in _NOT_THIS_KEY and refused is None and self._key.get(key) != key:
+                    return self._ask(agent, request, key)
+                start = start.replace(key.encode(), b"[masked]") if key else start
+                given = (status, outside.headers, start, time.time())
+                refusal = refusals.answered(self._access, request.model, *given)
+            if request.model or refusal.then == "stop":
+                self._state.fail(refusal.failure, is_final=refusal.then == "stop")
+            if outside is None or not outside.status or refusal.then == "ask_again":
+                if request.model:
+                    self._state.refused(asked_at, refusal)
+                return refusal
+            _begin(agent, outside)
+            agent.send(start)
+            agent.finish()
+        return None
+
+    def _pass_back(
+        self, agent: AgentConnection, request: ModelRequest, outside: ProviderConnection, start: bytes, asked_at: float
+    ) -> None:
+        meter = Meter(len(request.body), outside.headers.get("content-type", ""))
+        _begin(agent, outside)
+        is_complete, held = False, start
+        try:
+            meter.feed(start)
+            # All of the answer is read even if the agent has gone, so that its tokens are counted. Its last piece is
+            # held until they are: an agent that has its answer may exit.
+            while piece := outside.read():
+                agent.send(held)
+                held = piece
+                meter.feed(piece)
+            is_complete = not request.model or meter.is_whole
+        except (OSError, h11.RemoteProtocolError):
+            pass  # The rest of the answer is lost.
+        finally:
+            if request.model:
+                usage = meter.total(is_complete=is_complete)
+                spent = self._budget.add(request.model, usage, request.price, asked_at)
+                if spent is not None:
+                    # The agent may still follow this answer, and its changes are kept.
+                    self._state.overspent = TurnFailure("out_of_budget", f"{spent}; the agent's last answer passed it")
+        # Recorded before the last piece is sent: an agent that has it may exit.
+        if request.model and not is_complete:
+            broken = refusals.broken_off(self._access, request.model, meter.error)
+            self._state.fail(broken, is_final=self._state.broke_off())
+        elif request.model:
+            self._state.answered(meter.ending, f"{request.model} of {self._access.shown}")
+        agent.send(held)
+        if is_complete:
+            agent.finish()
+        else:
+            # The program has seen the beginning, so only the program can ask again.
+            agent.break_off()
+
+
+def _begin(agent: AgentConnection, outside: ProviderConnection) -> None:
+    # A redirect is an error and is not followed: the key is for one host only.
+    status = 502 if outside.status in _REDIRECT else outside.status
+    agent.begin(status, [(name, outside.headers[name]) for name in _PASSED_BACK if name in outside.headers])

@@ -9,23 +9,23 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import h11
 
-from service.agents.allowlist import LARGEST_PORT, Allowlist, RefusedError, addresses_of
+from service.agents.allowlist import LARGEST_PORT, Entry, RefusedError, addresses_of, decide
 from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
 from service.agents.presets import allowed_models
 from service.egress.budget import UsageMeter
-from service.egress.forwarding import ModelKey
 from service.egress.http import AgentConnection, SandboxServer
-from service.egress.model import ModelProxy
-from service.egress.outages import ModelState, Outages, Patience
+from service.egress.model import ModelProxy, ModelState
 from service.egress.relay import join
 from service.errors import ServiceError
 from service.network import Host, HostError, ProxyError, authority_of, dial, proxy_of
+from service.settings import AgentLimits
 from service.text import printable
 
 _PATIENCE_S: Final = 30.0
@@ -33,25 +33,25 @@ _MOST_REPORTED: Final = 50
 """The most refused hosts that one turn's log names."""
 
 
+@dataclass(frozen=True)
 class Reporter:
     """Writes each refusal to a turn's log once, and not without end."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._reported: set[str] = set()
+    say: Callable[[str], None]
+    _reported: set[str] = field(default_factory=set)
 
     def __call__(self, key: str, text: str) -> None:
         """Report a refusal, unless one with the same key was."""
         if key not in self._reported and len(self._reported) < _MOST_REPORTED:
             self._reported.add(key)
-            self._say(printable(text))
+            self.say(printable(text))
 
 
 class EgressProxy(SandboxServer):
     """Connects one agent with the hosts on its list, for one turn."""
 
     def __init__(self, path: Path, allowed: Sequence[str], report: Callable[[str, str], None]) -> None:
-        self._allowed = Allowlist(allowed)
+        self._allowed = [Entry.parse(one) for one in allowed]
         self._report = report
         super().__init__(path)
 
@@ -63,7 +63,7 @@ class EgressProxy(SandboxServer):
             try:
                 host, port = parse_target(request)
                 proxy = proxy_of("https", host, port)
-                fixed = self._allowed.decide(host, port)
+                fixed = decide(self._allowed, host, port)
                 addresses = addresses_of(host, port, fixed, by_name=proxy is not None)
             except (RefusedError, ProxyError) as error:
                 self._report(str(error), f"egress: {error}")
@@ -200,28 +200,21 @@ PROXY_SOCKET: Final = "proxy.sock"
 MODEL_SOCKET: Final = "model.sock"
 
 
-class TurnProxies(contextlib.ExitStack):
-    """The proxies of one turn; `folder` is for their sockets, None: the agent has no access."""
-
-    def __init__(
-        self,
-        folder: Path | None,
-        options: AgentOptions,
-        say: Callable[[str], None],
-        meter: UsageMeter,
-        patience: Patience,
-    ) -> None:
-        super().__init__()
-        self.model = ModelState(Outages(patience, meter.away_s))
-        if folder is None:
-            return
-        folder.mkdir(mode=0o700)
-        report = Reporter(say)
-        self.enter_context(EgressProxy(folder / PROXY_SOCKET, options.egress or (), report))
-        if options.model is not None:
-            key = ModelKey(options.model)
-            models = allowed_models(options)
-            self.enter_context(ModelProxy(folder / MODEL_SOCKET, options.model, key, meter, self.model, models, report))
+@contextlib.contextmanager
+def open_proxies(
+    folder: Path | None, options: AgentOptions, limits: AgentLimits, say: Callable[[str], None], meter: UsageMeter
+) -> Iterator[ModelState]:
+    """Open the proxies of one turn; `folder` is for their sockets, None: the agent has no access."""
+    model = ModelState(limits, meter.away_s, options.waits_s)
+    with contextlib.ExitStack() as stack:
+        if folder is not None:
+            folder.mkdir(mode=0o700)
+            report = Reporter(say)
+            stack.enter_context(EgressProxy(folder / PROXY_SOCKET, options.egress or (), report))
+            if options.model is not None:
+                given = (folder / MODEL_SOCKET, options.model, meter, model, allowed_models(options), report)
+                stack.enter_context(ModelProxy(*given))
+        yield model
 
 
 def sockets_of(options: AgentOptions) -> dict[int, str]:

@@ -35,10 +35,6 @@ class ClosedPathError(BlockedRequestError):
     """The path is closed. This is no fault of the agent: programs also ask for updates and send statistics."""
 
 
-class ForbiddenModelError(BlockedRequestError):
-    """The agent may not use the model."""
-
-
 def _path(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
@@ -185,13 +181,13 @@ def check_model(name: str, allowed: tuple[str, ...]) -> None:
     which anyone may choose the name.
 
     Raises:
-        ForbiddenModelError: It is not on the list.
+        BlockedRequestError: It is not on the list.
     """
     for entry in allowed:
         is_word = _ALIAS.fullmatch(entry) and not name.startswith("arn:") and entry in re.split(r"[^a-z]+", name)
         if is_word or without_date(name) == without_date(entry) or ("*" in entry and fnmatchcase(name, entry)):
             return
     if allowed:
-        raise ForbiddenModelError(
+        raise BlockedRequestError(
             f'the model {name!r} was refused; to allow it, add it to the agent: models = ["{name}"]'
         )

@@ -23,7 +23,7 @@ class EventStream:
     is_cut: bool = False
     """Whether an event was too long to be held."""
     _held: bytearray = field(default_factory=bytearray)
-    _looked_at: int = 0
+    """The beginning of a line."""
     _name: bytes = b""
     _data: list[bytes] = field(default_factory=list)
     _size: int = 0
@@ -32,22 +32,28 @@ class EventStream:
     _drops_line: bool = False
 
     def feed(self, piece: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the events that a piece completes."""
-        self._held += piece
+        """Yield the events that a piece completes; CR, LF and CR LF end a line."""
         if self._is_first:
-            if len(self._held) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(bytes(self._held)):
+            piece = bytes(self._held) + piece
+            self._held.clear()
+            if len(piece) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(piece):
+                self._held += piece
                 return
             self._is_first = False
-            if self._held.startswith(_BYTE_ORDER_MARK):
-                del self._held[: len(_BYTE_ORDER_MARK)]
-        at = 0
-        for line, at in self._lines():  # noqa: B007 — used after the loop
-            yield from self._line(line)
-        del self._held[:at]
-        self._looked_at = len(self._held)
+            piece = piece.removeprefix(_BYTE_ORDER_MARK)
+        if self._skips_newline and piece:
+            # A CR ended its line at once; an LF that follows belongs to it.
+            piece, self._skips_newline = piece.removeprefix(b"\n"), False
+        self._skips_newline |= piece.endswith(b"\r")
+        first, *lines = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._held += first
+        for line in lines:
+            if not self._drops_line:
+                yield from self._line(bytes(self._held))
+            self._drops_line, self._held = False, bytearray(line)
         if self._size + len(self._held) > _LONGEST:
             self._held.clear()
-            self._data, self._size, self._looked_at = [], 0, 0
+            self._data, self._size = [], 0
             self._drops_line = self.is_cut = True
 
     def end(self) -> Iterator[tuple[bytes, bytes]]:
@@ -56,27 +62,6 @@ class EventStream:
             yield from self._line(bytes(self._held))
             self._held.clear()
         yield from self._line(b"")
-
-    def _lines(self) -> Iterator[tuple[bytes, int]]:
-        """Yield each whole line, with where the next one begins; CR, LF and CR LF end a line."""
-        start, look = 0, self._looked_at
-        while True:
-            if self._skips_newline and start < len(self._held):
-                # A CR ends its line at once; an LF that follows belongs to it.
-                self._skips_newline = False
-                if self._held[start] == ord("\n"):
-                    start += 1
-            look = max(look, start)
-            ends = [at for at in (self._held.find(b"\r", look), self._held.find(b"\n", look)) if at >= 0]
-            if not ends:
-                if start:
-                    yield b":", start
-                return
-            end = min(ends)
-            line, self._drops_line = (b":" if self._drops_line else bytes(self._held[start:end])), False
-            self._skips_newline = self._held[end] == ord("\r")
-            start = look = end + 1
-            yield line, start
 
     def _line(self, line: bytes) -> Iterator[tuple[bytes, bytes]]:
         if not line:

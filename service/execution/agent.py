@@ -9,15 +9,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import IO, Final
 
 from service.agents.outcome import OutcomeReader
 from service.clock import now_micros, rfc3339
-from service.egress.outages import ModelState, Patience
-from service.egress.proxies import TurnProxies
-from service.execution import processes
-from service.execution.cgroup import limits_of
+from service.egress.model import ModelState
+from service.egress.proxies import open_proxies
+from service.execution import cgroup, processes
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
 from service.execution.disk import shortage
 from service.execution.processes import IdleWatch, UsageWatch
@@ -72,32 +70,18 @@ def run(
 
     reader = command.invocation.reader or OutcomeReader()
     groups = command.sandbox.groups
-    silent_s = limits.model_silent_s, limits.model_stream_silent_s
-    waits_s = command.agent.options.waits_s
-    patience = Patience(limits.model_patience_s, limits.model_pause_s, *silent_s, waits_s)
     with (
-        TurnProxies(command.sockets, command.agent.options, report_line, command.meter, patience) as proxies,
+        open_proxies(command.sockets, command.agent.options, limits, report_line, command.meter) as model,
         contextlib.nullcontext()
         if groups is None
-        else groups.group(command.workspace.root.name, limits_of(limits)) as group,
-        _pausing(command, proxies.model, reader),
+        else cgroup.group(groups, command.workspace.root.name, cgroup.limits_of(limits)) as group,
+        _pausing(command, model, reader),
     ):
         output = MaskedStream(secrets, agent_log.write)
-        model = proxies.model
-
-        def heard(message: Message) -> None:
-            words = " ".join(message.text.split())[:_LONGEST_WORDS]
-            report_line(f"{rfc3339(now_micros())} {message.caller or 'a caller'} says: {words}")
-
-        folder = "" if group is None else group.folder
-        agent = _SupervisedAgent(command, limits, model, reader, output.write, heard, folder)
-
-        def pass_on() -> None:
-            for message in said():
-                agent.deliver(message)
-
+        folder = "" if group is None else str(group.folder)
+        agent = _SupervisedAgent(command, limits, model, reader, output.write, report_line, folder)
         try:
-            report = agent.watch(check, pass_on)
+            report = agent.watch(check, said)
         finally:
             agent.close()
             output.end()
@@ -113,7 +97,8 @@ def run(
         # The proxy's reason comes first, then the program's own, then the exit status.
         is_preset = command.invocation.reader is not None
         trouble = model.trouble if status or is_preset else None
-        reported = reader.failure(status, command.ending(model.ending), model.answered_by) if is_preset else None
+        seen = None if command.invocation.preset.reports_endings else model.ending
+        reported = reader.failure(status, seen, model.answered_by) if is_preset else None
         failure = model.end or model.overspent or trouble or reported
         if failure is not None:
             raise AgentFailedError(failure.text, failure.reason)
@@ -127,7 +112,9 @@ def run(
                 else "; its last lines are in the log"
             )
             raise AgentFailedError(f"the agent exited with status {status}{why}")
-    command.note(reader.report)
+    command.note_session(reader.report.session)
+    if reader.report.summary:
+        command.workspace.report(reader.report.summary)
 
 
 def _status(report: str, limits: AgentLimits) -> int:
@@ -161,12 +148,12 @@ def _pausing(command: AgentCommand, model: ModelState, reader: OutcomeReader) ->
     except AgentFailedError as error:
         if error.reason in _WAITED_FOR:
             # An agent may work for its whole time limit, but a single answer may not take half of it.
-            model.outages.stopped(command.agent.timeout_s / 2)
-        if error.reason not in _WAITED_FOR or (pause := model.outages.pause) is None:
+            model.stopped(command.agent.timeout_s / 2)
+        if error.reason not in _WAITED_FOR or (pause := model.pause) is None:
             raise
         # Without an answer there may be no session that could be resumed.
         if model.has_answered:
-            command.note_session(reader.report)
+            command.note_session(reader.report.session)
         raise PausedAgentError(pause, has_begun=model.has_answered) from error
 
 
@@ -180,15 +167,14 @@ class _SupervisedAgent:
         model: ModelState,
         reader: OutcomeReader,
         write: Callable[[bytes], None],
-        heard: Callable[[Message], None],
-        group: Path | str,
+        report_line: Callable[[str], None],
+        group: str,
     ) -> None:
         self._command = command
         self._model = model
         self._reader = reader
         self._write = write
-        self._heard = heard
-        """Called when it has taken a message."""
+        self._report_line = report_line
         self._report = ""
         self._printed = False
         """Whether the agent printed since the last check."""
@@ -215,7 +201,7 @@ class _SupervisedAgent:
                 folder=str(command.workspace.tree),
                 file_bytes=limits.file_bytes,
                 open_files=limits.open_files,
-                group=str(group),
+                group=group,
             )
         os.set_blocking(reading, False)
         self._selector = selectors.DefaultSelector()
@@ -234,13 +220,6 @@ class _SupervisedAgent:
             cache=None if command.cache is None or cached is None else (command.cache, cached),
         )
 
-    def deliver(self, message: Message) -> None:
-        """Send a message to an agent that can take it, once."""
-        if self._stdin is not None and message.id not in self._sent:
-            self._sent.add(message.id)
-            self._untaken[message.id] = message
-            self._send(self._command.spoken(_MESSAGE.format(message.text), message.id))
-
     def _send(self, line: bytes = b"") -> None:
         """Send as much as its pipe has room for, and the rest later."""
         self._unsent += line
@@ -255,10 +234,10 @@ class _SupervisedAgent:
             given.close()
         return given is not None
 
-    def watch(self, check: Callable[[], None], pass_on: Callable[[], None]) -> str:
+    def watch(self, check: Callable[[], None], said: Callable[[], Sequence[Message]]) -> str:
         """Wait until the agent exits; return the supervisor's report, empty if the supervisor was killed.
 
-        `check` and `pass_on`, which sends it messages, are called several times a second.
+        `check`, and `said`, which returns messages for it, are called several times a second.
         """
         deadline = time.monotonic() + self._command.agent.timeout_s
         measure_due = 0.0
@@ -268,7 +247,11 @@ class _SupervisedAgent:
         while True:
             now = time.monotonic()
             check()
-            pass_on()
+            for message in said():
+                if self._stdin is not None and message.id not in self._sent:
+                    self._sent.add(message.id)
+                    self._untaken[message.id] = message
+                    self._send(self._command.spoken(_MESSAGE.format(message.text), message.id))
             self._send()
             if (end := self._model.end) is not None:
                 raise AgentFailedError(end.text, end.reason)
@@ -339,7 +322,10 @@ class _SupervisedAgent:
                 self._write(piece)
                 for name in self._reader.report.heard:
                     if name in self._untaken:
-                        self._heard(self._untaken.pop(name))
+                        message = self._untaken.pop(name)
+                        words = " ".join(message.text.split())[:_LONGEST_WORDS]
+                        who = message.caller or "a caller"
+                        self._report_line(f"{rfc3339(now_micros())} {who} says: {words}")
         return chunk != b""
 
     def _read_report(self) -> str:

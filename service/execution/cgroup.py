@@ -19,25 +19,6 @@ _PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class DelegatedGroup:
-    """A control group that the service may divide into smaller ones."""
-
-    folder: Path
-
-    @contextlib.contextmanager
-    def group(self, name: str, limits: Mapping[str, str]) -> Iterator["TurnGroup"]:
-        """Make a group with limits, such as `memory.max`; finally its processes are killed, and it is removed."""
-        made = TurnGroup(self.folder / f"{_PREFIX}{name}")
-        made.folder.mkdir()
-        try:
-            for file, value in limits.items():
-                (made.folder / file).write_text(value, "ascii")
-            yield made
-        finally:
-            made.remove()
-
-
-@dataclass(frozen=True, slots=True)
 class TurnGroup:
     """The group of one agent."""
 
@@ -67,6 +48,22 @@ class TurnGroup:
                 time.sleep(0.01)
 
 
+@contextlib.contextmanager
+def group(own: Path, name: str, limits: Mapping[str, str]) -> Iterator[TurnGroup]:
+    """Make a group with limits, such as `memory.max`, in the service's own.
+
+    Finally its processes are killed, and it is removed.
+    """
+    made = TurnGroup(own / f"{_PREFIX}{name}")
+    made.folder.mkdir()
+    try:
+        for file, value in limits.items():
+            (made.folder / file).write_text(value, "ascii")
+        yield made
+    finally:
+        made.remove()
+
+
 def limits_of(agent: AgentLimits) -> dict[str, str]:
     """Return an agent's limits for the kernel's files; swap is switched off, as the settings have no limit for it."""
     return {
@@ -77,7 +74,7 @@ def limits_of(agent: AgentLimits) -> dict[str, str]:
     }
 
 
-def find() -> DelegatedGroup | None:
+def find() -> Path | None:
     """Return the control group (version 2) delegated to this service, prepared for turns, or None."""
     try:
         lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
@@ -93,7 +90,7 @@ def find() -> DelegatedGroup | None:
         prepare(own, _NEEDED)
     except OSError:
         return None
-    return DelegatedGroup(own)
+    return own
 
 
 def prepare(own: Path, controllers: frozenset[str]) -> None:

@@ -14,10 +14,10 @@ from service import ids, trees
 from service.agents import invocation, programs
 from service.agents.invocation import CommandTemplate, PlaceholderError
 from service.agents.options import Agent, RepositorySetup
-from service.agents.outcome import AgentReport, Ending, Reason
+from service.agents.outcome import Reason
 from service.agents.programs import NoProgramError, Program
 from service.egress.budget import MemoryMeter, UsageMeter
-from service.egress.outages import Pause
+from service.egress.model import Pause
 from service.egress.proxies import sockets_of
 from service.errors import ServiceError
 from service.execution.disk import DiskShare
@@ -93,7 +93,7 @@ class AgentCommand:
         Raises:
             NoProgramError: It is missing.
         """
-        name = programs.program_name(self.agent.argv, self.agent.options)
+        name = programs.program_name(self.agent)
         return None if name is None else programs.find(name)
 
     @cached_property
@@ -129,14 +129,13 @@ class AgentCommand:
         options = self.agent.options
         if not self._is_boxed and (options.model is not None or options.egress is not None):
             raise NoSandboxError("egress and model need the sandbox: install bubblewrap, or remove them from the agent")
-        keys = programs.missing_keys(options, self.agent.environment)
-        if keys:
-            raise AgentFailedError("; ".join(keys), "no_key")
+        if (missing := programs.missing_key(self.agent)) is not None:
+            raise AgentFailedError(missing, "no_key")
         for name in self.invocation.preset.folders:
             # A link in the last part of the path is not followed, and all folders before it are ours.
             with contextlib.suppress(FileExistsError):
                 (self.home / name).mkdir(mode=0o700)
-        for name, content in self.invocation.settings.items():
+        for name, content in self.invocation.preset.settings.items():
             file = self.home / name
             if file.parent.is_symlink() or not trees.remove(file):
                 what = "its program's settings cannot be written"
@@ -169,7 +168,7 @@ class AgentCommand:
         ports = {} if self.sockets is None else sockets_of(self.agent.options)
         hidden: tuple[str, ...] = ()
         # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
-        for name in self.invocation.hidden:
+        for name in () if self.agent.options.trust_repository else self.invocation.preset.hidden:
             if _leads_away(self.workspace.tree, name):
                 raise AgentFailedError(
                     f"the repository's {name} is a link, and the agent would execute its commands: make it a file, "
@@ -235,20 +234,10 @@ class AgentCommand:
         # The path of the result outside the sandbox: the processes of a dead worker are found by it.
         return given | _QUIET | dict(self.invocation.environment) | {"RUNWARDEN_RESULT": str(workspace.result_file)}
 
-    def ending(self, seen: Ending | None) -> Ending | None:
-        """Return how the model's last answer ended, unless the program itself reports it."""
-        return None if self.invocation.preset.reports_endings else seen
-
-    def note(self, report: AgentReport) -> None:
-        """Store the state of a successful turn: its session's name, and its last message as its summary."""
-        self.note_session(report)
-        if report.summary:
-            self.workspace.report(report.summary)
-
-    def note_session(self, report: AgentReport) -> None:
+    def note_session(self, session: str | None) -> None:
         """Store the name of the session that the next turn, or attempt, resumes."""
-        if self._session_file is not None and report.session:
-            self._session_file.write_text(report.session, "utf-8")
+        if self._session_file is not None and session:
+            self._session_file.write_text(session, "utf-8")
 
     @property
     def _is_boxed(self) -> bool:

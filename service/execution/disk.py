@@ -76,29 +76,25 @@ def mib(size: int) -> str:
     return f"{size / _MIB:.0f} MiB"
 
 
+@dataclass
 class SharedDisk:
     """The disk of a data folder, and the turns at work on it in this process."""
 
-    def __init__(self, limits: AgentLimits, slots: int) -> None:
-        self.limits = limits
-        self._slots = slots
-        self._shares: set[DiskShare] = set()
+    limits: AgentLimits
+    slots: int
+    shares: "set[DiskShare]" = field(default_factory=set)
 
     def join(self, workspace: Path) -> "DiskShare":
         """Give a new turn its share: the room above the reserve, divided by the slots."""
         kept = Usage(self.limits.disk_reserve_bytes, self.limits.disk_reserve_files)
         free = left(workspace).above(kept)
-        share = DiskShare(self, workspace, Usage(free.size // self._slots, free.files // self._slots))
-        self._shares.add(share)
+        share = DiskShare(self, workspace, Usage(free.size // self.slots, free.files // self.slots))
+        self.shares.add(share)
         return share
 
     def leave(self, share: "DiskShare") -> None:
         """Forget a turn that has ended."""
-        self._shares.discard(share)
-
-    def most_added(self, of: Literal["size", "files"]) -> int:
-        """Return the largest addition of any turn at work."""
-        return max((getattr(share.added, of) for share in tuple(self._shares)), default=0)
+        self.shares.discard(share)
 
 
 @dataclass(eq=False)
@@ -133,7 +129,8 @@ class DiskShare:
         if short is None:
             return None
         added = getattr(self.added, short.of)
-        if added <= getattr(self.share, short.of) or added < self.disk.most_added(short.of):
+        most = max((getattr(turn.added, short.of) for turn in tuple(self.disk.shares)), default=0)
+        if added <= getattr(self.share, short.of) or added < most:
             return None
         what = mib(added) if short.of == "size" else f"{added} files"
         return f"disk: it added {what}, and {short.text}"

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,13 +33,13 @@ _IDLE_SHARE: Final = 0.02
 """A share of a core: an agent that uses less over the whole time-out is idle."""
 
 
+@dataclass(eq=False)
 class Launcher:
     """Starts agents, each under a supervisor: from one process that forks them, which is itself started once."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._requests: socket.socket
-        self._process: subprocess.Popen[bytes] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _requests: socket.socket = field(init=False)
+    _process: "subprocess.Popen[bytes] | None" = None
 
     def start(self, control: int, stdin: int, stdout: int, **request: object) -> int:
         """Start an agent; return its supervisor's process id.
@@ -99,51 +100,43 @@ def _marked(marker: bytes) -> set[int]:
     return found
 
 
+@dataclass
 class IdleWatch:
     """Notices that an agent neither prints nor computes, such as one that waits for a host that never answers."""
 
-    def __init__(self, timeout_s: float | None) -> None:
-        self._timeout_s = timeout_s
-        self._since = time.monotonic()
-        self._cpu_s = 0.0
+    timeout_s: float | None
+    _since: float = field(default_factory=time.monotonic)
+    _cpu_s: float = 0.0
 
     def passed(self, cpu_s: float, *, is_active: bool) -> bool:
         """Whether it was idle for too long; `is_active`: it printed, or its model answered, since the last call."""
-        if self._timeout_s is None:
+        if self.timeout_s is None:
             return False
         now = time.monotonic()
         # The timers of an idle Node or Go program take a thousandth of a core.
-        if is_active or abs(cpu_s - self._cpu_s) > _IDLE_SHARE * self._timeout_s:
+        if is_active or abs(cpu_s - self._cpu_s) > _IDLE_SHARE * self.timeout_s:
             self._since, self._cpu_s = now, cpu_s
-        return now - self._since > self._timeout_s
+        return now - self._since > self.timeout_s
 
 
+@dataclass
 class UsageWatch:
     """Measures one agent; `passed()` is called several times a second and is cheap."""
 
-    def __init__(
-        self,
-        pid: int,
-        share: DiskShare,
-        limits: AgentLimits,
-        *,
-        sandboxed: bool,
-        session: Path | None,
-        cache: tuple[Path, int] | None,
-    ) -> None:
-        self.cpu_s = 0.0
-        """The CPU time used so far."""
-        self._session = session
-        """A home folder outside the workspace, which counts as a part of it."""
-        self._cache = cache
-        """The cache folder and the bytes that it may hold; None: the agent has none."""
-        self._supervisor = pid
-        self._share = share
-        self._limits = limits
-        self._sandboxed = sandboxed
-        self._walk_due = 0.0
-        self._hidden = frozenset[int]()
-        """The processes that did not show their open files at the last walk."""
+    supervisor: int
+    """The process id of its supervisor."""
+    share: DiskShare
+    limits: AgentLimits
+    sandboxed: bool
+    session: Path | None
+    """A home folder outside the workspace, which counts as a part of it."""
+    cache: tuple[Path, int] | None
+    """The cache folder and the bytes that it may hold; None: the agent has none."""
+    cpu_s: float = 0.0
+    """The CPU time used so far."""
+    _walk_due: float = 0.0
+    _hidden: frozenset[int] = frozenset()
+    """The processes that did not show their open files at the last walk."""
 
     def passed(self) -> str | None:
         """Describe the first limit that the agent has passed, with its key; None: it has passed none.
@@ -151,10 +144,10 @@ class UsageWatch:
         Raises:
             OSError: The disk is nearly full, and others have filled it.
         """
-        tree = [self._supervisor, *supervisor.descendants(self._supervisor)]
-        limits = self._limits
+        tree = [self.supervisor, *supervisor.descendants(self.supervisor)]
+        limits = self.limits
         stats = {pid: fields for pid in tree if (fields := _stat(pid))}
-        threads = sum(max(1, int(fields[_THREADS])) for pid, fields in stats.items() if pid != self._supervisor)
+        threads = sum(max(1, int(fields[_THREADS])) for pid, fields in stats.items() if pid != self.supervisor)
         if threads > limits.processes:
             return f"processes: {threads} at once, threads included, {limits.processes} allowed (processes)"
         opened = list(_open_files(tree))
@@ -176,11 +169,11 @@ class UsageWatch:
         memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
         if memory > limits.memory_bytes:
             return f"memory: {mib(memory)}, {mib(limits.memory_bytes)} allowed (memory_bytes)"
-        short = shortage(self._share.workspace, self._limits)
+        short = shortage(self.share.workspace, limits)
         now = time.monotonic()
         if now < self._walk_due and short is None:
             return None
-        folders = [self._share.workspace] if self._session is None else [self._share.workspace, self._session]
+        folders = [self.share.workspace] if self.session is None else [self.share.workspace, self.session]
         # Deleted files that are still open, memory files included.
         deleted: dict[tuple[int, int], int] = {}
         for name in _open_files(tree):
@@ -189,25 +182,25 @@ class UsageWatch:
                 if file.st_nlink == 0:
                     deleted[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
         taken = usage_of(folders) + Usage(sum(deleted.values()))
-        self._share.note(taken)
+        self.share.note(taken)
         if short is not None:
-            if fault := self._share.fault():
+            if fault := self.share.fault():
                 return fault
             raise OSError(errno.ENOSPC, f"the disk is nearly full: {short.text}")
-        cached = 0 if self._cache is None else usage_of([self._cache[0]]).size
+        cached = 0 if self.cache is None else usage_of([self.cache[0]]).size
         hidden = frozenset(filter(hides_files, tree))
         # Two walks have to agree, as a process may hide its files for a moment while it starts.
         stays_hidden, self._hidden = hidden & self._hidden, hidden
         ended = time.monotonic()
         self._walk_due = ended + max(_WALK_PAUSE_S, _WALK_SHARE * (ended - now))
-        if stays_hidden and self._sandboxed:
+        if stays_hidden and self.sandboxed:
             return "disk: a process hides the files that it holds open (workspace_bytes)"
-        if taken.size > self._limits.workspace_bytes:
-            return f"disk: {mib(taken.size)}, {mib(self._limits.workspace_bytes)} allowed (workspace_bytes)"
-        if taken.files > self._limits.workspace_files:
-            return f"disk: {taken.files} files, {self._limits.workspace_files} allowed (workspace_files)"
-        if self._cache is not None and cached > self._cache[1]:
-            return f"disk: {mib(cached)} in its cache, {mib(self._cache[1])} allowed (cache of the agent)"
+        if taken.size > limits.workspace_bytes:
+            return f"disk: {mib(taken.size)}, {mib(limits.workspace_bytes)} allowed (workspace_bytes)"
+        if taken.files > limits.workspace_files:
+            return f"disk: {taken.files} files, {limits.workspace_files} allowed (workspace_files)"
+        if self.cache is not None and cached > self.cache[1]:
+            return f"disk: {mib(cached)} in its cache, {mib(self.cache[1])} allowed (cache of the agent)"
         return None
 
 

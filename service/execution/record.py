@@ -67,16 +67,16 @@ class TurnAtWork:
             self._shared += len(added)
 
 
+@dataclass(slots=True, eq=False)
 class TurnRecorder:
     """Stores the progress of this process's turns. Each write is repeated while the database is down."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self.database = database
-        self.clock = clock
-        self.stopping = threading.Event()
-        """The event of the service's stop: it interrupts the agents at work, and ends all waits for the database."""
-        self._at_work: list[TurnAtWork] = []
-        """A turn may occur twice: a worker that was taken for dead can be given its own turn again."""
+    database: Database
+    clock: Clock
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """The event of the service's stop: it interrupts the agents at work, and ends all waits for the database."""
+    _at_work: list[TurnAtWork] = field(default_factory=list)
+    """A turn may occur twice: a worker that was taken for dead can be given its own turn again."""
 
     def retried(self, act: Callable[[], T]) -> T:
         """Call, and repeat the call while the database is down.

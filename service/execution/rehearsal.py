@@ -47,15 +47,14 @@ def scratch_repository(folder: Path, settings: ExecutionSettings) -> str:
     return str(folder)
 
 
+@dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """Rehearses agents in a folder."""
+    """Rehearses agents in a folder, on the repository of an address."""
 
-    def __init__(self, folder: DataFolder, settings: ExecutionSettings, sandbox: Sandbox, url: str) -> None:
-        self._folder = folder
-        self._settings = settings
-        self._sandbox = sandbox
-        self._identity = identity_of(settings.author_name, settings.author_email)
-        self._url = url
+    folder: DataFolder
+    settings: ExecutionSettings
+    sandbox: Sandbox
+    url: str
 
     def turn(
         self,
@@ -72,25 +71,26 @@ class Rehearsal:
         `check` is called several times a second, as is `said`, which returns messages for the agent. Of the
         repository's `setup`, the commands and the cache are left out.
         """
-        workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
-        git = GitRunner(workspace.git_home, self._settings.git_timeout_s, self._identity)
+        workspace = Workspace(self.folder.work / f"rehearsal.{run_id}-{number}-1")
+        identity = identity_of(self.settings.author_name, self.settings.author_email)
+        git = GitRunner(workspace.git_home, self.settings.git_timeout_s, identity)
         log = io.BytesIO()
         secrets = Secrets(of_environment(agent.secret_names))
         failure, reason, meter = None, None, MemoryMeter()
         diff, result = "", Result()
         try:
-            snapshot = RepositoryMirror(self._folder.mirrors, self._url, git).fetch(_BRANCH)
+            snapshot = RepositoryMirror(self.folder.mirrors, self.url, git).fetch(_BRANCH)
             task = {"run_id": run_id, "turn": number, "agent": agent.name, "branch": _BRANCH}
             task |= {"instructions": instructions, "inputs": {}, "conversation": []}
             workspace.create()
             workspace.give(task)
             base = workspace.check_out(git, snapshot, _BRANCH)
-            kept = session_of(self._folder, run_id, agent), cache_of(self._folder, "rehearsal", agent)
-            share = SharedDisk(self._settings.agent, 1).join(workspace.root)
+            kept = session_of(self.folder, run_id, agent), cache_of(self.folder, "rehearsal", agent)
+            share = SharedDisk(self.settings.agent, 1).join(workspace.root)
             objects, given = snapshot.git_dir / "objects", setup or RepositorySetup()
-            command = AgentCommand(agent, workspace, objects, self._sandbox, share, task, *kept, meter, given)
+            command = AgentCommand(agent, workspace, objects, self.sandbox, share, task, *kept, meter, given)
             try:
-                agent_process.run(command, log, self._settings.agent, secrets, check, said)
+                agent_process.run(command, log, self.settings.agent, secrets, check, said)
             except (AgentFailedError, NoSandboxError) as error:
                 failure = str(error)
                 reason = getattr(error, "reason", None)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -39,13 +40,13 @@ _AGAIN_MICROS: Final = DAY_MICROS
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class Deletion:
     """Completes the deletions noted in a database, as far as the queue and one data folder go."""
 
-    def __init__(self, database: Database, folder: DataFolder, clock: Clock) -> None:
-        self._database = database
-        self._folder = folder
-        self._clock = clock
+    database: Database
+    folder: DataFolder
+    clock: Clock
 
     def complete(self, wait_s: float = 0.0) -> int:
         """Complete every deletion, waiting up to `wait_s` for agents; return how many still work on deleted runs."""
@@ -57,30 +58,30 @@ class Deletion:
 
     def delete_rows(self) -> None:
         """Delete the rows of organizations, in batches, so that other writers do not wait long, and queue entries."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             pending = deletions.pending_organizations(connection)
         for one in pending:
             is_deleted = False
             while not is_deleted:
-                with self._database.write() as connection:
-                    if not deletions.delete_runs_of(connection, one, self._clock()):
+                with self.database.write() as connection:
+                    if not deletions.delete_runs_of(connection, one, self.clock()):
                         is_deleted = deletions.delete_organization(connection, one)
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             turns = deletions.noted(connection, "turn")
         for start in range(0, len(turns), deletions.BATCH):
             batch = turns[start : start + deletions.BATCH]
-            forget_turns(self._database, batch)
-            with self._database.write() as connection:
+            forget_turns(self.database, batch)
+            with self.database.write() as connection:
                 deletions.forget_turns(connection, batch)
 
     def clear_folder(self) -> int:
         """Remove the files of deleted runs and organizations; return how many deletions cannot be finished yet."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             runs = set(deletions.noted(connection, "run"))
             owners = deletions.noted(connection, "organization")
             pending = deletions.pending_organizations(connection)
-        held = {run_id for run_id in attempts_at_work(self._folder) if run_id in runs}
-        folders = (self._folder.runs, self._folder.sessions, self._folder.work)
+        held = {run_id for run_id in attempts_at_work(self.folder) if run_id in runs}
+        folders = (self.folder.runs, self.folder.sessions, self.folder.work)
         for path in [path for folder in folders for path in folder.glob("*")]:
             # The name of a workspace is `executor.run-turn-attempt`.
             run_id = path.name.rpartition(".")[2].partition("-")[0]
@@ -88,18 +89,18 @@ class Deletion:
                 _remove(str(path))
         if not held:
             # Mirrors of repositories that no organization has configured or worked on.
-            for git_dir in self._folder.mirrors.glob("*.git"):
+            for git_dir in self.folder.mirrors.glob("*.git"):
                 # The lock file stays, empty and named by a hash: another process may wait for it.
-                with git_dir.with_suffix(".lock").open("a") as lock, self._database.read() as connection:
+                with git_dir.with_suffix(".lock").open("a") as lock, self.database.read() as connection:
                     fcntl.flock(lock, fcntl.LOCK_EX)
                     if git_dir.name.partition(".")[0] not in {
                         ids.address_key(url) for url in deletions.addresses(connection)
                     }:
                         _remove(str(git_dir))
             for one in owners:
-                for mail in self._folder.outbox.glob(f"{one}.*"):
+                for mail in self.folder.outbox.glob(f"{one}.*"):
                     mail.unlink(missing_ok=True)
-                _remove(str(self._folder.caches / one))
+                _remove(str(self.folder.caches / one))
         return len(held) + len(pending)
 
 
@@ -109,22 +110,22 @@ def _remove(path: str) -> None:
         raise OSError(f"{path} cannot be removed; remove it by hand, and the rest is removed at the next start")
 
 
+@dataclass(frozen=True, slots=True)
 class Pruner:
     """Removes data older than an instant (microseconds) from one database and one data folder."""
 
-    def __init__(self, database: Database, folder: DataFolder, *, dry_run: bool = False) -> None:
-        self._database = database
-        self._folder = folder
-        self._dry_run = dry_run
+    database: Database
+    folder: DataFolder
+    dry_run: bool = False
 
     def stored_files(self, before: int, tables: tuple[sa.Table, ...] = turn_files.FILES + turn_files.ARTIFACTS) -> int:
         """Remove from the database the files of turns that ended before; return how many."""
-        if self._dry_run:
-            with self._database.read() as connection:
+        if self.dry_run:
+            with self.database.read() as connection:
                 return turn_files.count_ended(connection, before, tables)
         removed, batch = 0, _BATCH
         while batch >= _BATCH:
-            with self._database.write() as connection:
+            with self.database.write() as connection:
                 batch = turn_files.remove_ended(connection, before, tables, _BATCH)
             removed += batch
         return removed
@@ -132,18 +133,18 @@ class Pruner:
     def files(self, before: int) -> tuple[int, int]:
         """Remove from the data folder the logs and diffs last written before; return how many, and their bytes."""
         number = size = 0
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             open_runs = turns.open_runs(connection)
         # Ids begin with their time: a turn accepted later cannot have ended earlier.
         end = f"run_{ids.ulid(max(0, before), lambda _: 0)}"
-        for folder in list(self._folder.runs.iterdir()):
+        for folder in list(self.folder.runs.iterdir()):
             if folder.name >= end or folder.name in open_runs:
                 continue
             for file in list(folder.iterdir()):
                 if file.stat().st_mtime * SECOND_MICROS < before:
                     number += 1
                     size += file.stat().st_size
-                    if not self._dry_run:
+                    if not self.dry_run:
                         file.unlink()
             if not any(folder.iterdir()):
                 folder.rmdir()
@@ -151,74 +152,11 @@ class Pruner:
 
     def sessions(self, before: int) -> None:
         """Remove the home folders that agents keep for runs whose last turn began before."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             open_runs = turns.open_runs(connection)
-        for session in self._folder.sessions.glob("*"):
+        for session in self.folder.sessions.glob("*"):
             if session.name not in open_runs and session.stat().st_mtime * SECOND_MICROS < before:
                 trees.remove(session)
-
-
-class StaleBranches:
-    """Removes branches of runs that ended long ago, if the service made them and only the service pushed to them."""
-
-    def __init__(self, database: Database, folder: DataFolder, git_timeout_s: float) -> None:
-        self._database = database
-        self._folder = folder
-        self._git_timeout_s = git_timeout_s
-        self._done_until = 0
-        """This worker has checked the branches of runs that ended before this instant."""
-
-    def remove(self, before: int) -> int:
-        """Remove branches whose last run ended before an instant (microseconds); return how many."""
-        removed = 0
-        with self._database.read() as connection:
-            owners = organizations.all_of(connection)
-        for owner in owners:
-            groups: dict[str, list[Run]] = defaultdict(list)
-            with self._database.read() as connection:
-                for run in runs.on_own_branches(connection, owner.id, self._done_until - _AGAIN_MICROS, before):
-                    groups[run.url].append(run)
-            for url, group in groups.items():
-                try:
-                    removed += self._of_repository(group)
-                except (GitCommandError, OSError) as error:
-                    _logger.warning("branches stay in %s: %s", without_login(url), error)
-        self._done_until = before
-        return removed
-
-    def _of_repository(self, group: list[Run]) -> int:
-        """Remove branches unless they are protected or hold commits of others that the default branch lacks."""
-        one, removed = group[0], 0
-        with self._database.read() as connection:
-            host = hosts.at(connection, one.organization_id, one.platform, one.url)
-            configured = repositories.by_path(connection, one.organization_id, one.platform, one.path)
-        patterns = None if configured is None else configured.protected
-        part = configured.setup.part if configured is not None and configured.setup is not None else None
-        with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
-            login = HostLogin(self._database, host, one.url)
-            git = GitRunner(Path(home), self._git_timeout_s, login=login)
-            listed = git("ls-remote", "--", one.url, f"refs/heads/{MADE_BRANCHES}*")
-            there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
-            for run in (run for run in group if run.branch in there):
-                snapshot = RepositoryMirror(self._folder.mirrors, run.url, git, part).fetch(run.branch)
-                head = snapshot.branches.get(run.branch)
-                default = snapshot.default_branch
-                if head is None or default is None or repositories.is_protected(run.branch, default, patterns):
-                    continue
-                with self._database.read() as connection:
-                    ours = runs.commits_on(connection, run)
-                    in_use = runs.is_worked_on(connection, run.url, run.branch)
-                range_ = (f"--max-count={len(ours) + 1}", head, f"^{snapshot.branches[default]}", "--")
-                ahead = git("rev-list", *range_, git_dir=snapshot.git_dir).split()
-                if in_use or not ours.issuperset(ahead):
-                    continue
-                ref = f"refs/heads/{run.branch}"
-                # The lease keeps the branch if a commit was pushed to it just now.
-                lease = f"--force-with-lease={ref}:{head}"
-                git("push", "--quiet", "--no-verify", lease, "--", run.url, f":{ref}", git_dir=snapshot.git_dir)
-                _logger.info("removed the branch %s of %s from %s", run.branch, run.id, without_login(run.url))
-                removed += 1
-        return removed
 
 
 class Retention:
@@ -228,7 +166,10 @@ class Retention:
         self._database = database
         self._settings = settings.retention
         self._clock = clock
-        self._branches = StaleBranches(database, folder, settings.execution.git_timeout_s)
+        self._folder = folder
+        self._git_timeout_s = settings.execution.git_timeout_s
+        self._branches_until = 0
+        """This worker has checked the branches of runs that ended before this instant."""
         self._pruner = Pruner(database, folder)
         self._deletion = Deletion(database, folder, clock)
         self._stopping = threading.Event()
@@ -275,8 +216,63 @@ class Retention:
             if settings.audit_days is not None:
                 remove_before(connection, audit.c.at, self._before(settings.audit_days))
         if settings.branches_days is not None:
-            self._branches.remove(self._before(settings.branches_days))
+            self.remove_branches(self._before(settings.branches_days))
         return queue, stored
+
+    def remove_branches(self, before: int) -> int:
+        """Remove branches whose last run ended before an instant (microseconds); return how many.
+
+        Only those that the service made, and to which only the service pushed.
+        """
+        removed = 0
+        with self._database.read() as connection:
+            owners = organizations.all_of(connection)
+        for owner in owners:
+            groups: dict[str, list[Run]] = defaultdict(list)
+            with self._database.read() as connection:
+                for run in runs.on_own_branches(connection, owner.id, self._branches_until - _AGAIN_MICROS, before):
+                    groups[run.url].append(run)
+            for url, group in groups.items():
+                try:
+                    removed += self._of_repository(group)
+                except (GitCommandError, OSError) as error:
+                    _logger.warning("branches stay in %s: %s", without_login(url), error)
+        self._branches_until = before
+        return removed
+
+    def _of_repository(self, group: list[Run]) -> int:
+        """Remove branches unless they are protected or hold commits of others that the default branch lacks."""
+        one, removed = group[0], 0
+        with self._database.read() as connection:
+            host = hosts.at(connection, one.organization_id, one.platform, one.url)
+            configured = repositories.by_path(connection, one.organization_id, one.platform, one.path)
+        patterns = None if configured is None else configured.protected
+        part = configured.setup.part if configured is not None and configured.setup is not None else None
+        with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
+            login = HostLogin(self._database, host, one.url)
+            git = GitRunner(Path(home), self._git_timeout_s, login=login)
+            listed = git("ls-remote", "--", one.url, f"refs/heads/{MADE_BRANCHES}*")
+            there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
+            for run in (run for run in group if run.branch in there):
+                snapshot = RepositoryMirror(self._folder.mirrors, run.url, git, part).fetch(run.branch)
+                head = snapshot.branches.get(run.branch)
+                default = snapshot.default_branch
+                if head is None or default is None or repositories.is_protected(run.branch, default, patterns):
+                    continue
+                with self._database.read() as connection:
+                    ours = runs.commits_on(connection, run)
+                    in_use = runs.is_worked_on(connection, run.url, run.branch)
+                range_ = (f"--max-count={len(ours) + 1}", head, f"^{snapshot.branches[default]}", "--")
+                ahead = git("rev-list", *range_, git_dir=snapshot.git_dir).split()
+                if in_use or not ours.issuperset(ahead):
+                    continue
+                ref = f"refs/heads/{run.branch}"
+                # The lease keeps the branch if a commit was pushed to it just now.
+                lease = f"--force-with-lease={ref}:{head}"
+                git("push", "--quiet", "--no-verify", lease, "--", run.url, f":{ref}", git_dir=snapshot.git_dir)
+                _logger.info("removed the branch %s of %s from %s", run.branch, run.id, without_login(run.url))
+                removed += 1
+        return removed
 
     def _before(self, days: float) -> int:
         return self._clock() - int(days * DAY_MICROS)

@@ -15,7 +15,6 @@ import service
 from service.egress import relay as relay_script
 from service.errors import ServiceError
 from service.execution import cgroup, uplink
-from service.execution.cgroup import DelegatedGroup
 from service.execution.processes import Launcher
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
@@ -140,7 +139,7 @@ class Sandbox:
     """slirp4netns's path, for agents' own networks; None: an agent may get only the machine's."""
     network_fault: str | None = None
     """Why no agent may have a network; None: agents have one if they are configured so."""
-    groups: DelegatedGroup | None = None
+    groups: Path | None = None
     """The control group that holds a limited one for each agent; None: limits are only enforced by measuring."""
     is_missing: bool = False
     """Whether it is required and does not work here: then no agent is started."""

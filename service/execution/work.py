@@ -39,8 +39,8 @@ from service.execution.record import InterruptedTurnError, SupersededError, Turn
 from service.execution.sandbox import Sandbox
 from service.execution.submodules import Submodules
 from service.execution.workspace import Workspace
+from service.findings import packed
 from service.findings.collect import ARTIFACTS, FOLDER, collect
-from service.findings.document import packed
 from service.findings.question import asked
 from service.git import GitCommandError, GitRunner
 from service.hosts.api_commits import ApiCommits
@@ -409,7 +409,7 @@ class TurnWork:
             trees.remove(self._folder.sessions / run.id)
         cached = self._folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
         preparation = Preparation(self._setup, attempt.workspace, cached, is_restricted=bool(run.head_ref))
-        if preparation.setup.mcp_servers and not programs.takes_servers(agent.options):
+        if preparation.setup.mcp_servers and not programs.takes_servers(agent):
             self._log(f"the repository's MCP servers are left out: {programs.TAKES_NONE}")
         meter = TurnMeter(self._recorder.database, attempt.turn, agent, self._recorder.clock)
         command = AgentCommand(

@@ -1,1 +1,233 @@
-"""Findings: an agent's remarks on places in the code, read from the files that it writes (docs/run/agents.md)."""
+"""Findings: an agent's remarks on places in the code, read from the files that it writes (docs/run/agents.md).
+
+`findings.json` has version 1 (docs/findings.schema.json), and SARIF, which linters and scanners write, has 2.1.0. Each
+finding is checked by itself.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, Final, Literal, Self, get_args
+from urllib.parse import unquote, urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from service.errors import ServiceError, first_fault
+from service.text import items, one_line, plural, printable, table
+
+MOST: Final = 200
+"""How many findings of a turn are kept."""
+Severity = Literal["blocker", "major", "minor", "note"]
+SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+"""Severities, heaviest first."""
+_REMARKS: Final = 10
+_SHOWN: Final = 200
+_SARIF_SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "note", "none": "note"}
+_CRITICAL: Final = 9.0
+"""The `security-severity` (0 to 10) from which on GitHub calls an alert critical."""
+_LONGEST_MESSAGE: Final = 4_000
+_LONGEST_TITLE: Final = 200
+_LONGEST_ARGUMENT: Final = 400
+
+
+class FindingsError(ServiceError):
+    """A file of findings cannot be used at all; the text says why."""
+
+
+def _in_one_line(most: int) -> Callable[[str], str]:
+    return lambda text: cut(one_line(" ".join(text.split())), most)
+
+
+def _in_lines(text: str) -> str:
+    return cut(printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n"), _LONGEST_MESSAGE)
+
+
+def cut(text: str, most: int) -> str:
+    """Return the text, or its beginning and an ellipsis if it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _inside(path: str) -> str:
+    """Return a path within the repository as git names it."""
+    path = path.removeprefix("./")
+    parts = path.split("/")
+    if not path.isprintable() or "\\" in path or any(part.lower() in {"", ".", "..", ".git"} for part in parts):
+        raise ValueError("it must lead to a file within the repository, with / between its parts")
+    return path
+
+
+_Rule = Annotated[
+    str,
+    AfterValidator(_in_one_line(100)),
+    Field(description="What was looked for, called the same from turn to turn: the finding's id is made of it."),
+]
+_Path = Annotated[
+    str,
+    Field(max_length=1_000, description="The file, from the root of the repository, with / between its parts."),
+    AfterValidator(_inside),
+]
+_Line = Annotated[int, Field(ge=1, le=10_000_000)]
+_Title = Annotated[str, AfterValidator(_in_one_line(300)), Field(description="The fault in one line.")]
+_Message = Annotated[str, AfterValidator(_in_lines), Field(description="Why, and how to fix it; plain text.")]
+_Suggestion = Annotated[
+    str, AfterValidator(_in_lines), Field(description="The lines that would replace these in the file.")
+]
+
+
+class Finding(BaseModel):
+    """A remark on a place in the code. Texts that are too long are cut."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+    rule: _Rule = ""
+    severity: Severity = "minor"
+    path: _Path
+    line: _Line | None = Field(default=None, description="From 1; none: the whole file.")
+    end_line: _Line | None = Field(default=None, description="The last line of the place; none: `line`.")
+    title: _Title
+    message: _Message = ""
+    suggestion: _Suggestion = ""
+
+    @model_validator(mode="after")
+    def _is_a_place(self) -> Self:
+        if not self.title.strip():
+            raise ValueError("title must not be empty")
+        if self.end_line is not None and (self.line is None or self.end_line < self.line):
+            raise ValueError("end_line must not be before line")
+        return self
+
+
+class FindingsFile(BaseModel):
+    """The whole file."""
+
+    version: Literal[1]
+    findings: list[Finding] = Field(max_length=MOST)
+
+
+class IdentifiedFinding(Finding):
+    """A finding that is the same in the next turn, even if its lines have moved."""
+
+    id: str = Field(description="16 hexadecimal digits, made of rule, path and the words of the lines.")
+
+
+def packed(base: str | None, found: Iterable[IdentifiedFinding]) -> bytes:
+    """Encode a turn's findings for the database; `base`: the commit that was read, None in an empty repository."""
+    return json.dumps({"base": base, "findings": [one.model_dump() for one in found]}).encode()
+
+
+def read_json(data: bytes) -> Any:
+    """Return a JSON document.
+
+    Raises:
+        FindingsError: it is none.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FindingsError(f"it is not JSON in UTF-8: {one_line(str(error))[:_SHOWN]}") from error
+
+
+def drafts(document: Any) -> list[Any]:
+    """Return the findings of a document, as they were written.
+
+    Raises:
+        FindingsError: it is of another kind, or of a version that is not known here.
+    """
+    if not isinstance(document, dict) or not isinstance(document.get("findings"), list):
+        raise FindingsError('it must be an object such as {"version": 1, "findings": []}')
+    version = document.get("version")
+    if type(version) is not int or version != 1:
+        raise FindingsError('"version" must be 1, the one version that this service knows')
+    found: list[Any] = document["findings"]
+    return found
+
+
+def checked(written: Iterable[Any], remarks: list[str]) -> Iterator[Finding]:
+    """Yield the usable findings; add the problems of the first few others to the remarks."""
+    refused = 0
+    for number, draft in enumerate(written, 1):
+        try:
+            yield Finding.model_validate(draft)
+        except ValidationError as error:
+            refused += 1
+            if refused <= _REMARKS:
+                remarks.append(f"finding {number} is left out: {one_line(first_fault(error))[:_SHOWN]}")
+    if refused > _REMARKS:
+        remarks.append(f"{plural(refused - _REMARKS, 'further finding')} left out")
+
+
+def sarif_drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
+    """Yield the results as drafts of findings; `root` is the path at which the agent sees the checkout.
+
+    Results that were suppressed, or that no longer hold, are left out.
+
+    Raises:
+        FindingsError: it is not SARIF 2.1.0.
+    """
+    document = table(document)
+    if document.get("version") != "2.1.0" or not isinstance(document.get("runs"), list):
+        raise FindingsError('it must be SARIF with "version": "2.1.0" and "runs"')
+    for run in map(table, document["runs"]):
+        tool = table(run.get("tool"))
+        components = [table(tool.get("driver")), *map(table, items(tool.get("extensions")))]
+        rules = {_text(rule.get("id")): rule for each in components for rule in map(table, items(each.get("rules")))}
+        own = [table(rule) for rule in items(components[0].get("rules"))]
+        for result in map(table, items(run.get("results"))):
+            if result.get("suppressions") or result.get("baselineState") == "absent":
+                continue
+            reference = table(result.get("rule"))
+            index = result.get("ruleIndex", reference.get("index"))
+            by_index = own[index] if type(index) is int and 0 <= index < len(own) and not reference else {}
+            rule_id = _text(result.get("ruleId")) or _text(reference.get("id")) or _text(by_index.get("id"))
+            rule = rules.get(rule_id, by_index)
+            location = table(table(next(iter(items(result.get("locations"))), None)).get("physicalLocation"))
+            region = table(location.get("region"))
+            # The text of the message, or the rule's message string that it names, its placeholders filled.
+            given = table(result.get("message"))
+            message = _text(given.get("text")) or _text(given.get("markdown"))
+            if not message:
+                strings = table(rule.get("messageStrings"))
+                message = _text(table(strings.get(_text(given.get("id")))).get("text"))
+            message = message[:_LONGEST_MESSAGE]
+            for number, argument in enumerate(items(given.get("arguments"))[:20]):
+                text = _text(argument)[:_LONGEST_ARGUMENT]
+                message = message.replace(f"{{{number}}}", text)[: 2 * _LONGEST_MESSAGE]
+            message = message.strip()
+            short = _text(table(rule.get("shortDescription")).get("text"))
+            title, _, _ = (message or short or rule_id).strip().partition("\n")
+            line, end = region.get("startLine"), region.get("endLine")
+            # A region that ends before the first column of a line ends with the line before.
+            if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
+                end -= 1
+            configured = table(rule.get("defaultConfiguration")).get("level")
+            level = _text(result.get("level")) or _text(configured) or "warning"
+            try:
+                score = float(_text(table(rule.get("properties")).get("security-severity")) or "0")
+            except ValueError:
+                score = 0.0
+            yield {
+                "rule": rule_id[:100],
+                "severity": "blocker" if score >= _CRITICAL else _SARIF_SEVERITIES.get(level, "minor"),
+                "path": _path(table(location.get("artifactLocation")).get("uri"), root),
+                "line": line,
+                "end_line": None if line is None else end,
+                "title": title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}…",
+                "message": "" if message == title else message[:_LONGEST_MESSAGE],
+            }
+
+
+def _path(uri: Any, root: str) -> Any:
+    """The path of a file URI, relative to the checkout; the check of the finding refuses anything else."""
+    if not isinstance(uri, str):
+        return uri
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
+    if parts.scheme not in {"", "file"} or (parts.netloc and parts.netloc != "localhost"):
+        return ""
+    path = unquote(parts.path)
+    return path.removeprefix(f"{root.rstrip('/')}/")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from service import trees
-from service.findings import document, sarif
-from service.findings.document import MOST, SEVERITIES, Finding, FindingsError, IdentifiedFinding, checked, read_json
+from service.findings import (
+    MOST,
+    SEVERITIES,
+    Finding,
+    FindingsError,
+    IdentifiedFinding,
+    checked,
+    drafts,
+    read_json,
+    sarif_drafts,
+)
 from service.text import plural
 
 FOLDER: Final = ".runwarden"
@@ -59,9 +68,9 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
         try:
             data = read(tree, path, _LARGEST[path])
             written = read_json(data)
-            drafts = iter(document.drafts(written) if path == FILES[0] else sarif.drafts(written, root))
-            found += checked((_masked(draft, mask) for draft in islice(drafts, _MOST_READ)), remarks)
-            if next(drafts, None) is not None:
+            there = iter(drafts(written) if path == FILES[0] else sarif_drafts(written, root))
+            found += checked((_masked(draft, mask) for draft in islice(there, _MOST_READ)), remarks)
+            if next(there, None) is not None:
                 remarks.append(f"{path} is read up to finding {_MOST_READ:,}")
             usable += 1
         except FileNotFoundError:

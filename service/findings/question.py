@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from service.findings import collect
-from service.findings.document import FindingsError, read_json
+from service.findings import FindingsError, collect, cut, read_json
 from service.text import one_line, printable
 
 FILE: Final = f"{collect.FOLDER}/question.json"
@@ -108,5 +107,4 @@ def _unusable(remark: str, remarks: list[str]) -> Question:
 
 def _clean(text: str, most: int, mask: Callable[[str], str]) -> str:
     # JSON can hold a lone surrogate, and NUL, which the database cannot take.
-    text = printable(mask(text.encode("utf-8", "replace").decode()))
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return cut(printable(mask(text.encode("utf-8", "replace").decode())), most)

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Final
 
-from service.forge.client import ForgeError
+from service.forge import ForgeError
 from service.forge.handlers import FORGES
 from service.forge.poster import forge_of
 from service.hosts.tokens import TokenError, token_of

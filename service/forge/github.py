@@ -1,11 +1,16 @@
-"""GitHub: pull requests, commit statuses and reviews with its REST API, threads with GraphQL."""
+"""GitHub: pull requests, commit statuses and reviews with its REST API, threads with GraphQL.
 
-from collections.abc import Mapping, Sequence
+Forgejo, and Gitea, from which it comes, have GitHub's API with differences, here as in Forgejo 16.0.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from service.forge.client import (
+from service.forge import (
     CommitStatus,
     ForgeError,
     ForgeHttp,
@@ -32,6 +37,13 @@ query($owner: String!, $name: String!, $number: Int!, $after: String) {
     }
   } }
 }"""
+_MOST_CLOSED: Final = 200
+"""How many of Forgejo's closed pull requests are read."""
+_CONFLICT: Final = 409
+_NO_CALL: Final = frozenset({404, 405})
+"""The answers of a version of Forgejo that has no such call."""
+_RESOLVED: Final = "*Resolved: the last review did not find this any more.*\n\n"
+_ADDED: Final = re.compile(r'\+\+\+ (?:b/([^\t\n]+)|"b/((?:[^"\\\n]|\\.)+)")')
 _RESOLVE: Final = "mutation($id: ID!) { %sReviewThread(input: {threadId: $id}) { thread { id } } }"
 
 
@@ -67,11 +79,11 @@ class GitHub:
         query = {"head": f"{self._owner}:{branch}", "state": "all", "sort": "created", "direction": "desc"}
         found = self.http.pages(f"{self.repository}/pulls", **query)
         # GitHub ignores the filter if it cannot parse the head.
-        return [pull_request_of(one) for one in found if self.is_of(one, branch)]
+        return [_pull_request(one) for one in found if self._is_of(one, branch)]
 
     def pull_request(self, number: int) -> PullRequest:
         """Return the pull request with a number."""
-        return pull_request_of(self.http.document("GET", f"{self.repository}/pulls/{number}"))
+        return _pull_request(self.http.document("GET", f"{self.repository}/pulls/{number}"))
 
     def open(self, proposal: NewPullRequest) -> PullRequest:
         """Open a pull request, ready if drafts are refused; if the branch has an open one, return that."""
@@ -87,7 +99,7 @@ class GitHub:
             if proposal.is_draft and "draft" in str(error).lower():
                 return self.open(replace(proposal, is_draft=False))
             raise
-        return pull_request_of(made)
+        return _pull_request(made)
 
     def update(self, number: int, body: str) -> None:
         """Replace a pull request's text."""
@@ -112,7 +124,7 @@ class GitHub:
     def reviews(self, number: int) -> list[PostedText]:
         """Return all reviews with their bodies."""
         found = self.http.pages(f"{self.repository}/pulls/{number}/reviews")
-        return [posted_of(one) for one in found]
+        return [_posted(one) for one in found]
 
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
@@ -138,9 +150,9 @@ class GitHub:
                 path=str(node.get("path") or ""),
                 line=node.get("line"),
                 body=str(first.get("body") or ""),
-                author=login_of(first.get("author")),
+                author=_login(first.get("author")),
                 is_resolved=bool(node.get("isResolved")),
-                resolved_by=login_of(node.get("resolvedBy")) or None,
+                resolved_by=_login(node.get("resolvedBy")) or None,
             )
             for node in nodes
             for first in ((node.get("comments") or {}).get("nodes") or [])[:1]
@@ -169,11 +181,11 @@ class GitHub:
 
     def comments(self, issue: int, since: str = "1970-01-01T00:00:00Z") -> list[PostedText]:
         """Return the comments on an issue, oldest first; `since`: only those made or changed since then."""
-        return [posted_of(one) for one in self.http.pages(f"{self.repository}/issues/{issue}/comments", since=since)]
+        return [_posted(one) for one in self.http.pages(f"{self.repository}/issues/{issue}/comments", since=since)]
 
     def comment(self, issue: int, body: str) -> PostedText:
         """Comment on an issue."""
-        return posted_of(self.http.document("POST", f"{self.repository}/issues/{issue}/comments", {"body": body}))
+        return _posted(self.http.document("POST", f"{self.repository}/issues/{issue}/comments", {"body": body}))
 
     def update_comment(self, _issue: int, comment: PostedText, body: str) -> None:
         """Replace the text of one of the service's comments."""
@@ -183,7 +195,7 @@ class GitHub:
         """Mark a thread as resolved, or as open again."""
         self._query(_RESOLVE % ("resolve" if is_resolved else "unresolve"), {"id": thread.id})
 
-    def is_of(self, document: Mapping[str, Any], branch: str) -> bool:
+    def _is_of(self, document: Mapping[str, Any], branch: str) -> bool:
         """Whether a pull request's head is a branch of this repository."""
         head = document.get("head") or {}
         repository = (head.get("repo") or {}).get("full_name") or ""
@@ -202,7 +214,116 @@ class GitHub:
         return table(found.get("data"))
 
 
-def pull_request_of(document: Mapping[str, Any]) -> PullRequest:
+class Forgejo(GitHub):
+    """One repository on Forgejo or Gitea."""
+
+    title: ClassVar = "Forgejo"
+    exists_status: ClassVar = _CONFLICT
+    state_name: ClassVar = "status"
+
+    def pull_requests(self, branch: str) -> list[PullRequest]:
+        """Return the pull requests of a branch of this repository, newest first.
+
+        The API cannot filter by branch, so of the closed ones only those that changed last are read.
+        """
+        found = [*self.http.pages(f"{self.repository}/pulls", state="open")]
+        closed = self.http.pages(f"{self.repository}/pulls", state="closed", sort="recentupdate")
+        found += islice(closed, _MOST_CLOSED)
+        own = [_pull_request(one) for one in found if self._is_of(one, branch)]
+        return sorted(own, key=lambda one: one.number, reverse=True)
+
+    def open(self, proposal: NewPullRequest) -> PullRequest:
+        """Open a pull request, a draft by the prefix of its title; if the branch has an open one, return that."""
+        title = f"{'WIP: ' if proposal.is_draft else ''}{proposal.title}"
+        return super().open(replace(proposal, title=title, is_draft=False))
+
+    def reviews(self, number: int) -> list[PostedText]:
+        """Return all comments on the whole; the API cannot change the body of a review."""
+        return self.comments(number)
+
+    def threads(self, number: int) -> list[Thread]:
+        """Return all comments at lines, outdated ones as well."""
+        found = []
+        for review in self._reviews(number):
+            if not review.get("comments_count") or review.get("state") == "PENDING":
+                continue
+            for one in self.http.pages(f"{self.repository}/pulls/{number}/reviews/{review['id']}/comments"):
+                author, body = _login(one.get("user")), str(one.get("body") or "")
+                resolver = _login(one.get("resolver")) or (author if body.startswith(_RESOLVED) else None)
+                thread = Thread(
+                    id=f"{review['id']}/comments/{one['id']}",
+                    comment_id=str(one["id"]),
+                    path=str(one.get("path") or ""),
+                    line=one.get("position") or None,
+                    body=body,
+                    author=author,
+                    is_resolved=resolver is not None,
+                    resolved_by=resolver,
+                )
+                found.append(thread)
+        return found
+
+    def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
+        """Return the lines that the diff shows; none of a diff that is too large."""
+        try:
+            answer = self.http.answer("GET", f"{self.repository}/pulls/{number}.diff")
+        except ForgeError as error:
+            if error.status is None and error.is_final:
+                return {}
+            raise
+        shown = {}
+        for text in re.split(r"(?m)^diff --git ", answer.raw.decode("utf-8", "replace")):
+            head, _, hunks = text.partition("\n@@")
+            if (named := _ADDED.search(head)) is not None:
+                name, quoted = named.groups("")
+                # Git quotes other characters as C does, and the bytes of a character one by one.
+                name = name or quoted.encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
+                shown[name] = shown_lines(f"@@{hunks}", with_context=True)
+        return shown
+
+    def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
+        """Post a review with the comments, and the text as a comment of its own, which can be changed later.
+
+        A failure within a review leaves it pending, seen by nobody else; the next attempt starts it again.
+        """
+        if self.pull_request(number).head != commit:
+            raise ForgeError(f"pull request {number} is not at {commit} by now", status=_CONFLICT)
+        endpoint = f"{self.repository}/pulls/{number}/reviews"
+        if comments:
+            for review in self._reviews(number):
+                if review.get("state") == "PENDING":
+                    self.http.answer("DELETE", f"{endpoint}/{review['id']}")
+            made = [{"path": one.path, "new_position": one.line, "body": one.body} for one in comments]
+            self.http.document("POST", endpoint, {"commit_id": commit, "event": "COMMENT", "comments": made})
+        if body:
+            self.comment(number, body)
+
+    def update_review(self, number: int, review: PostedText, body: str) -> None:
+        """Replace the text of one of the service's comments."""
+        self.update_comment(number, review, body)
+
+    def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
+        """Mark a comment as resolved, or as open again: in its text if this version has no call for it."""
+        pulls, word = f"{self.repository}/pulls", "resolve" if is_resolved else "unresolve"
+        plain = thread.body.removeprefix(_RESOLVED)
+        if plain == thread.body:
+            # Forgejo after 16.0, then Gitea from 1.26 on.
+            for path in (f"{number}/reviews/{thread.id}/{word}", f"comments/{thread.comment_id}/{word}"):
+                try:
+                    self.http.answer("POST", f"{pulls}/{path}")
+                except ForgeError as error:
+                    if error.status not in _NO_CALL:
+                        raise
+                else:
+                    return
+        text = f"{_RESOLVED if is_resolved else ''}{plain}"
+        self.http.document("PATCH", f"{self.repository}/issues/comments/{thread.comment_id}", {"body": text})
+
+    def _reviews(self, number: int) -> Iterator[Mapping[str, Any]]:
+        return self.http.pages(f"{self.repository}/pulls/{number}/reviews")
+
+
+def _pull_request(document: Mapping[str, Any]) -> PullRequest:
     """Return a pull request from the API's answer.
 
     Raises:
@@ -227,12 +348,12 @@ def pull_request_of(document: Mapping[str, Any]) -> PullRequest:
         raise ForgeError(f"the code host described a pull request without {error}") from error
 
 
-def posted_of(document: Mapping[str, Any]) -> PostedText:
+def _posted(document: Mapping[str, Any]) -> PostedText:
     """Return a review or comment from the API's answer."""
     text, url = str(document.get("body") or ""), document.get("html_url")
-    return PostedText(str(document.get("id")), text, login_of(document.get("user")), str(url) if url else None)
+    return PostedText(str(document.get("id")), text, _login(document.get("user")), str(url) if url else None)
 
 
-def login_of(user: object) -> str:
+def _login(user: object) -> str:
     """Return the name of an account in an answer; empty: there is none."""
     return str(table(user).get("login") or "")

@@ -5,7 +5,7 @@ from itertools import takewhile
 from typing import Any, Final
 from urllib.parse import quote
 
-from service.forge.client import (
+from service.forge import (
     CommitStatus,
     ForgeError,
     ForgeHttp,

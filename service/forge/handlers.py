@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service.clock import DAY_MICROS, rfc3339
-from service.forge.client import CommitStatus, ForgeError, NewPullRequest, cut, harmless
-from service.forge.forgejo import Forgejo
-from service.forge.github import GitHub
+from service.forge import CommitStatus, ForgeError, NewPullRequest, cut, harmless
+from service.forge.github import Forgejo, GitHub
 from service.forge.gitlab import GitLab
 from service.store.postings import POSTED, Posted, Posting
 from service.store.runs import Run

@@ -11,11 +11,11 @@ from urllib.parse import quote, urlsplit
 
 from service.clock import Clock
 from service.errors import ServiceError
-from service.forge.client import ForgeError, ForgeHttp
+from service.forge import ForgeError, ForgeHttp
 from service.git import GitCommandError, GitRunner
 from service.hosts.tokens import HostLogin, TokenError, token_of
 from service.reference import checked_path, location
-from service.settings import GitLabSettings, Settings
+from service.settings import Settings
 from service.store import audit, repositories
 from service.store.database import Database
 from service.store.hosts import Host
@@ -42,7 +42,9 @@ class Project:
     id: int | None
 
 
-def find_project(database: Database, host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Project:
+def _find_project(
+    database: Database, host: Host, project_id: int | None, path: str | None, timeout_s: float
+) -> Project:
     """Look up a project with its id or, without one, its path.
 
     Raises:
@@ -63,27 +65,15 @@ def find_project(database: Database, host: Host, project_id: int | None, path: s
                 raise OnboardingError(f"the project {path} cannot be read: {error}") from error
         return Project(path, url, project_id)
     try:
-        api = api_of(database, host, timeout_s)
-        body = api.document("GET", f"/projects/{quote(str(project_id or path), safe='')}")
+        body = _api_of(database, host, timeout_s).document(
+            "GET", f"/projects/{quote(str(project_id or path), safe='')}"
+        )
     except ForgeError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             named = project_id or path
             raise OnboardingError(f"GitLab knows no project {named}, or the token may not see it") from error
         cure = "" if error.status is None else "; check the host's API URL and token"
         raise OnboardingError(f"{error}{cure}") from error
-    return _project(host, body)
-
-
-def api_of(database: Database, host: Host, timeout_s: float) -> ForgeHttp:
-    """Return the API of a connected host; without a token GitLab shows public projects only."""
-    try:
-        token = token_of(database, host)
-    except TokenError as error:
-        raise ForgeError(str(error)) from error
-    return ForgeHttp("GitLab", host.api_url or "", {"PRIVATE-TOKEN": token} if token else {}, timeout_s)
-
-
-def _project(host: Host, body: Mapping[str, Any]) -> Project:
     found, number = body.get("path_with_namespace"), body.get("id")
     try:
         path = checked_path("gitlab", found if isinstance(found, str) else "")
@@ -107,73 +97,70 @@ def _project(host: Host, body: Mapping[str, Any]) -> Project:
     return Project(path, url, number if isinstance(number, int) else None)
 
 
+def _api_of(database: Database, host: Host, timeout_s: float) -> ForgeHttp:
+    """Return the API of a connected host; without a token GitLab shows public projects only."""
+    try:
+        token = token_of(database, host)
+    except TokenError as error:
+        raise ForgeError(str(error)) from error
+    return ForgeHttp("GitLab", host.api_url or "", {"PRIVATE-TOKEN": token} if token else {}, timeout_s)
+
+
 def _check_group(host: Host, path: str) -> None:
     if not host.owns(path):
         raise OnboardingError(f"the project {path} is outside the connected group {host.group}")
 
 
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """The state of a project's webhook."""
+def _ensure_webhook(
+    database: Database, host: Host, project_id: int | None, settings: Settings, variable: str | None
+) -> tuple[bool | None, str | None]:
+    """Ensure that a project has exactly one webhook of this service, as configured.
 
-    configured: bool | None
-    """Whether it is set up; None: GitLab could not be asked, so the webhook was not changed."""
-    failure: str | None = None
-    """Why there is no webhook, or why that is not known, with the fix."""
-
-
-def ensure_webhook(
-    database: Database, host: Host, project_id: int, settings: GitLabSettings, timeout_s: float
-) -> Webhook:
-    """Ensure that a project has exactly one webhook of this service, as configured."""
-    secret = os.environ.get(settings.webhook_secret_env or "", "")
-    if settings.webhook_secret_env is not None and not secret:
-        return Webhook(
-            configured=False, failure=f"the webhook needs its secret: {settings.webhook_secret_env} is not set"
-        )
+    Return whether it is set up (None: GitLab could not be asked, so the webhook was not changed) and why there is none,
+    or why that is not known, with the fix. `variable`: the one with its secret; None: it has none.
+    """
+    if host.api_url is None:
+        return False, "the webhook needs GitLab's API: connect the host with --api-url"
+    if project_id is None:
+        return None, "the webhook could not be set: GitLab did not name the project's id"
+    secret = os.environ.get(variable or "", "")
+    if variable is not None and not secret:
+        return False, f"the webhook needs its secret: {variable} is not set"
     if not host.has_token or (host.token_env and token_of(database, host) is None):
-        return Webhook(configured=False, failure="the webhook needs a token: connect the GitLab host with --token-env")
+        return False, "the webhook needs a token: connect the GitLab host with --token-env"
     try:
         # GitLab switches push_events on unless a request says otherwise.
-        fields = {"url": settings.webhook_url, "enable_ssl_verification": True, "push_events": False}
-        fields |= dict.fromkeys(settings.webhook_events, True) | ({"token": secret} if secret else {})
+        fields = {"url": settings.gitlab.webhook_url, "enable_ssl_verification": True, "push_events": False}
+        fields |= dict.fromkeys(settings.gitlab.webhook_events, True) | ({"token": secret} if secret else {})
         if "issues_events" in fields:
             # Also that an issue became confidential comes as such an event, and cancels what waits for its run.
             fields["confidential_issues_events"] = True
-        api, hooks = api_of(database, host, timeout_s), f"/projects/{project_id}/hooks"
+        api, hooks = _api_of(database, host, settings.probing.timeout_s), f"/projects/{project_id}/hooks"
         present = _ours(api, hooks, fields)
         if not present:
-            api.ask("POST", hooks, fields)
+            api.answer("POST", hooks, fields)
             # A concurrent onboarding may have created one as well: both keep the oldest.
             present = _ours(api, hooks, fields)
         else:
             # GitLab does not show a webhook's secret, so the webhook is always set again.
-            api.ask("PUT", f"{hooks}/{present[0]}", fields)
+            api.answer("PUT", f"{hooks}/{present[0]}", fields)
         for superfluous in present[1:]:
             try:
-                api.ask("DELETE", f"{hooks}/{superfluous}")
+                api.answer("DELETE", f"{hooks}/{superfluous}")
             except ForgeError as error:
                 if error.status != HTTPStatus.NOT_FOUND:  # A concurrent onboarding removed it.
                     raise
     except ForgeError as error:
         if error.status is None:
-            return Webhook(configured=None, failure=f"the webhook could not be set: {error}")
+            return None, f"the webhook could not be set: {error}"
         cure = _CURES.get(error.status, "see GitLab's log")
-        return Webhook(configured=False, failure=f"the webhook could not be set: {error}; {cure}")
-    return Webhook(configured=True)
+        return False, f"the webhook could not be set: {error}; {cure}"
+    return True, None
 
 
 def _ours(api: ForgeHttp, hooks: str, fields: Mapping[str, Any]) -> list[int]:
     found = (one.get("id") for one in api.pages(hooks) if one.get("url") == fields["url"])
     return sorted(number for number in found if isinstance(number, int))
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectKey:
-    """The project to onboard by id or path; the id wins if both are given."""
-
-    project_id: int | None
-    path: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,88 +173,68 @@ class Outcome:
     """Why there is no webhook although one is configured; None: there is one, or none is configured."""
 
 
-class Onboarding:
-    """Onboards projects of one connected host for one organization."""
+def onboard(
+    database: Database,
+    organization_id: str,
+    host: Host,
+    settings: Settings,
+    clock: Clock,
+    actor: str,
+    *,
+    project_id: int | None,
+    path: str | None,
+) -> Outcome:
+    """Connect a project of an organization's host; for one that is connected, only its webhook is checked.
 
-    def __init__(
-        self, database: Database, organization_id: str, host: Host, settings: Settings, clock: Clock, actor: str
-    ) -> None:
-        self._database = database
-        self._organization_id = organization_id
-        self._host = host
-        self._settings = settings
-        self._clock = clock
-        self._actor = actor
-        """The author in the audit trail."""
+    The id wins if both it and the path are given. `actor` is the author in the audit trail.
 
-    def onboard(self, key: ProjectKey) -> Outcome:
-        """Connect a project; for one that is connected, only its webhook is checked.
-
-        Raises:
-            OnboardingError: GitLab has no such project or cannot be asked.
-        """
-        with self._database.read() as connection:
-            own = repositories.of(connection, self._organization_id)
-        known = _of(own, key.project_id, None if key.project_id else key.path)
-        wants_webhook = self._settings.gitlab.webhook_url is not None
-        if known is not None and not wants_webhook:
-            return Outcome(is_new=False, repository=known, webhook_failure=None)
-        project = self._project(key, known)
-        # GitLab is asked before the database is locked, since it may answer slowly.
-        same = _of(own, project.id, project.path)
-        if not wants_webhook:
-            webhook = Webhook(configured=None)
-        elif self._host.api_url is None:
-            text = "the webhook needs GitLab's API: connect the host with --api-url"
-            webhook = Webhook(configured=False, failure=text)
-        elif project.id is None:
-            text = "the webhook could not be set: GitLab did not name the project's id"
-            webhook = Webhook(configured=None, failure=text)
-        else:
-            settings = self._settings.gitlab
-            if same is not None and same.webhook_secret_env is not None:
-                settings = settings.model_copy(update={"webhook_secret_env": same.webhook_secret_env})
-            timeout_s = self._settings.probing.timeout_s
-            webhook = ensure_webhook(self._database, self._host, project.id, settings, timeout_s)
-        with self._database.write() as connection:
-            repositories.begin_change(connection, self._organization_id)
-            own = repositories.of(connection, self._organization_id)
-            same = _of(own, project.id, project.path)
-            if same is None:
-                names = {one.name for one in own}
-                name = project.path if project.path not in names else f"gitlab:{project.path}"
-                made = Repository(name, "gitlab", project.path, project.url, project.id)
-            elif same.path.lower() == project.path.lower():
-                made = replace(same, project_id=project.id or same.project_id)
-            else:
-                # The project was moved or renamed in GitLab; its id stays the same.
-                repositories.remove(connection, self._organization_id, same.name)
-                made = replace(same, path=project.path, url=project.url)
-            if webhook.configured is not None:
-                made = replace(made, webhook_configured=webhook.configured)
-            repositories.put(connection, self._organization_id, made, self._clock())
-            if same is None:
-                audit.record(
-                    connection,
-                    self._actor,
-                    "repository.onboard",
-                    self._clock(),
-                    target=f"gitlab:{made.path}",
-                    organization_id=self._organization_id,
-                )
-        return Outcome(is_new=same is None, repository=made, webhook_failure=webhook.failure)
-
-    def _project(self, key: ProjectKey, known: Repository | None) -> Project:
-        if known is not None and known.project_id is not None:
-            return Project(known.path, known.url, known.project_id)
+    Raises:
+        OnboardingError: GitLab has no such project or cannot be asked.
+    """
+    with database.read() as connection:
+        own = repositories.of(connection, organization_id)
+    known = _of(own, project_id, None if project_id else path)
+    wants_webhook = settings.gitlab.webhook_url is not None
+    if known is not None and not wants_webhook:
+        return Outcome(is_new=False, repository=known, webhook_failure=None)
+    if known is not None and known.project_id is not None:
+        project = Project(known.path, known.url, known.project_id)
+    else:
         try:
-            timeout_s = self._settings.probing.timeout_s
-            return find_project(self._database, self._host, key.project_id, key.path, timeout_s)
+            project = _find_project(database, host, project_id, path, settings.probing.timeout_s)
         except OnboardingError:
             if known is None:
                 raise
             # The repository stays connected even if GitLab does not show the project now.
-            return Project(known.path, known.url, None)
+            project = Project(known.path, known.url, None)
+    # GitLab is asked before the database is locked, since it may answer slowly.
+    same = _of(own, project.id, project.path)
+    has_webhook, failure = None, None
+    if wants_webhook:
+        variable = same.webhook_secret_env if same is not None else None
+        variable = settings.gitlab.webhook_secret_env if variable is None else variable
+        has_webhook, failure = _ensure_webhook(database, host, project.id, settings, variable)
+    with database.write() as connection:
+        repositories.begin_change(connection, organization_id)
+        own = repositories.of(connection, organization_id)
+        same = _of(own, project.id, project.path)
+        if same is None:
+            names = {one.name for one in own}
+            name = project.path if project.path not in names else f"gitlab:{project.path}"
+            made = Repository(name, "gitlab", project.path, project.url, project.id)
+        elif same.path.lower() == project.path.lower():
+            made = replace(same, project_id=project.id or same.project_id)
+        else:
+            # The project was moved or renamed in GitLab; its id stays the same.
+            repositories.remove(connection, organization_id, same.name)
+            made = replace(same, path=project.path, url=project.url)
+        if has_webhook is not None:
+            made = replace(made, webhook_configured=has_webhook)
+        now, target = clock(), f"gitlab:{made.path}"
+        repositories.put(connection, organization_id, made, now)
+        if same is None:
+            audit.record(connection, actor, "repository.onboard", now, target=target, organization_id=organization_id)
+    return Outcome(is_new=same is None, repository=made, webhook_failure=failure)
 
 
 def _of(own: Sequence[Repository], project_id: int | None, path: str | None) -> Repository | None:

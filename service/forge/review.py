@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import Final
 from urllib.parse import quote
 
-from service.findings.document import SEVERITIES, IdentifiedFinding
-from service.forge.client import ForgeError, PostedText, ReviewComment
+from service.findings import SEVERITIES, IdentifiedFinding
+from service.forge import ForgeError, ReviewComment
 from service.forge.handlers import Forge, Subject, fenced, in_code, inert, own_account
 from service.store.postings import POSTED, Posted
 
@@ -80,93 +80,65 @@ def bring_up_to_date(forge: Forge, number: int, report: Report, *, is_lasting: b
     """
     lines = forge.diff_lines(number)
     try:
-        _Update(forge, number, report, lines).apply()
+        _update(forge, number, report, lines)
     except ForgeError as error:
         if not error.is_final and (error.is_away or not is_lasting):
             raise
         # The forge does not accept one of the comments, so the rest goes into the text.
-        _Update(forge, number, report, {}).apply()
+        _update(forge, number, report, {})
 
 
-class _Update:
-    """The difference between an agent's findings and the pull request's comments."""
+def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
+    """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
+    marks, account = Marks(report.agent), own_account(forge)
+    found = ((marks.id_of(thread.body), thread) for thread in forge.threads(number))
+    # A crash of the forge may have doubled a thread; the first one counts.
+    threads = {key: one for key, one in reversed([*found]) if key is not None and account in {None, one.author.lower()}}
+    ours = ((one, marks.memory_of(one.body)) for one in forge.reviews(number) if account in {None, one.author.lower()})
+    review, memory = next(((one, memory) for one, memory in ours if memory is not None), (None, dict[str, set[str]]()))
+    there = {one.id for one in report.found}
+    # Findings that a user resolved, deleted or ticked, now or earlier.
+    resolved = {key for key, thread in threads.items() if thread.is_resolved}
+    if account is None:
+        by_users = resolved - memory.get("closed", set())
+    else:
+        by_users = {key for key in resolved if (threads[key].resolved_by or "").lower() != account}
+    deleted = memory.get("posted", set()) - threads.keys()
+    dismissed = memory.get("dismissed", set()) | by_users | deleted
+    new = [one for one in report.found if one.id not in threads.keys() | dismissed]
+    comments = [(one, made) for one in new if (made := _comment_at(one, lines, marks))][:_MOST_COMMENTS]
+    commented = {one.id for one, _ in comments}
+    gone = {key: one for key, one in threads.items() if key not in there | resolved}
+    back = {key: one for key, one in threads.items() if key in (there & resolved) - dismissed}
+    if review is None and not report.found and not threads:
+        return
+    memory = {
+        "posted": threads.keys() | commented | memory.get("posted", set()),
+        "closed": (resolved - dismissed | gone.keys()) - back.keys(),
+        "dismissed": dismissed,
+    }
+    open_ones = [one for one in report.found if one.id not in dismissed]
+    listed = [one for one in new if one.id not in commented]
+    text = body(report.agent, open_ones, listed, marks, memory, report.origin)
+    if comments or review is None:
+        forge.post_review(number, report.commit, text if review is None else "", [made for _, made in comments])
+    for thread in gone.values():
+        forge.resolve(number, thread)
+    for thread in back.values():
+        forge.resolve(number, thread, is_resolved=False)
+    if review is not None and review.body.replace("\r", "").strip() != text:
+        forge.update_review(number, review, text)
 
-    def __init__(self, forge: Forge, number: int, report: Report, lines: Lines) -> None:
-        self._forge = forge
-        self._number = number
-        self._report = report
-        self._marks = Marks(report.agent)
-        self._account = own_account(forge)
-        found = ((self._marks.id_of(thread.body), thread) for thread in forge.threads(number))
-        # A crash of the forge may have doubled a thread; the first one counts.
-        self._threads = {key: one for key, one in reversed([*found]) if key is not None and self._is_ours(one.author)}
-        self._review: PostedText | None = None
-        self._memory = dict[str, set[str]]()
-        for review in forge.reviews(number):
-            memory = self._marks.memory_of(review.body)
-            if memory is not None and self._is_ours(review.author):
-                self._review, self._memory = review, memory
-                break
-        there = {one.id for one in report.found}
-        # Findings that a user resolved, deleted or ticked, now or earlier.
-        resolved = {key for key, thread in self._threads.items() if thread.is_resolved}
-        if self._account is None:
-            resolved -= self._memory.get("closed", set())
-        else:
-            resolved -= {key for key in resolved if (self._threads[key].resolved_by or "").lower() == self._account}
-        deleted = self._memory.get("posted", set()) - self._threads.keys()
-        self._dismissed = self._memory.get("dismissed", set()) | resolved | deleted
-        new = [one for one in report.found if one.id not in self._threads.keys() | self._dismissed]
-        comments = [(one, made) for one in new if (made := self._comment(one, lines))][:_MOST_COMMENTS]
-        self._comments = [made for _, made in comments]
-        commented = {one.id for one, _ in comments}
-        self._listed = [one for one in new if one.id not in commented]
-        self._posted = self._threads.keys() | commented | self._memory.get("posted", set())
-        self._gone = [thread for key, thread in self._threads.items() if key not in there and not thread.is_resolved]
-        self._back = [
-            thread
-            for key, thread in self._threads.items()
-            if key in there and thread.is_resolved and key not in self._dismissed
-        ]
 
-    def apply(self) -> None:
-        """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
-        closed = {key for key, thread in self._threads.items() if thread.is_resolved and key not in self._dismissed}
-        closed |= {key for key, thread in self._threads.items() if thread in self._gone}
-        closed -= {key for key, thread in self._threads.items() if thread in self._back}
-        memory = {"posted": self._posted, "closed": closed, "dismissed": self._dismissed}
-        open_ones = [one for one in self._report.found if one.id not in self._dismissed]
-        known = {key: sorted(ids) for key, ids in memory.items()}
-        text = body(self._report.agent, open_ones, self._listed, self._marks, known, self._report.origin)
-        if self._review is None and not self._report.found and not self._threads:
-            return
-        if self._comments or self._review is None:
-            self._forge.post_review(
-                self._number, self._report.commit, text if self._review is None else "", self._comments
-            )
-        for thread in self._gone:
-            self._forge.resolve(self._number, thread)
-        for thread in self._back:
-            self._forge.resolve(self._number, thread, is_resolved=False)
-        if self._review is not None and self._review.body.replace("\r", "").strip() != text:
-            self._forge.update_review(self._number, self._review, text)
-
-    def _is_ours(self, author: str) -> bool:
-        return self._account is None or author.lower() == self._account
-
-    def _comment(self, finding: IdentifiedFinding, lines: Lines) -> ReviewComment | None:
-        if finding.line is None:
-            return None
-        shown = lines.get(finding.path, frozenset())
-        first = finding.line
-        last = finding.end_line or finding.line
-        if not shown.issuperset(range(first, last + 1)):
-            last = first
-        if first not in shown:
-            return None
-        is_single = first == last == (finding.end_line or finding.line)
-        text = comment(finding, self._marks, may_replace=is_single)
-        return ReviewComment(finding.path, last, text, first if first < last else None)
+def _comment_at(finding: IdentifiedFinding, lines: Lines, marks: "Marks") -> ReviewComment | None:
+    """Return the comment on a finding at its lines; None: the diff does not show its first one."""
+    first, shown = finding.line, lines.get(finding.path, frozenset())
+    if first is None or first not in shown:
+        return None
+    end = finding.end_line or first
+    last = end if shown.issuperset(range(first, end + 1)) else first
+    text = comment(finding, marks, may_replace=first == end)
+    return ReviewComment(finding.path, last, text, first if first < last else None)
 
 
 class Marks:
@@ -188,9 +160,9 @@ class Marks:
         found = self._id.search(comment.replace("\r", ""))
         return None if found is None else found[1]
 
-    def review(self, memory: Mapping[str, Sequence[str]]) -> str:
+    def review(self, memory: Mapping[str, set[str]]) -> str:
         """Return the mark of a review, with the data for the next one."""
-        kept = {key: list(ids)[-_REMEMBERED:] for key, ids in memory.items()}
+        kept = {key: sorted(ids)[-_REMEMBERED:] for key, ids in memory.items()}
         return f"{self._review}{json.dumps(kept, separators=(',', ':'))} -->"
 
     def memory_of(self, review: str) -> dict[str, set[str]] | None:
@@ -221,7 +193,7 @@ def body(
     found: Sequence[IdentifiedFinding],
     listed: Sequence[IdentifiedFinding],
     marks: Marks,
-    memory: Mapping[str, Sequence[str]],
+    memory: Mapping[str, set[str]],
     origin: str,
 ) -> str:
     """Return the text of a review; `listed`: findings on lines outside the diff."""

@@ -1,1 +1,103 @@
-"""Code hosts: requests to them, their health, and the onboarding of their projects."""
+"""Code hosts: requests to them, their health, their tokens, and commits through their API.
+
+Requests are HTTP without redirects, with a limited size and deadline.
+"""
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from service import network
+from service.errors import ServiceError
+from service.network import cut_off
+from service.reference import without_login
+
+
+class HostUnreachableError(ServiceError):
+    """The host gave no usable answer in time; the text says what happened."""
+
+
+class AnswerTooLargeError(HostUnreachableError):
+    """The host's answer is larger than the caller accepts."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostResponse:
+    """A host's answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    """The headers, with names in lower case."""
+    body: Any
+    """The JSON document; None when the body was not JSON."""
+    raw: bytes
+    took_s: float
+
+
+def ask(
+    url: str,
+    timeout_s: float,
+    *,
+    headers: Mapping[str, str] | None = None,
+    method: str = "GET",
+    document: object = None,
+    largest: int = 1 << 20,
+    addresses: Sequence[network.Address] | None = None,
+) -> HostResponse:
+    """Send one request, with a JSON document (or its bytes) if there is one, and read at most `largest` bytes.
+
+    `addresses`: the only ones to connect to; None: those of the host's name, for which the system is asked.
+
+    Raises:
+        HostUnreachableError: No connection, no answer within the deadline, or not HTTP.
+    """
+    started = time.monotonic()
+    given = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
+    body = document if document is None or isinstance(document, bytes) else json.dumps(document).encode()
+    given |= {} if body is None else {"Content-Type": "application/json"}
+    try:
+        parts = urlsplit(url)
+        host = network.Host.parse(parts.hostname or "")
+        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+        if parts.scheme not in kinds:
+            raise ValueError("the address must begin with https:// or http://")  # noqa: TRY301 — explained as any other
+        connection = kinds[parts.scheme](host.text, network.port_of(parts))
+        try:
+            opened = connection.sock = network.connect(parts, started + timeout_s, addresses)
+            # The response takes the socket from the connection, and the deadline still needs it.
+            with cut_off(started + timeout_s - time.monotonic(), lambda: opened):
+                connection.request(
+                    method, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body=body, headers=given
+                )
+                response = connection.getresponse()
+                raw = response.read(largest + 1)
+            if len(raw) > largest:
+                raise AnswerTooLargeError(f"{without_login(url.partition('?')[0])}: the answer is too large")
+            if response.length:
+                # read() with a limit does not check that the announced length arrived.
+                raise http.client.IncompleteRead(raw, response.length)
+            if time.monotonic() - started >= timeout_s:
+                # If no length was announced, a body that was cut off looks complete.
+                raise TimeoutError
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        if isinstance(error, TimeoutError) or time.monotonic() - started >= timeout_s:
+            why = f"no whole answer within {timeout_s:g} s"
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            why = f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
+        elif not why or not isinstance(error, (OSError, ValueError)):
+            why = f"{type(error).__name__} {why}".strip()
+        raise HostUnreachableError(f"{without_login(url.partition('?')[0])}: {why}") from error
+    got = {name.lower(): value for name, value in response.getheaders()}
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        document = None
+    return HostResponse(response.status, got, document, raw, time.monotonic() - started)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from service.git import GitCommandError, GitRunner
-from service.hosts.http import HostResponse, HostUnreachableError, ask
+from service.hosts import HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import HostLogin, TokenError, token_of
 from service.reference import PLATFORMS
 from service.settings import ProbingSettings

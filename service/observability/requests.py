@@ -41,15 +41,6 @@ class RequestRecord:
     """The alias of the caller's token or, without one, its id."""
     token_id: str | None = None
 
-    def log(self) -> None:
-        """Write the request's line in the log; a successful probe has none."""
-        status = self.status or 0
-        if self.route in _PROBES and status < _FAULT:
-            return
-        fields = {name: getattr(self, name) for name in ("actor", "token_id", "organization", "method", "route")}
-        fields |= {"status": self.status, "duration_ms": round(self.duration_s * 1000, 1)}
-        _logger.log(logging.WARNING if status >= _FAULT else logging.INFO, "request", extra=fields)
-
 
 class RequestObserver:
     """Wraps the application: logs and counts every request, and names it in the answer's `X-Request-Id`."""
@@ -88,7 +79,13 @@ class RequestObserver:
                     prefix = _VERSION.match(scope["path"])
                     record.route = template if prefix is None or _VERSION.match(template) else prefix[0] + template
                 self._count(record)
-                record.log()
+                has_failed = (record.status or 0) >= _FAULT
+                # A successful probe has no line in the log.
+                if has_failed or record.route not in _PROBES:
+                    names = ("actor", "token_id", "organization", "method", "route", "status")
+                    fields = {name: getattr(record, name) for name in names}
+                    fields |= {"duration_ms": round(record.duration_s * 1000, 1)}
+                    _logger.log(logging.WARNING if has_failed else logging.INFO, "request", extra=fields)
 
 
 def record_of(scope: Scope) -> RequestRecord:

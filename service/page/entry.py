@@ -55,9 +55,9 @@ def sign_in(request: Request, context: RequestContext, form: AnyForm) -> Respons
         where, oidc = form.get("next"), context.settings.page.oidc
         return page("sign_in", next=where, fault=error, oidc=oidc)
     with context.database.write() as connection:
-        owner, token, at = caller.organization.id, caller.token.id, context.clock()
-        value = sessions.begin(connection, now, organization_id=owner, token_id=token)
-        audit.record(connection, caller.actor, "session.begin", at, target=token, organization_id=owner)
+        token, at = caller.token.id, context.clock()
+        value = sessions.begin(connection, now, organization_id=caller.organization.id, token_id=token)
+        caller.record(connection, "session.begin", at, token)
         tokens.note_use(connection, token, at)
     return open_session(leads_to(local_path(form.get("next"))), value)
 

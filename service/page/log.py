@@ -11,7 +11,6 @@ from service.agents.options import PresetName
 from service.agents.steps import LONGEST_LINE, Step, settled, steps_of
 from service.api import results
 from service.api.context import RequestContext
-from service.page.runs import repository_name
 from service.page.site import HEADERS, page
 from service.page.text import cut, plain, terminal
 from service.page.visitor import Anybody, RunReader
@@ -94,7 +93,6 @@ def show_log(
         "log",
         visitor,
         run=run,
-        repository=repository_name(run["repository"]),
         turn=turn,
         rows=list(_rows(preset, data[start:end], first)),
         first=first,

@@ -3,7 +3,6 @@
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -15,18 +14,16 @@ from service.agents.inputs import INSTRUCTIONS, AgentInput
 from service.agents.options import DEFAULT_NAME
 from service.api import results
 from service.api import runs as runs_api
-from service.api.auth import Caller
 from service.api.bodies import AgentStart, RunMessage, RunStart
-from service.api.context import Context, RequestContext
+from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request
-from service.clock import rfc3339
 from service.errors import first_fault
-from service.findings.document import SEVERITIES
+from service.findings import SEVERITIES
 from service.page import text
-from service.page.site import HEADERS, between, leads_to, page
-from service.page.visitor import Anybody, Form, RunReader, RunWriter, Visitor, Writer
-from service.reference import PLATFORMS, Platform, location
-from service.store import postings, repositories, runs, turn_files, turns
+from service.page.site import HEADERS, leads_to, page, repository_name
+from service.page.visitor import Anybody, Fault, Form, RunReader, RunWriter, Typed, Writer
+from service.reference import PLATFORMS, location
+from service.store import postings, repositories, turn_files, turns
 from service.store.runs import Run
 
 STATUSES: Final = ("queued", "working", "completed", "failed")
@@ -46,47 +43,13 @@ _DAY: Final = 10
 router = APIRouter()
 
 
-def repository_name(body: dict[str, Any]) -> str:
-    """Return a repository reference as users write it."""
-    data = body["data"]
-    named = data.get("project_path") or "/".join(
-        str(data[key]) for key in ("owner", "group", "repo", "project") if key in data
-    )
-    return str(named)
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A run in the list."""
-
-    run: dict[str, Any]
-    repository: str
-    stored: Run
-    turn: turns.Turn
-    """The run's last turn."""
-    findings: str
-    """How many of each severity the turn has, such as `1 blocker, 3 minor`; empty: it reported none."""
-    pull_url: str | None
-
-    @property
-    def took(self) -> str:
-        """How long the last turn took."""
-        began, ended = self.turn.started_at, self.turn.finished_at
-        return "" if began is None or ended is None else between(rfc3339(began), rfc3339(ended))
-
-    @property
-    def site(self) -> str | None:
-        """The repository's address on its code host, with which those of branches and commits begin; None: unknown."""
-        where = location(self.stored.url)
-        # A page on another port than the repository's may be anything.
-        if where is None or not where.host or re.search(r"//[^/]*:\d+(/|$)", self.stored.url):
-            return None
-        return f"https://{where.host}/{where.path}{'/-' if self.platform.has_groups else ''}"
-
-    @property
-    def platform(self) -> Platform:
-        """The kind of its code host."""
-        return PLATFORMS[self.stored.platform]
+def _site_of(run: Run) -> str | None:
+    """Return the repository's address on its code host, with which those of branches and commits begin; or None."""
+    where = location(run.url)
+    # A page on another port than the repository's may be anything.
+    if where is None or not where.host or re.search(r"//[^/]*:\d+(/|$)", run.url):
+        return None
+    return f"https://{where.host}/{where.path}{'/-' if PLATFORMS[run.platform].has_groups else ''}"
 
 
 @router.get("/runs")
@@ -97,30 +60,26 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
     for name, time in (("date_from", "T00:00:00Z"), ("date_to", "T23:59:59.999999Z")):
         if len(given.get(name, "")) == _DAY:
             given[name] += time
-    fault = None
-    listed: dict[str, Any] = {"runs": [], "next_token": None, "total_count": 0}
+    fault, found, following, count = None, list[Run](), None, 0
     try:
-        listed = runs_api.listed(context, caller, given)
+        found, following, count = runs_api.listed(context, caller, given)
     except HttpError as error:
         fault = error
-    found = listed["runs"]
+    ids = [run.id for run in found]
+    rows: list[dict[str, object]] = []
     with context.database.read() as connection:
-        last = turns.newest_of(connection, [run["run_id"] for run in found])
+        last, pulls = turns.newest_of(connection, ids), postings.pull_requests(connection, ids)
         known = [one.path for one in repositories.of(connection, caller.organization.id)]
-        ids = [run["run_id"] for run in found]
-        stored, pulls = runs.by_ids(connection, ids), postings.pull_requests(connection, ids)
-        reported = dict.fromkeys(last, "")
-        for key, turn in last.items():
-            of_turn = (turn.run_id, turn.number)
+        for run, turn in ((run, last[run.id]) for run in found if run.id in last):
+            of_turn, reported = (turn.run_id, turn.number), ""
             if turn.outcome == "completed" and (kept := turn_files.content(connection, of_turn, turn_files.FINDINGS)):
+                # Such as `1 blocker, 3 minor`.
                 counts = Counter(one["severity"] for one in json.loads(kept)["findings"])
-                reported[key] = ", ".join(f"{counts[one]} {one}" for one in SEVERITIES if counts[one])
-    rows = [
-        _Row(run, repository_name(run["repository"]), stored[key], last[key], reported[key], pulls.get(key))
-        for run, key in zip(found, ids, strict=True)
-        if key in stored and key in last
-    ]
-    return page("runs", visitor, fault=fault, rows=rows, filters=filters, listed=listed, statuses=STATUSES, known=known)
+                reported = ", ".join(f"{counts[one]} {one}" for one in SEVERITIES if counts[one])
+            row = {"run": run, "turn": turn, "findings": reported, "pull_url": pulls.get(run.id)}
+            rows.append(row | {"site": _site_of(run), "platform": PLATFORMS[run.platform]})
+    facts: dict[str, Any] = {"filters": filters, "statuses": STATUSES, "known": known}
+    return page("runs", visitor, fault=fault, rows=rows, following=following, count=count, **facts)
 
 
 @router.get("/runs/new")
@@ -131,28 +90,20 @@ def show_new_run(
     agent: str = DEFAULT_NAME,
     like: str = "",
     repository: str = "",
+    fault: Fault = None,
+    typed: Typed = None,
 ) -> Response:
     """Show the form for a run, as another one if `like` names it."""
-    fields = {"agent": agent, "repository": repository}
+    fields = typed or {"agent": agent, "repository": repository}
     if like:
         run: Any = results.run_document(like, context, caller)
-        fields = {
-            "agent": run["agent"],
-            "repository": repository_name(run["repository"]),
-            INSTRUCTIONS: run["turns"][0]["instructions"],
-        }
-    return _new_run(context, caller, visitor, fields)
-
-
-def _new_run(
-    context: Context, caller: Caller, visitor: Visitor | None, fields: dict[str, str], fault: HttpError | None = None
-) -> Response:
+        fields = {"agent": run["agent"], "repository": repository_name(run["repository"])}
+        fields |= {INSTRUCTIONS: run["turns"][0]["instructions"]}
     known: Any = results.list_agents(context, caller)["agents"]
     chosen = next((one for one in known if one["name"] == fields.get("agent")), None)
     if chosen is None:
-        fault = fault or HttpError(
-            404, "agent_not_found", f"there is no agent {fields.get('agent')!r}: choose one below"
-        )
+        missing = f"there is no agent {fields.get('agent')!r}: choose one below"
+        fault = fault or HttpError(404, "agent_not_found", missing)
         chosen = next(one for one in known if one["name"] == DEFAULT_NAME)
     with context.database.read() as connection:
         paths = [one.path for one in repositories.of(connection, caller.organization.id)]
@@ -168,9 +119,8 @@ async def start_run(context: RequestContext, form: Writer, caller: RunWriter, vi
         declared = {name: AgentInput.model_validate(one) for name, one in found.items()}
         made = await runs_api.start_agent(form.get("agent"), context, caller, _start_body(form, declared))
     except HttpError as error:
-        return await run_in_threadpool(
-            _new_run, context, caller, visitor, {"repository": ""} | dict(form.fields), error
-        )
+        typed = {"repository": ""} | dict(form.fields)
+        return await run_in_threadpool(show_new_run, context, caller, visitor, fault=error, typed=typed)
     return leads_to(f"/runs/{made['execution_id']}")
 
 
@@ -197,31 +147,18 @@ def _start_body(form: Form, declared: dict[str, AgentInput]) -> AgentStart:
 
 
 @router.get("/runs/{run_id}")
-def show_run(run_id: str, context: RequestContext, caller: RunReader, visitor: Anybody) -> Response:
-    """Show a run, turn by turn, with its instructions and answers."""
-    return _run(run_id, context, caller, visitor)
-
-
-def _run(
+def show_run(
     run_id: str,
-    context: Context,
-    caller: Caller,
-    visitor: Visitor | None,
-    typed: str = "",
-    fault: HttpError | None = None,
+    context: RequestContext,
+    caller: RunReader,
+    visitor: Anybody,
+    fault: Fault = None,
+    typed: Typed = None,
 ) -> Response:
+    """Show a run, turn by turn, with its instructions and answers."""
     run: Any = results.run_document(run_id, context, caller)
-    last = run["turns"][-1]
-    return page(
-        "run",
-        visitor,
-        fault=fault,
-        run=run,
-        last=last,
-        repository=repository_name(run["repository"]),
-        is_active=last["outcome"] is None,
-        typed=typed,
-    )
+    last, words = run["turns"][-1], (typed or {}).get(INSTRUCTIONS, "")
+    return page("run", visitor, fault=fault, run=run, last=last, is_active=last["outcome"] is None, typed=words)
 
 
 @router.post("/runs/{run_id}/reply")
@@ -238,7 +175,7 @@ async def reply(run_id: str, context: RequestContext, form: Writer, caller: RunW
         start = RunStart.model_validate({INSTRUCTIONS: words, "repository": run["repository"], "run_id": run_id})
         await runs_api.begin(context, caller, start, begin_with)
     except HttpError as error:
-        return await run_in_threadpool(_run, run_id, context, caller, visitor, words, error)
+        return await run_in_threadpool(show_run, run_id, context, caller, visitor, error, {INSTRUCTIONS: words})
     return leads_to(f"/runs/{run_id}")
 
 
@@ -251,7 +188,7 @@ def say(run_id: str, context: RequestContext, form: Writer, caller: RunWriter, v
         results.say(context, caller, run_id, message, form.get("after"))
     except (HttpError, ValidationError) as error:
         fault = error if isinstance(error, HttpError) else bad_request("invalid_request", first_fault(error))
-        return _run(run_id, context, caller, visitor, words, fault)
+        return show_run(run_id, context, caller, visitor, fault, {INSTRUCTIONS: words})
     return leads_to(f"/runs/{run_id}")
 
 
@@ -295,7 +232,6 @@ def show_changes(
         "changes",
         visitor,
         run=run,
-        repository=repository_name(run["repository"]),
         turn=turn,
         is_large=is_large,
         count=len(found),
@@ -334,5 +270,4 @@ def show_artifact(
         return found
     run: Any = results.run_document(run_id, context, caller)
     words = bytes(found.body).decode("utf-8", "replace") if is_text else None
-    repository = repository_name(run["repository"])
-    return page("artifact", visitor, run=run, repository=repository, turn=turn, path=name, words=words)
+    return page("artifact", visitor, run=run, turn=turn, path=name, words=words)

@@ -1,6 +1,5 @@
 """An organization's settings: tokens, members, code hosts, agents, events and usage."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final, cast
 
@@ -12,7 +11,7 @@ from sqlalchemy import Connection
 from service.api import organizations as organizations_api
 from service.api import results as results_api
 from service.api.auth import Caller
-from service.api.context import Context, RequestContext
+from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import DAY_MICROS, EPOCH
 from service.errors import first_fault
@@ -22,16 +21,17 @@ from service.page.visitor import (
     Administrator,
     Anybody,
     Configurer,
+    Fault,
     Form,
     SettingsReader,
     SignedIn,
-    Visitor,
+    Typed,
     Writer,
     origin_of,
 )
 from service.settings import Role
 from service.setup import SetupError, TokenEntry, make_token
-from service.store import audit, deliveries, events, organizations, repositories, sessions, tokens, usage
+from service.store import deliveries, events, organizations, repositories, sessions, tokens, usage
 from service.store.sessions import ROLES
 from service.store.tokens import SCOPES
 from service.store.usage import UsageFilters
@@ -50,27 +50,15 @@ def enter(visitor: SignedIn) -> Response:
 
 
 @router.get("/tokens")
-def show_tokens(context: RequestContext, caller: Administrator, visitor: Anybody) -> Response:
-    """Show the tokens, without their values."""
-    return _tokens(context, caller, visitor)
-
-
-def _tokens(
-    context: Context, caller: Caller, visitor: Visitor | None, fault: str | None = None, **fields: Any
+def show_tokens(
+    context: RequestContext, caller: Administrator, visitor: Anybody, fault: Fault = None, typed: Typed = None
 ) -> Response:
+    """Show the tokens, without their values."""
     with context.database.read() as connection:
         found = tokens.of(connection, caller.organization.id)[::-1]
-    return page(
-        "tokens",
-        visitor,
-        fault=fault,
-        tokens=found,
-        own=caller.token.id,
-        now=context.expiry_clock(),
-        scopes=SCOPES,
-        durations=DURATIONS,
-        fields={"alias": "", "duration": "30d", "scope-admin": "on"} | fields,
-    )
+    fields = {"alias": "", "duration": "30d", "scope-admin": "on"} | dict(typed or {})
+    shown: dict[str, Any] = {"tokens": found, "own": caller.token.id, "now": context.expiry_clock()}
+    return page("tokens", visitor, fault=fault, fields=fields, scopes=SCOPES, durations=DURATIONS, **shown)
 
 
 @router.post("/tokens")
@@ -79,21 +67,20 @@ def create_token(
 ) -> Response:
     """Create a token and show its value, which cannot be shown again (spec 5.2 to 5.5)."""
     chosen = [scope for scope in SCOPES if form.get(f"scope-{scope}")]
-    typed = {"alias": form.get("alias"), "duration": form.get("duration")} | {
-        f"scope-{scope}": "on" for scope in chosen
-    }
+    typed = {"alias": form.get("alias"), "duration": form.get("duration")}
+    typed |= {f"scope-{scope}": "on" for scope in chosen}
     if not chosen:
-        return _tokens(context, caller, visitor, "choose at least one scope", **typed | {"scope-admin": ""})
+        return show_tokens(context, caller, visitor, "choose at least one scope", typed | {"scope-admin": ""})
     try:
         entry = TokenEntry.model_validate(
             {"alias": form.get("alias") or "unnamed", "scopes": chosen, "duration": form.get("duration") or "30d"}
         )
         with context.database.write() as connection:
             made, value = make_token(connection, caller.organization, entry, context.clock())
-            _record(connection, context, caller, "token.create", made.id, " ".join(chosen))
+            caller.record(connection, "token.create", context.clock(), made.id, " ".join(chosen))
     except (ValidationError, SetupError) as error:
         fault = first_fault(error) if isinstance(error, ValidationError) else str(error)
-        return _tokens(context, caller, visitor, fault, **typed)
+        return show_tokens(context, caller, visitor, fault, typed)
     return page("new_token", visitor, token=made, value=value, origin=origin_of(request))
 
 
@@ -104,22 +91,18 @@ def revoke_token(token_id: str, context: RequestContext, _: Writer, caller: Admi
         if token_id not in {one.id for one in tokens.of(connection, caller.organization.id)}:
             raise HttpError(404, "token_not_found", "there is no such token")
         if tokens.revoke(connection, token_id, context.clock()):
-            _record(connection, context, caller, "token.revoke", token_id)
+            caller.record(connection, "token.revoke", context.clock(), token_id)
     return leads_to("/settings/tokens")
 
 
 @router.get("/members")
-def show_members(context: RequestContext, caller: Administrator, visitor: Anybody) -> Response:
-    """Show who may sign in with an address."""
-    return _members(context, caller, visitor)
-
-
-def _members(
-    context: Context, caller: Caller, visitor: Visitor | None, fault: str | None = None, email: str = ""
+def show_members(
+    context: RequestContext, caller: Administrator, visitor: Anybody, fault: Fault = None, typed: Typed = None
 ) -> Response:
+    """Show who may sign in with an address."""
     with context.database.read() as connection:
         found = sessions.members_of(connection, caller.organization.id)
-    own = caller.token.id
+    own, email = caller.token.id, (typed or {}).get("email", "").strip()
     return page("members", visitor, fault=fault, members=found, own=own, email=email, roles=ROLES)
 
 
@@ -129,11 +112,11 @@ def add_member(context: RequestContext, form: Writer, caller: Administrator, vis
     try:
         email = checked_address(form.get("email"))[0]
     except ValueError as error:
-        return _members(context, caller, visitor, f"the address cannot be used: {error}", form.get("email"))
+        return show_members(context, caller, visitor, f"the address cannot be used: {error}", form.fields)
     with context.database.write() as connection:
         role = _role(form)
         made = sessions.put_member(connection, caller.organization.id, email, context.clock(), role)
-        _record(connection, context, caller, "member.add", made.id, role)
+        caller.record(connection, "member.add", context.clock(), made.id, role)
     return leads_to("/settings/members")
 
 
@@ -144,7 +127,7 @@ def change_role(member_id: str, context: RequestContext, form: Writer, caller: A
         role = _role(form)
         if not sessions.set_role(connection, caller.organization.id, member_id, role, context.clock()):
             raise HttpError(404, "member_not_found", "there is no such member")
-        _record(connection, context, caller, "member.role", member_id, role)
+        caller.record(connection, "member.role", context.clock(), member_id, role)
     return leads_to("/settings/members")
 
 
@@ -154,7 +137,7 @@ def remove_member(member_id: str, context: RequestContext, _: Writer, caller: Ad
     with context.database.write() as connection:
         if not sessions.set_role(connection, caller.organization.id, member_id, None, context.clock()):
             raise HttpError(404, "member_not_found", "there is no such member")
-        _record(connection, context, caller, "member.remove", member_id)
+        caller.record(connection, "member.remove", context.clock(), member_id)
     return leads_to("/settings/members")
 
 
@@ -192,34 +175,18 @@ def show_agents(context: RequestContext, caller: SettingsReader, visitor: Anybod
 
 
 @router.get("/events")
-def show_events(context: RequestContext, caller: Configurer, visitor: Anybody) -> Response:
-    """Show the endpoints, and the newest events with their deliveries."""
-    return _events(context, caller, visitor, types=events.TYPES)
-
-
-def _events(
-    context: Context,
-    caller: Caller,
-    visitor: Visitor | None,
-    fault: str | None = None,
-    *,
-    url: str = "",
-    types: Sequence[str],
+def show_events(
+    context: RequestContext, caller: Configurer, visitor: Anybody, fault: Fault = None, typed: Typed = None
 ) -> Response:
+    """Show the endpoints, and the newest events with their deliveries."""
     with context.database.read() as connection:
         found = events.endpoints(connection, caller.organization.id)
         newest = events.latest(connection, _MOST_EVENTS, caller.organization.id)
-    return page(
-        "events",
-        visitor,
-        fault=fault,
-        endpoints=found,
-        urls={one.id: one.url for one in found},
-        events=newest,
-        types=events.TYPES,
-        chosen=types,
-        url=url,
-    )
+    url = (typed or {}).get("url", "").strip()
+    chosen = [kind for kind in events.TYPES if typed is None or typed.get(f"type-{kind}", "").strip()]
+    facts: dict[str, Any] = {"types": events.TYPES, "chosen": chosen, "url": url}
+    urls = {one.id: one.url for one in found}
+    return page("events", visitor, fault=fault, endpoints=found, urls=urls, events=newest, **facts)
 
 
 @router.post("/events/endpoints")
@@ -232,9 +199,9 @@ async def add_endpoint(context: RequestContext, form: Writer, caller: Configurer
             addresses_of(url, context.settings.events.allow_private)
             with context.database.write() as connection:
                 made = events.add_endpoint(connection, caller.organization.id, url, types, (), context.clock())
-                _record(connection, context, caller, "endpoint.add", made.id)
+                caller.record(connection, "endpoint.add", context.clock(), made.id)
         except events.EndpointError as error:
-            return _events(context, caller, visitor, str(error), url=url, types=types)
+            return show_events(context, caller, visitor, str(error), form.fields)
         return page("new_secret", visitor, endpoint=made, secret=made.secret)
 
     # Its name is looked up, which may take long.
@@ -249,7 +216,7 @@ def rotate_secret(
     with context.database.write() as connection:
         old = _endpoint(connection, endpoint_id, caller)
         secret = events.rotate(connection, old, context.clock())
-        _record(connection, context, caller, "endpoint.rotate", old.id)
+        caller.record(connection, "endpoint.rotate", context.clock(), old.id)
     return page("new_secret", visitor, endpoint=old, secret=secret)
 
 
@@ -258,7 +225,7 @@ def remove_endpoint(endpoint_id: str, context: RequestContext, _: Writer, caller
     """Remove an endpoint with its events."""
     with context.database.write() as connection:
         events.remove_endpoint(connection, _endpoint(connection, endpoint_id, caller).id)
-        _record(connection, context, caller, "endpoint.remove", endpoint_id)
+        caller.record(connection, "endpoint.remove", context.clock(), endpoint_id)
     return leads_to("/settings/events")
 
 
@@ -277,7 +244,7 @@ def replay_event(event_id: str, context: RequestContext, _: Writer, caller: Conf
         if found is None:
             raise HttpError(404, "event_not_found", "there is no such event: it may be too old")
         events.replay(connection, found, context.clock())
-        _record(connection, context, caller, "event.replay", event_id)
+        caller.record(connection, "event.replay", context.clock(), event_id)
     context.wake()
     return leads_to("/settings/events")
 
@@ -306,10 +273,3 @@ def show_usage(context: RequestContext, caller: SettingsReader, visitor: Anybody
         trial=trial,
         organization=caller.organization,
     )
-
-
-def _record(
-    connection: Connection, context: Context, caller: Caller, action: str, target: str, detail: str | None = None
-) -> None:
-    owner = caller.organization.id
-    audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=owner, detail=detail)

@@ -51,21 +51,28 @@ _TITLES: Final = {
     429: "Too many requests",
     503: "The service is busy",
 }
+_FIRST_PARTS: Final = frozenset(
+    {"", "runs", "agents", "settings", "operator", "sign-in", "sign-out", "invitation", "api", "assets"}
+)
+"""The first parts of the page's paths."""
 assets = APIRouter()
+
+
+def _micros(moment: int | str) -> int:
+    """Return an instant in microseconds; in a text it is as RFC 3339 has it."""
+    return parse_rfc3339(moment, round_up=False) if isinstance(moment, str) else moment
 
 
 def when(moment: int | str | None) -> Markup:
     """Return an instant, in microseconds or RFC 3339, for readers and for programs."""
     if moment is None:
         return Markup("<span class=quiet>never</span>")
-    micros = parse_rfc3339(moment, round_up=False) if isinstance(moment, str) else moment
-    at = EPOCH + timedelta(microseconds=micros)
+    at = EPOCH + timedelta(microseconds=_micros(moment))
     return Markup('<time datetime="{}">{}</time>').format(at.isoformat(timespec="seconds"), f"{at:%d %b %Y, %H:%M} UTC")
 
 
-def ago(moment: str) -> Markup:
-    """Return how long ago an instant (RFC 3339) was, with the instant itself as its title."""
-    micros = parse_rfc3339(moment, round_up=False)
+def ago(micros: int) -> Markup:
+    """Return how long ago an instant was, with the instant itself as its title."""
     at, passed_s = EPOCH + timedelta(microseconds=micros), max(0, now_micros() - micros) // SECOND_MICROS
     spans = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
     shown = next((f"{passed_s // length}{unit} ago" for length, unit in spans if passed_s >= length), "now")
@@ -73,14 +80,20 @@ def ago(moment: str) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(at.isoformat(timespec="seconds"), title, shown)
 
 
-def between(first: str | None, last: str | None) -> str:
+def between(first: int | str | None, last: int | str | None) -> str:
     """Return how long something took, such as `1m 32s`; empty: it has not ended, or never began."""
     if first is None or last is None:
         return ""
-    seconds = (parse_rfc3339(last, round_up=False) - parse_rfc3339(first, round_up=False)) // 1_000_000
-    minutes, seconds = divmod(max(0, seconds), 60)
+    minutes, seconds = divmod(max(0, _micros(last) - _micros(first)) // SECOND_MICROS, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s" if minutes else f"{seconds}s"
+
+
+def repository_name(body: dict[str, Any]) -> str:
+    """Return a repository reference as users write it."""
+    data = body["data"]
+    parts = (str(data[key]) for key in ("owner", "group", "repo", "project") if key in data)
+    return str(data.get("project_path") or "/".join(parts))
 
 
 @cache
@@ -105,6 +118,7 @@ def _templates() -> Environment:
         finalize=lambda value: "" if value is None else printable(value) if type(value) is str else value,
     )
     made.globals.update(when=when, ago=ago, between=between, plural=plural, address=address, version=_version())
+    made.globals["repository_name"] = repository_name
     made.filters["markdown"] = text.markdown
     return made
 
@@ -158,22 +172,14 @@ def build(context: Context, routers: tuple[APIRouter, ...]) -> FastAPI:
 class PageOrApi:
     """Passes a request to the page if its path is one of the page's, and to the API otherwise."""
 
-    _FIRST_PARTS: Final = frozenset(
-        {"", "runs", "agents", "settings", "operator", "sign-in", "sign-out", "invitation", "api", "assets"}
-    )
-
     def __init__(self, api: ASGIApp, pages: ASGIApp) -> None:
         self.api = api
         self.pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        is_page = (
-            scope["type"] == "http"
-            and scope["path"].split("/", 2)[1:2]
-            and (scope["path"].split("/", 2)[1] in self._FIRST_PARTS)
-        )
-        await (self.pages if is_page else self.api)(scope, receive, send)
+        first = scope["path"].split("/", 2)[1:2] if scope["type"] == "http" else ()
+        await (self.api if _FIRST_PARTS.isdisjoint(first) else self.pages)(scope, receive, send)
 
 
 def _check_address(request: Request) -> None:

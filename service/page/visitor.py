@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -60,7 +60,6 @@ class Visitor:
     """What each of the person's forms carries: another site's cannot know it."""
     caller: Caller | None = None
     """The signed-in caller; None: the operator."""
-    form: Form = field(default_factory=lambda: Form({}))
 
     @property
     def name(self) -> str:
@@ -191,6 +190,10 @@ Operator = Annotated[Visitor, Depends(_operator)]
 SignedIn = Annotated[Visitor, Depends(_signed_in)]
 Writer = Annotated[Form, Depends(_writer)]
 """A form that the signed-in person sent from a page of this session."""
+
+# A handler that refuses a form shows its page again, with why it cannot be used, and with what was typed.
+Fault = Annotated[HttpError | str | None, Depends(lambda: None)]
+Typed = Annotated[Mapping[str, str] | None, Depends(lambda: None)]
 
 
 def origin_of(request: Request) -> str:

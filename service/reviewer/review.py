@@ -14,8 +14,8 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
+from service.findings import MOST, SEVERITIES, IdentifiedFinding, checked
 from service.findings.collect import identified
-from service.findings.document import MOST, SEVERITIES, IdentifiedFinding, checked
 from service.git import GitCommandError, GitRunner
 from service.reviewer.tools import read_files, topic
 from service.text import one_line, plural

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from service.findings import sarif
+from service.findings import SEVERITIES, Severity, sarif_drafts
 from service.findings.collect import read
-from service.findings.document import SEVERITIES, Severity
 
 Topic = Literal["security", "correctness", "style"]
 _TIMEOUT_S, _FILES, _FILE_BYTES = 300.0, 5_000, 512 << 10
@@ -119,7 +118,7 @@ def _ruff(root: Path, paths: Sequence[str]) -> Iterator[dict[str, object]]:
     for rule in document["runs"][0]["tool"]["driver"]["rules"]:
         why = _WHY.search(rule["fullDescription"]["text"])
         advice[rule["id"]] = " ".join(why[1].split()) if why else ""
-    for draft in sarif.drafts(document, str(root)):
+    for draft in sarif_drafts(document, str(root)):
         rule = str(draft["rule"])
         yield draft | {"severity": _severity(rule, str(draft["path"])), "message": advice.get(rule, "")}
 

@@ -64,12 +64,6 @@ def connect(connection: sa.Connection, organization_id: str, host: Host, now: in
     put_all(connection, [(organization_id, host)], now)
 
 
-def note_token_end(connection: sa.Connection, organization_id: str, platform: str, day: str) -> None:
-    """Store the day on which, according to the host, its token expires."""
-    mine = (hosts.c.organization_id == organization_id, hosts.c.platform == platform)
-    connection.execute(sa.update(hosts).where(*mine).values(token_told=day))
-
-
 def last_answers(connection: sa.Connection, organization_id: str) -> dict[str, tuple[str, str | None]]:
     """Return each connected host's last status and its token's last reported expiry day, by platform.
 
@@ -80,12 +74,17 @@ def last_answers(connection: sa.Connection, organization_id: str) -> dict[str, t
     return {platform: (status, expires_on) for platform, status, expires_on in rows}
 
 
-def note_status(
-    connection: sa.Connection, organization_id: str, host: Host, before: str, status: str, now: int
+def note_answer(
+    connection: sa.Connection, organization_id: str, host: Host, before: str, status: str, day: str | None, now: int
 ) -> None:
-    """Store a host's new status and its event, unless another request did so first."""
-    mine = (hosts.c.organization_id == organization_id, hosts.c.platform == host.platform, _last_status == before)
-    if connection.execute(sa.update(hosts).where(*mine).values(status=status)).rowcount:
+    """Store the day on which, according to a host, its token expires (None: no news), and a new status with its event.
+
+    Nothing is stored of the status if another request did so first.
+    """
+    mine = sa.update(hosts).where(hosts.c.organization_id == organization_id, hosts.c.platform == host.platform)
+    if day:
+        connection.execute(mine.values(token_told=day))
+    if status != before and connection.execute(mine.where(_last_status == before).values(status=status)).rowcount:
         data = {"platform": host.platform, "host": host.host, "status": status, "previous_status": before}
         events.record(connection, organization_id, "health.changed", data, now)
 

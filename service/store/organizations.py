@@ -46,7 +46,7 @@ def create(
     offer_code: str | None = None,
 ) -> Organization:
     """Add an organization; the slug defaults to one made from the name, and gets a suffix if it is taken."""
-    new_id = ids.organization_id(now)
+    new_id = f"org_{ids.ulid(now)}"
     wanted = slug or slug_of(name)
     lock_subject(connection, "organization", wanted)
     taken = connection.execute(sa.select(organizations.c.id).where(organizations.c.slug == wanted)).first()

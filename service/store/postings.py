@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import sqlalchemy as sa
 
 from service.clock import rfc3339_or_none
-from service.findings.document import SEVERITIES
+from service.findings import SEVERITIES
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run

@@ -131,7 +131,7 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
         sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == request.organization_id)
     ).scalar()
     created_at = max(now, (latest or 0) + 1)
-    run_id = ids.run_id(created_at)
+    run_id = f"run_{ids.ulid(created_at)}"
     asked = {one.name: getattr(request, one.name) for one in fields(Run) if hasattr(request, one.name)}
     asked |= {"branch": request.branch or default_branch(request.instructions, run_id)}
     run = Run(id=run_id, status="queued", turn=1, created_at=created_at, updated_at=created_at, **asked)

@@ -16,11 +16,11 @@ BREACHES = {
     "storage/__init__.py": "import app.engine.text",
     "storage/records/run.py": "import pydantic",
     "widgets/__init__.py": "import app.engine.engine",
-    "service/triggers/payloads.py": "import service.hosts.http",
+    "service/triggers/payloads.py": "import service.hosts",
     "service/agents/options.py": "import service.store.agents",
     "service/settings.py": "import app.engine.text",
     "app/demo/__init__.py": "import service.settings",
-    "service/execution/turn.py": "import service.forge.client",
+    "service/execution/turn.py": "import service.forge",
     "app/sync/runs.py": "import httpx",
 }
 """One forbidden import for each contract."""

@@ -13,7 +13,7 @@ from app.automations.bot import Bot
 from app.automations.occurrences import MOST_QUESTIONS
 from app.automations.replay import replay
 from app.automations.rule import fingerprint
-from app.inbox.inbox import Causes
+from app.inbox.inbox import Inbox
 from storage.records.results import FailureFacts
 from tests.automations.conftest import Place, rule
 from tests.automations.test_acting import Said, configured
@@ -246,14 +246,14 @@ async def test_a_run_that_asks_or_was_cancelled_sets_off_no_rule_on_failures(tmp
         asked = {"run_id": "run_asks", "question": "Which database?", "choices": []}
         told = Respond(200, {"questions": [asked], "cancelled": ["run_ended"]})
         await bot.once()
-        causes = await Causes(bot.engine, None, tuple).read(datetime.now(UTC))
+        items = await Inbox.of(bot.engine, tuple).items()
         await bot.close()
 
     done = [str(facts) for event, facts in said if event == "decision" and facts["outcome"] == "done"]
     assert before == 0
     found = {(rule, run) for rule in ("again", "tell") for run in runs for one in done if rule in one and run in one}
     assert found == {("again", "run_fails"), ("tell", "run_ended")}
-    assert [(each.kind, [one.run_id for one in each.entries]) for each in causes] == [
+    assert [(each.kind, [one.run_id for one in each.entries]) for each in items] == [
         ("failed", ["run_fails"]),
         ("question", ["run_asks"]),
     ]

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from service.cli import main
 from service.execution import cgroup, disk
-from service.execution.cgroup import DelegatedGroup, limits_of
+from service.execution.cgroup import group, limits_of
 from service.execution.disk import SharedDisk, Usage
 from service.execution.processes import Launcher
 from service.settings import AgentLimits
@@ -269,12 +269,12 @@ def hierarchy() -> Path:
 
 
 @pytest.fixture
-def delegated() -> Iterator[DelegatedGroup]:
+def delegated() -> Iterator[Path]:
     """A control group, as systemd would delegate it."""
     own = hierarchy() / f"runwarden-test-{os.getpid()}"
     own.mkdir()
     cgroup.prepare(own, frozenset())
-    yield DelegatedGroup(own)
+    yield own
     for folder in (own / "service", own):
         folder.rmdir()
 
@@ -282,18 +282,18 @@ def delegated() -> Iterator[DelegatedGroup]:
 SPAWNER = "import subprocess as s, sys; s.Popen(['sleep', sys.argv[1]], start_new_session=True); print('', flush=True)"
 
 
-def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: DelegatedGroup) -> None:
+def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: Path) -> None:
     """What left its session is in the group, too; when the turn ends nothing of either is left."""
     seconds = long_sleep()
-    with delegated.group("run_1-1", {}) as group:
+    with group(delegated, "run_1-1", {}) as made:
         (ours, theirs), (reading, stdout), (stdin, writing) = socket.socketpair(), os.pipe(), os.pipe()
         argv = [sys.executable, "-c", SPAWNER + "; sys.stdin.read()", seconds]
         request = {"argv": argv, "environment": {"PATH": os.environ["PATH"]}, "folder": "/"}
-        limits = {"file_bytes": 1_000_000, "open_files": 64, "group": str(group.folder)}
+        limits = {"file_bytes": 1_000_000, "open_files": 64, "group": str(made.folder)}
         pid = Launcher().start(theirs.fileno(), stdin, stdout, **request, **limits)
         theirs.close()
         assert os.read(reading, 9) == b"\n"
-        inside = (group.folder / "cgroup.procs").read_text().split()
+        inside = (made.folder / "cgroup.procs").read_text().split()
     eventually(lambda: not running("sleep", seconds), "the group is killed")
     report = ours.recv(100)
     ours.close()
@@ -303,7 +303,7 @@ def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: D
     assert report == b"exit -9"
     assert len(inside) == 2
     assert str(pid) not in inside
-    assert list(delegated.folder.glob("turn-*")) == []
+    assert list(delegated.glob("turn-*")) == []
 
 
 GREED = """
@@ -315,19 +315,19 @@ bytearray(600 << 20)
 """
 
 
-def test_the_kernel_holds_a_group_to_its_limits(delegated: DelegatedGroup) -> None:
+def test_the_kernel_holds_a_group_to_its_limits(delegated: Path) -> None:
     """A process too many is refused, and what takes too much memory is killed before it has it."""
     needed = frozenset({"memory", "pids"})
-    if not needed <= set((delegated.folder / "cgroup.controllers").read_text().split()):
+    if not needed <= set((delegated / "cgroup.controllers").read_text().split()):
         pytest.skip("memory and pids are not controlled by control groups of version 2 on this machine")
-    cgroup.prepare(delegated.folder, needed)
+    cgroup.prepare(delegated, needed)
     limits = limits_of(AgentLimits(memory_bytes=100 << 20)) | {"pids.max": "1"}
-    with delegated.group("greedy", limits) as group:
-        argv = [sys.executable, "-c", GREED, str(group.folder)]
+    with group(delegated, "greedy", limits) as made:
+        argv = [sys.executable, "-c", GREED, str(made.folder)]
         done = subprocess.run(argv, capture_output=True, check=False, timeout=120)
 
         assert (done.stdout, done.returncode) == (b"no second process\n", -signal.SIGKILL)
-        assert group.ran_out_of_memory
+        assert made.ran_out_of_memory
 
 
 @pytest.mark.parametrize("small_disk", ["size=256m,nr_inodes=8000"], indirect=True)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service import environment
-from service.settings import SettingsError
+from service.settings import ENVIRONMENT_VARIABLE, SettingsError, load_environment
 from tests.service.conftest import METRICS_TOKEN, UNBOXED, Api, member, placed
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import demo_setup, make_repository
@@ -24,7 +23,7 @@ def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: P
         url = f"{host.url}/{{path}}.git"
         entry = {"platform": "github", "host": "127.0.0.1", "probe": "git", "clone_url": url, "token_env": "HOST_TOKEN"}
         setup = demo_setup(tmp_path) | {"organizations": [member(hosts=[entry], repositories=[placed()])]}
-        api = start(setup=setup, settings=UNBOXED, environment={environment.VARIABLE: str(file)})
+        api = start(setup=setup, settings=UNBOXED, environment={ENVIRONMENT_VARIABLE: str(file)})
 
         def read_again(text: str, logged: str) -> None:
             file.write_text(text)
@@ -55,8 +54,8 @@ def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: P
 def test_a_file_that_everyone_may_write_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With what to do about it."""
     file = tmp_path / "environment"
-    monkeypatch.setenv(environment.VARIABLE, str(file))
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(file))
     file.write_text("A_=1\n")
     file.chmod(0o646)
     with pytest.raises(SettingsError, match="everyone may write it: chmod o-w"):
-        environment.load()
+        load_environment()

@@ -17,8 +17,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
 from service.clock import DAY_MICROS, EPOCH, MICROSECOND, SECOND_MICROS
-from service.hosts import rotation
-from service.hosts.http import HostResponse, ask
+from service.hosts import HostResponse, ask, rotation
 from service.hosts.rotation import TokenRotation, faults
 from service.hosts.tokens import TokenError, token_of
 from service.setup import HostEntry, connect_host, find_organization

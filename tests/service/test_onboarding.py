@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from service.clock import now_micros
-from service.forge.onboarding import Onboarding, OnboardingError, Outcome, ProjectKey
+from service.forge.onboarding import OnboardingError, Outcome, onboard
 from service.settings import GitLabSettings, ProbingSettings, Settings
 from service.store import organizations, repositories
 from service.store.database import Database
@@ -19,8 +19,8 @@ from tests.service.conftest import WEBHOOK as HOOK
 from tests.service.conftest import Make
 from tests.service.forge.forges import PROJECT, GitLabForge
 
-BY_PATH: Final = ProjectKey(None, "acme/web")
-BY_ID: Final = ProjectKey(42, None)
+BY_PATH: Final = (None, "acme/web")
+BY_ID: Final = (42, None)
 
 
 @pytest.fixture
@@ -39,11 +39,12 @@ class Acme:
         with self.database.write() as connection:
             self.id = organizations.create(connection, name="Acme", now=now_micros()).id
 
-    def onboard(self, key: ProjectKey = BY_PATH, **hook: Any) -> Outcome:
+    def onboard(self, key: tuple[int | None, str | None] = BY_PATH, **hook: Any) -> Outcome:
         host = Host("gitlab", "gitlab.example", None, "api", self.gitlab.url, None, "GITLAB_TOKEN_HERE")
         webhook = GitLabSettings(**{"webhook_url": HOOK, **hook})
         settings = Settings(gitlab=webhook, probing=ProbingSettings(timeout_s=60))
-        return Onboarding(self.database, self.id, host, settings, now_micros, "token:tok_1").onboard(key)
+        given = (self.database, self.id, host, settings, now_micros, "token:tok_1")
+        return onboard(*given, project_id=key[0], path=key[1])
 
     def add(self, repository: Repository) -> None:
         with self.database.write() as connection:
@@ -123,7 +124,7 @@ def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabFor
     first = acme.onboard()
     moved = {"path_with_namespace": "acme/site", "http_url_to_repo": "http://gitlab.example/acme/site.git"}
     gitlab.projects = [PROJECT | moved]
-    second = acme.onboard(ProjectKey(None, "acme/site"))
+    second = acme.onboard((None, "acme/site"))
 
     assert (first.is_new, first.repository.name, second.is_new) == (True, "gitlab:acme/web", False)
     assert [(one.path, one.project_id) for one in acme.repositories if one != other] == [("acme/site", 42)]

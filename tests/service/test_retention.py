@@ -9,7 +9,7 @@ import pytest
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.execution.queue import forget_ended
-from service.execution.retention import Pruner, Retention, StaleBranches
+from service.execution.retention import Pruner, Retention
 from service.settings import DataFolder, Settings
 from service.store import repositories, runs, turn_files, turns
 from service.store.database import Database
@@ -140,7 +140,8 @@ class Repo:
 
     def remove(self, before: int | None = None) -> list[str]:
         """Remove what is older, and return the branches that are left."""
-        StaleBranches(self.database, self.data, 300).remove(now_micros() if before is None else before)
+        retention = Retention(self.database, self.data, Settings(), now_micros)
+        retention.remove_branches(now_micros() if before is None else before)
         return sorted(git("branch", "--format=%(refname:short)", cwd=self.place).split())
 
 

@@ -4,9 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
+from textual.strip import Strip
 
 from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
-from widgets.runs.table import Position
+from tests.widgets.stage import staged
+from widgets.frame import Notice
+from widgets.runs.table import Position, RunTable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOTAL = 1_000
@@ -75,3 +78,27 @@ def test_a_sought_run_comes_into_the_middle() -> None:
 
     assert (kept.cursor, kept.top, kept.unseen) == (95, 80, 0)
     assert (gone.cursor, gone.top, gone.unseen) == (0, 0, 0)
+
+
+async def test_what_explains_an_empty_table_repaints_no_full_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its numbers change with each page that arrives; only a table that has room for it is drawn again."""
+    table = RunTable(NOON)
+    async with staged(table) as (app, pilot):
+        drawn, line = list[int](), RunTable.render_line
+
+        def watched(table: RunTable, y: int) -> Strip:
+            drawn.append(y)
+            return line(table, y)
+
+        monkeypatch.setattr(RunTable, "render_line", watched)
+        table.notice = Notice("∅", "Nothing was found among 12,345 runs")
+        await pilot.pause()
+        assert any("12,345" in line for line in app.lines)
+
+        table.show(window(0), table.request(RunFilter(), RunSort()))
+        await pilot.pause()
+        assert "acme/api" in app.lines[1]
+        drawn.clear()
+        table.notice = Notice("∅", "Nothing was found among 12,346 runs")
+        await pilot.pause()
+        assert not drawn

@@ -27,7 +27,7 @@ class CursorView(ScrollView, can_focus=True):
         hidden("end,G", "last", "to the last row", id="table.last"),
     ]
 
-    notice: reactive[Notice | None] = reactive(None)
+    notice: reactive[Notice | None] = reactive(None, repaint=False)
     """Stands in place of the rows while there are none."""
 
     def __init__(self) -> None:
@@ -86,6 +86,11 @@ class CursorView(ScrollView, can_focus=True):
     def scroll_rows_to(self, top: int) -> None:
         """Scroll a row to the top, as far as possible."""
         self.scroll_to(y=top, animate=False, force=True)
+
+    def watch_notice(self) -> None:
+        """Show the notice, unless rows fill the view: it may count what arrives, many times a second."""
+        if len(self.visible_rows) < self.page:
+            self.refresh()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Announce that other rows are in view."""

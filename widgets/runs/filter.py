@@ -1,6 +1,7 @@
 """The filter above the runs: views with their counts and the missing part; below, the query and its facets."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from msgspec import Struct
@@ -19,11 +20,12 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.engine.text import SafeText, safe_text
+from storage.records import RunFilter
 from storage.records.query import Suggestion
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import fit
-from widgets.kit.line_text import Chip, ClickableLine, SteadyText, clickable, unscrolled_size
+from widgets.kit.line_text import ClickableLine, SteadyText, clickable, unscrolled_size
 from widgets.runs.extent import ExtentLine
 
 MARGIN: Final = 1
@@ -36,7 +38,6 @@ CHANGED: Final = "•"
 """Follows the current view's name once the filter differs from the view."""
 BETWEEN: Final = " · "
 """The separator of two views."""
-FACET_GAP: Final = 3
 MOST: Final = 8
 """Suggestions shown."""
 LONGEST: Final = 1_000
@@ -111,13 +112,20 @@ def _width(tabs: list[tuple[int, Content]]) -> int:
 class FacetBar(ClickableLine):
     """The facets: `status ▾   repository ▾`."""
 
-    facets: reactive[tuple[Chip, ...]] = reactive((), layout=True)
+    condition: reactive[RunFilter] = reactive(RunFilter)
 
     def parts(self) -> Iterator[Content]:
-        """A part for each facet."""
-        for index, facet in enumerate(self.facets):
-            name = f"{' ' * FACET_GAP * bool(index)}{facet.text} ▾"
-            yield clickable(Content.styled(name, STYLES["warn"] if facet.is_set else QUIET), f"screen.{facet.action}")
+        """The filter's status, repository, branch and time; the line has their values."""
+        by = self.condition
+        status = by.statuses or by.not_statuses or by.active or by.ended or by.stuck or by.followed
+        facets: tuple[tuple[str, str, object], ...] = (
+            ("pick_values('status')", "status ▾", status),
+            ("pick_values('repo')", "   repository ▾", by.repositories or by.not_repositories),
+            ("pick_values('branch')", "   branch ▾", by.branches or by.not_branches),
+            ("pick_dates", "   started ▾", by.since or by.until),
+        )
+        for action, name, is_set in facets:
+            yield clickable(Content.styled(name, STYLES["warn"] if is_set else QUIET), f"screen.{action}")
 
 
 class SuggestionList(Widget):
@@ -179,14 +187,15 @@ class SearchInput(Input):
         Binding("tab", "take", "complete", id="search.take"),
         hidden("down", "choose(1)", "next suggestion", id="search.next"),
         hidden("up", "choose(-1)", "previous suggestion", id="search.previous"),
-        Binding("escape", "clear", "clear", id="search.clear"),
+        Binding("escape", "leave(True)", "clear", id="search.clear"),
     ]
 
+    @dataclass
     class Left(Message):
         """The focus goes back to the rows."""
 
-    class Cleared(Message):
-        """The query was cleared; the focus goes back to the rows."""
+        is_cleared: bool
+        """Whether the query was cleared."""
 
     def __init__(self, understand: FindSpans, offers: SuggestionList) -> None:
         super().__init__(
@@ -207,13 +216,9 @@ class SearchInput(Input):
             self.value = line
         self.cursor_position = len(self.value) if cursor is None else cursor
 
-    def action_leave(self) -> None:
-        """Leave the query line."""
-        self.post_message(self.Left())
-
-    def action_clear(self) -> None:
-        """Clear the query and leave the line."""
-        self.post_message(self.Cleared())
+    def action_leave(self, is_cleared: bool = False) -> None:  # noqa: FBT002 # as Textual calls it
+        """Leave the query line, and perhaps clear it."""
+        self.post_message(self.Left(is_cleared))
 
     def action_take(self) -> None:
         """Insert the chosen suggestion; without one leave the line."""

@@ -61,14 +61,11 @@ class RunPane(LinePane):
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
-        if not self.rests(now, as_of):
+        is_final = self._view is not None and self._view.detail.is_final
+        # The times of an ended run may be a little late.
+        if not (is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS):
             self._now, self._as_of = now, as_of
             self.paint()
-
-    def rests(self, now: datetime, as_of: datetime | None) -> bool:
-        """Whether none of the times shown changes for now."""
-        is_final = self._view is not None and self._view.detail.is_final
-        return is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS
 
     def _lines(self, width: int) -> list[Content]:
         view, now = self._view, self._now

@@ -8,7 +8,7 @@ from textual import events
 from textual.app import App
 from textual.pilot import Pilot
 
-from app.actions.drafts import Drafts
+from app.actions.drafts import Draft, read_drafts
 from app.engine.engine import Engine
 from app.profiles import data_folder
 from storage.records import Repository, Run
@@ -82,5 +82,5 @@ def words(app: Any) -> str:
     return " ".join(painted(app).replace("│", " ").replace("▌", " ").split())
 
 
-def drafts_of(engine: Engine) -> Drafts:
-    return Drafts(data_folder(engine.settings, engine.profile) / "drafts.json")
+async def draft_of(engine: Engine, name: str) -> Draft | None:
+    return read_drafts(data_folder(engine.settings, engine.profile) / "drafts.json").get(name)

@@ -8,53 +8,52 @@ from typing import Any
 
 import pytest
 
-from app.actions.drafts import Draft, Drafts, DraftsError
+from app.actions.drafts import Draft, DraftsError, read_drafts, save_draft
 from app.actions.screen_writes import NewRunForm
 from app.engine.engine import Engine
-from tests.console.forms.steps import FILLED, drafts_of, opened, painted, press
+from tests.console.forms.steps import FILLED, draft_of, opened, painted, press
 from tests.waiting import until
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def drafts(tmp_path: Path) -> Drafts:
-    """Drafts in a folder that does not exist yet."""
-    return Drafts(tmp_path / "acme" / "drafts.json")
+def path(tmp_path: Path) -> Path:
+    """The file of drafts in a folder that does not exist yet."""
+    return tmp_path / "acme" / "drafts.json"
 
 
-async def test_a_draft_comes_back_as_it_was_saved_for_its_owner_alone(drafts: Drafts) -> None:
+def test_a_draft_comes_back_as_it_was_saved_for_its_owner_alone(path: Path) -> None:
     """Lone surrogates and control characters too; instructions may hold secrets."""
     draft = Draft({"instructions": "a\n\x1b[2J\ud800例"}, NOON, sent_at=NOON)
-    await drafts.save("run.start", draft)
+    save_draft(path, "run.start", draft)
 
-    assert await Drafts(drafts.path).load("run.start") == draft
-    assert await drafts.load("agent.start") is None
-    assert stat.S_IMODE(drafts.path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(drafts.path.parent.stat().st_mode) == 0o700
-    assert [file.name for file in drafts.path.parent.iterdir()] == ["drafts.json"]
+    assert read_drafts(path) == {"run.start": draft}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [file.name for file in path.parent.iterdir()] == ["drafts.json"]
 
 
-async def test_two_consoles_do_not_lose_each_others_drafts(drafts: Drafts) -> None:
+async def test_two_consoles_do_not_lose_each_others_drafts(path: Path) -> None:
     """Each change reads, changes and replaces the file alone."""
     names = [f"run.continue:{number}" for number in range(20)]
-    both = (drafts, Drafts(drafts.path))
-    await asyncio.gather(*(both[i % 2].save(name, Draft({"a": name}, NOON)) for i, name in enumerate(names)))
+    drafts = {name: Draft({"a": name}, NOON) for name in names}
+    await asyncio.gather(*(asyncio.to_thread(save_draft, path, name, draft) for name, draft in drafts.items()))
 
-    assert [await drafts.load(name) for name in names] == [Draft({"a": name}, NOON) for name in names]
+    assert read_drafts(path) == drafts
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 1, "drafts": {"a": {"values": 3}}}'])
-async def test_a_damaged_file_is_moved_aside_once(drafts: Drafts, text: str) -> None:
+def test_a_damaged_file_is_moved_aside_once(path: Path, text: str) -> None:
     """Forms go on without it, and the next draft is kept again."""
-    drafts.path.parent.mkdir()
-    drafts.path.write_text(text)
+    path.parent.mkdir()
+    path.write_text(text)
 
     with pytest.raises(DraftsError, match=r"drafts\.damaged"):
-        await drafts.load("run.start")
-    assert drafts.path.with_suffix(".damaged").read_text() == text
-    await drafts.save("run.start", Draft({"a": "b"}, NOON))
-    assert await drafts.load("run.start") == Draft({"a": "b"}, NOON)
+        read_drafts(path)
+    assert path.with_suffix(".damaged").read_text() == text
+    save_draft(path, "run.start", Draft({"a": "b"}, NOON))
+    assert read_drafts(path) == {"run.start": Draft({"a": "b"}, NOON)}
 
 
 async def test_a_draft_is_kept_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any, engine: Engine) -> None:
@@ -62,7 +61,7 @@ async def test_a_draft_is_kept_and_is_swapped_for_a_fresh_form_and_back(stage: A
     app = stage(NewRunForm)
     async with opened(app, FILLED):
         # While the form is still open: the program may be killed.
-        draft = await until(lambda: drafts_of(engine).load("run.start"), "the draft is on the disk")
+        draft = await until(lambda: draft_of(engine, "run.start"), "the draft is on the disk")
     assert draft.values["repository"] == "acme/web"
     clock.move(minutes=7)
     again = stage(NewRunForm)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.actions.refusals import FieldProblem
-from app.actions.screen_fields import PAIRS, EditorError, edit, faithful, read_pairs
+from app.actions.screen_fields import EditorError, edit, faithful, read_pairs, written_pairs
 from app.engine.text import json_or_text
 
 
@@ -49,7 +49,7 @@ def test_sent_pairs_are_written_so_that_they_are_read_again() -> None:
     """Text that looks like another value, or that no field shows, is quoted."""
     values = {"a": "3", "b": 3, "c": "x\x1b\ny", "d": " e", "f": "", "g": {"h": [None]}}
 
-    assert read_pairs("inputs", PAIRS.written(values)) == values
+    assert read_pairs("inputs", written_pairs(values)) == values
 
 
 def test_what_cannot_be_shown_is_not_prefilled() -> None:

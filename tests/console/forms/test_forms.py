@@ -14,7 +14,7 @@ from tests.console.forms.steps import (
     EXECUTION,
     FILLED,
     a_run,
-    drafts_of,
+    draft_of,
     opened,
     painted,
     press,
@@ -54,7 +54,7 @@ async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, pos
     assert [request.json() for request in post.requests] == [body]
     assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_01J8")
     assert await engine.cache.detail("run_01J8") is not None
-    assert await drafts_of(engine).load("run.start") is None
+    assert await draft_of(engine, "run.start") is None
 
 
 async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: Any, post: Any) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.engine.events import CacheChangedElsewhere
+from app.engine.events import CacheChangedElsewhere, RunsChanged
+from app.runs import screen_loader
 from storage.cache.cache import Cache
 from storage.errors import DiskFailedError
-from storage.records import RunWindow, WindowRequest
+from storage.records import RunChanges, RunWindow, WindowRequest
 from tests.console.conftest import Staged
 
 
@@ -41,3 +42,23 @@ async def test_many_changes_are_read_at_once_and_a_failed_reading_is_made_up_for
         is_broken = False
         await scene.ring()
         assert scene.table.count == total + 1
+
+
+async def test_pages_of_new_runs_are_read_once_a_tick(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is shown as it comes; while more follow, the rows and the run beside them are read with the tick."""
+    async with staged() as scene:
+        read, window = list[WindowRequest](), Cache.window
+
+        async def watched(cache: Cache, request: WindowRequest) -> RunWindow:
+            read.append(request)
+            return await window(cache, request)
+
+        monkeypatch.setattr(Cache, "window", watched)
+        monkeypatch.setattr(screen_loader, "GROWS_S", 3600.0)
+        for number in range(20):
+            scene.engine.events.publish(RunsChanged(RunChanges(new=(f"run_{number}",))))
+            await scene.settle()
+        assert len(read) == 1
+
+        await scene.tick()
+        assert len(read) == 2

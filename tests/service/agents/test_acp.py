@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service.agents.options import Agent, AgentOptions
+from service.agents.outcome import OutcomeReader
 from service.agents.presets import ACP
 from service.agents.steps import steps_of
 from service.execution.rehearsal import Rehearsal, RehearsalResult
@@ -144,7 +145,7 @@ def test_each_end_of_a_turn_is_an_outcome(turn: Turn) -> None:
         ("max_tokens", "cut_short", "was cut at its limit of tokens"),
         ("cancelled", "failed", "stopped before its answer (cancelled)"),
     ):
-        reader = ACP.reader()
+        reader = OutcomeReader(ACP.listener, must_end=True)
         reader.feed(json.dumps({"acp": "end", "stop_reason": stop}).encode() + b"\n")
         found = reader.failure(0)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from service.agents.allowlist import Allowlist, RefusedError, addresses_of
+from service.agents.allowlist import Entry, RefusedError, addresses_of, decide
 from service.agents.options import AgentOptions
 from service.network import Host, is_public
 from tests.service.certificates import make_certificate
@@ -188,4 +188,4 @@ def test_the_list_is_taken_literally() -> None:
     for entry, allowed in (("a.example", 0), ("*.a.example", 1), ("a.example:8443", 3)):
         for at, (name, port) in enumerate(hosts):
             with nullcontext() if at == allowed else pytest.raises(RefusedError):
-                Allowlist([entry]).decide(Host.parse(name), port)
+                decide([Entry.parse(entry)], Host.parse(name), port)

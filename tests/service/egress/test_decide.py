@@ -11,7 +11,6 @@ from service.egress.routes import (
     PROVIDERS,
     BlockedRequestError,
     ClosedPathError,
-    ForbiddenModelError,
     check_model,
     models_in,
     read_body,
@@ -100,7 +99,7 @@ def test_only_listed_models_pass() -> None:
         (("arn:aws:bedrock:*:123456789012:*",), ARN, True),
         (("sonnet",), "arn:aws:bedrock:us-east-1:1:imported-model/sonnet", False),
     ):
-        with nullcontext() if passes else pytest.raises(ForbiddenModelError):
+        with nullcontext() if passes else pytest.raises(BlockedRequestError):
             check_model(model, allowed)
 
 

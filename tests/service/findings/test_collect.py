@@ -7,8 +7,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from service.findings import MOST, FindingsFile, packed
 from service.findings.collect import CollectedFindings, clear, collect
-from service.findings.document import MOST, FindingsFile, packed
 from service.secrets import Secrets
 from tests.service.conftest import Own
 from tests.service_process import ROOT, git

@@ -6,7 +6,7 @@ import pytest
 
 from service.agents.options import ChangeLimits
 from service.execution.commits import Patches, changed_between, oversize, refusal
-from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment
+from service.forge import CommitStatus, ForgeError, NewPullRequest, ReviewComment
 from service.git import GitRunner
 from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
 

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from service.findings.document import IdentifiedFinding
-from service.forge.client import CommitStatus, ForgeError, ReviewComment, harmless
+from service.findings import IdentifiedFinding
+from service.forge import CommitStatus, ForgeError, ReviewComment, harmless
 from service.forge.handlers import inert
 from service.forge.review import Marks, Report, bring_up_to_date, comment
 from service.text import not_closing

@@ -1,0 +1,248 @@
+"""A batch of runs: its task, the request for each run, and its progress as lines."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from app.actions.actions import retry_key
+from app.actions.asked import PLACEHOLDERS, Asked, continuation, filled_in, what_began
+from app.actions.batch import BatchResult
+from app.actions.refusals import FieldProblem
+from app.api.errors import ApiError
+from app.api.requests import StartAgent, WriteRequest
+from app.engine.engine import Engine
+from app.engine.text import SafeText, plural, safe_text
+from storage.records import CANCELLED, Action, Run, RunDetail
+from storage.records.results import RunTurns, Unavailable
+from widgets.forms.dialog import reason
+from widgets.kit.badges import Badge, action_badge, run_badge
+from widgets.runs.follow import BatchLine, BatchView
+
+AT_ONCE: Final = 8
+"""Runs that the service is asked about at the same time."""
+WAITING: Final = Badge("◌", "waiting", "quiet")
+REFUSED: Final = Badge("⊘", "not sent", "warn")
+LISTED: Final = 200
+"""Characters of a run's line."""
+
+
+class ManyText(Struct, frozen=True):
+    """The form's texts."""
+
+    title: str
+    draft: str
+    nothing: str
+    """Shown if no run is left."""
+    hint: str
+    placeholder: str
+    consequence: str
+    """The effect of sending, with a placeholder for the number of runs."""
+    each: str
+    """Added to the effect where there are several runs."""
+    done: str
+    """The outcome, with placeholders for the number that succeeded and the number sent."""
+
+
+CONTINUE: Final = ManyText(
+    title="Continue many runs",
+    draft="run.continue.many",
+    nothing="Nothing to continue",
+    hint="{repository} and {branch} are those of each run.",
+    placeholder="What should each of them do next?",
+    consequence="Continues {}",
+    each=", one after the other, each with its own context",
+    done="{} of {} continued",
+)
+
+RETRY: Final = ManyText(
+    title="Retry failed runs",
+    draft="run.retry.many",
+    nothing="Nothing to retry",
+    hint="Optional. Added below each run's own instructions.",
+    placeholder="Nothing: the same instructions again.",
+    consequence="Sends the last instructions of {} that failed again",
+    each=", one after the other",
+    done="{} of {} started again",
+)
+
+
+class ManyTask(Struct, frozen=True):
+    """A task for many runs."""
+
+    text: ManyText
+    runs: tuple[Run, ...]
+    left_out: str
+    """The marked runs that are left out, and why; empty: none."""
+    asked: Mapping[str, Asked]
+    """What began the last turn of each run, where it is known."""
+
+    @property
+    def nothing(self) -> str:
+        """The reason if no run is left."""
+        return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
+
+    def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
+        """The request for a run, and the key under which it is sent once; None: the ledger prevents a second one."""
+        filled = filled_in(words, self._known(run))[0]
+        if self.text is RETRY:
+            return self.asked[run.run_id].with_more(filled), retry_key(run, filled)
+        return continuation(run, filled), None
+
+    def problem(self, words: str) -> FieldProblem | None:
+        """The reason why the instructions cannot be sent for all runs."""
+        for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
+            if lacking := [run for run in self.runs if not self._known(run)[name]]:
+                return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
+        agents = [run for run in self.runs if words.strip() and isinstance(self.request(run, words)[0], StartAgent)]
+        return self._problem(agents, "named agents take no instructions", "Leave this empty.") if agents else None
+
+    def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:
+        count = f"{len(runs):,} of {plural(len(self.runs), 'run')}"
+        return FieldProblem("instructions", f"In {count} {what}. {cure} The first one is {runs[0].run_id}.")
+
+    def _known(self, run: Run) -> dict[str, str]:
+        asked = self.asked.get(run.run_id)
+        said = "" if asked is None else asked.words
+        return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": said}
+
+
+Known = Mapping[str, Asked | Unavailable]
+"""What began the last turn of each run, or why that is not known."""
+
+
+async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
+    """Read what began the last turn of each run; after a failure the service is asked no more.
+
+    Raises:
+        StorageError: The ledger cannot be read.
+    """
+    room, failures = asyncio.Semaphore(AT_ONCE), list[ApiError]()
+
+    async def turns_of(run_id: str) -> RunTurns | Unavailable:
+        async with room:
+            if failures:
+                raise failures[0]
+            return await engine.extension.turns(run_id)
+
+    async def asked_of(detail: RunDetail) -> Asked | Unavailable:
+        try:
+            return await what_began(engine.ledger, turns_of, detail)
+        except ApiError as error:
+            failures.append(error)
+            return Unavailable(f"The service could not be asked: {failures[0].message}")
+
+    answers = await asyncio.gather(*map(asked_of, details))
+    return {detail.run.run_id: answer for detail, answer in zip(details, answers, strict=True)}
+
+
+def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> ManyTask:
+    """Return the task that continues each conversation with the same instructions."""
+    ended = tuple(run for run in runs if run.status in final_statuses)
+    left_out = _left_out((len(runs) - len(ended), "still active"))
+    return ManyTask(CONTINUE, ended, left_out, _asked(known))
+
+
+def retried(runs: Sequence[Run], known: Known) -> ManyTask:
+    """Return the task that sends the last turn of each failed or cancelled run again."""
+    failed = [run for run in runs if run.status in {"failed", CANCELLED}]
+    asked = _asked(known)
+    whys = Counter(why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
+    others = (
+        (len(runs) - len(failed), "neither failed nor cancelled"),
+        *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
+    )
+    return ManyTask(RETRY, tuple(run for run in failed if run.run_id in asked), _left_out(*others), asked)
+
+
+def _asked(known: Known) -> dict[str, Asked]:
+    return {run_id: each for run_id, each in known.items() if isinstance(each, Asked)}
+
+
+class RunBatch(Struct, frozen=True):
+    """A confirmed task and its progress."""
+
+    batch_id: str
+    task: ManyTask
+    sent: Mapping[str, BatchResult] = field(default_factory=dict)
+    """The results, by the id of the run that the request was for."""
+    is_sending: bool = False
+
+    def resolved(self, action: Action, old_id: str = "") -> Self:
+        """The batch with the resolution of an unknown outcome, or with the action sent in place of `old_id`.
+
+        A run that this outcome had blocked may be sent now.
+        """
+        sent: dict[str, BatchResult] = {}
+        for run_id, result in self.sent.items():
+            if result.action is None or result.action.action_id != (old_id or action.action_id):
+                sent[run_id] = result
+            elif result.outcome != "blocked":
+                sent[run_id] = BatchResult.of(action)
+        return replace(self, sent=sent)
+
+    @property
+    def unknown(self) -> tuple[Action, ...]:
+        """Actions of unknown outcome."""
+        results = [result for result in self.sent.values() if result.outcome != "blocked"]
+        return tuple(result.action for result in results if result.action and result.action.state == "unknown")
+
+    @property
+    def confirmed(self) -> tuple[str, ...]:
+        """Ids of the runs for which it took effect."""
+        return tuple(run_id for run_id, sent in self.sent.items() if sent.is_done)
+
+    @property
+    def left_to_send(self) -> tuple[Run, ...]:
+        """The runs without a request so far, and those that can be tried again."""
+        sent = self.sent
+        return tuple(run for run in self.task.runs if run.run_id not in sent or sent[run.run_id].may_be_sent_again)
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Ids of the runs that were started or continued."""
+        return tuple(result.result_id for result in self.sent.values() if result.is_done and result.result_id)
+
+    def view(self, details: Mapping[str, RunDetail]) -> BatchView:
+        """The batch as a line, with these details of its runs."""
+        made = [details[run_id] for run_id in self.made if run_id in details]
+        lines = []
+        for run in self.task.runs:
+            result = self.sent.get(run.run_id)
+            run_id, opens = run.run_id, None
+            if result is None:
+                badge, about = WAITING, str(place_of(run))
+            elif result.action is None or result.outcome == "blocked":
+                badge, about = REFUSED, result.problem
+            elif not result.is_done or not result.result_id:
+                badge = action_badge(result.action.state)
+                about = reason(result.action.error) if result.action.error is not None else ""
+            else:
+                run_id = opens = result.result_id
+                detail = details.get(run_id)
+                known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
+                badge, about = known or action_badge(result.action.state), str(place_of(detail.run if detail else run))
+            lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))
+        return BatchView(
+            key=self.batch_id,
+            title=safe_text(self.task.text.title),
+            lines=tuple(lines),
+            confirmed=len(self.confirmed),
+            unknown=len(self.unknown),
+            made=len(self.made),
+            ended=sum(detail.is_final for detail in made),
+            failed=sum(detail.run.status == "failed" for detail in made),
+            is_sending=self.is_sending,
+        )
+
+
+def _left_out(*counts: tuple[int, str]) -> str:
+    return ", ".join(f"{plural(count, 'run')} {why}" for count, why in counts if count)
+
+
+def place_of(run: Run) -> SafeText:
+    """The run's repository and branch."""
+    return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)
