@@ -113,18 +113,6 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
         await end_group(process)
 
 
-def run_in_terminal(argv: Sequence[str]) -> int:
-    """Run a command that gets the terminal and return its exit code. Blocks.
-
-    Raises:
-        CommandUnusableError: It did not start.
-    """
-    try:
-        return subprocess.run(argv, check=False).returncode
-    except (OSError, ValueError) as error:
-        raise _did_not_start(argv, error) from error
-
-
 def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableError:
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return CommandUnusableError(f"{argv[0]} did not start: {why}. Correct argv in [[commands]].")
@@ -148,10 +136,13 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
             try:
                 with app.suspend():
                     # While a pager has the terminal, ctrl+c is the pager's.
-                    result = CommandResult(run_in_terminal(argv), safe_text(""))
+                    done = subprocess.run(argv, check=False)  # noqa: ASYNC221 — nothing may be drawn meanwhile
+                result = CommandResult(done.returncode, safe_text(""))
             except SuspendNotSupported as error:
                 by_hand = f"There is no terminal for it. Run it by hand: {shlex.join(argv)}"
                 raise CommandUnusableError(by_hand) from error
+            except (OSError, ValueError) as error:
+                raise _did_not_start(argv, error) from error
         else:
             session.notify(f"{name}: running…")
             result = await run_beside(argv)

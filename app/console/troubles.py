@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from app.engine.text import safe_text
 from app.engine.times import clock_time, span
 from storage.records import LinkState, PollOutcome
-from storage.records.error_kinds import error_kind
+from storage.records.error_kinds import ErrorKind, error_kind
 from widgets.frame import Notice, next_poll
 from widgets.runs.extent import Extent
 
@@ -29,24 +29,22 @@ def link_notice(link: LinkState | None, now: datetime, wait: "Wait | None") -> N
     if link is None or link.failing_since is None:
         return None
     kind = error_kind(link.error_kind)
-    title, fix = kind.title, "" if kind.concerns == "link" else kind.fix
-    why = fix or _sentence(safe_text(link.error_message or "", limit=160))
+    title, why = kind.title, _why(kind, link.error_message)
     as_of = "" if link.last_ok_at is None else f"What you see is from {clock_time(link.last_ok_at, now)}."
     if kind.concerns == "link":
         silent_s = (now - (link.last_ok_at or link.failing_since)).total_seconds()
         why, title = f"{title}. {why}".strip(), f"No answer for {span(silent_s)}; {next_poll(wait, now)} (^r: now)"
     elif kind.passes:
         title = f"{title}; {next_poll(wait, now)}"
-    tone: Tone = "bad" if (fix or kind.concerns == "token") and not kind.passes else "warn"
+    is_fixable = kind.concerns == "token" or (kind.fix and kind.concerns != "link")
+    tone: Tone = "bad" if is_fixable and not kind.passes else "warn"
     return Notice("✗" if tone == "bad" else "◌", title, tuple(filter(None, (why, as_of))), tone)
 
 
 def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
     """Explain why this console cannot poll while another can: a title and a sentence."""
     kind = error_kind(failure.error_kind)
-    fix = "" if kind.concerns == "link" else kind.fix
-    why = fix or _sentence(safe_text(failure.error_message or "", limit=160))
-    return kind.title, f"{why} Another console keeps the rows current."
+    return kind.title, f"{_why(kind, failure.error_message)} Another console keeps the rows current."
 
 
 def storage_notice(message: str) -> Notice:
@@ -83,5 +81,8 @@ def nothing_to_show(
     return Notice("○", "No runs yet", (starts,), "plain")
 
 
-def _sentence(text: str) -> str:
-    return text if not text or text.endswith((".", "!", "?")) else f"{text}."
+def _why(kind: ErrorKind, message: str | None) -> str:
+    """The fix or, where the link alone is at fault or none is known, the message as a sentence."""
+    text = safe_text(message or "", limit=160)
+    sentence = text if not text or text.endswith((".", "!", "?")) else f"{text}."
+    return sentence if kind.concerns == "link" else kind.fix or sentence
