@@ -322,11 +322,13 @@ class RunwardenApp(BaseApp[None]):
 
     async def _open(self) -> None:
         session = self.session
-        engine = await self.engines.open_polling(session.profile.name)
-        if not gc.isenabled():
-            # Modules imported by now are never freed: checking them at every collection would only delay keys.
-            gc.freeze()
-            gc.enable()
+        try:
+            engine = await self.engines.open_polling(session.profile.name)
+        finally:
+            if not gc.isenabled():
+                # Modules imported by now are never freed: checking them at every collection would only delay keys.
+                gc.freeze()
+                gc.enable()
         session.open(engine)
         from app.runs.screen_following import RunFollower
 
