@@ -202,14 +202,6 @@ def incident_key(incident: Incident) -> str:
     return f"incident:{incident.platform}:{incident.start.isoformat()}"
 
 
-def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
-    """The text shown without incidents, with the observed time."""
-    seen_s = max((past.uptimes[-1].known_s for past in pasts.values()), default=0.0)
-    if not seen_s:
-        return "The hosts were not observed yet."
-    return f"None in the last 30 days, observed for {span(seen_s)}."
-
-
 def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
     """The uptimes of `WINDOWS`, without windows that cover hardly more observed time than a shorter one.
 
@@ -428,7 +420,11 @@ class HealthScreen(BaseScreen):
         ]
         if (more := len(view.incidents) - MOST) > 0:
             incidents.append(LeadRow(Content.styled(f"and {more} older ones", STYLES["quiet"])))
-        yield from titled("Incidents, 30 days", incidents, no_incidents(view.pasts))
+        seen_s = max((past.uptimes[-1].known_s for past in view.pasts.values()), default=0.0)
+        none = (
+            f"None in the last 30 days, observed for {span(seen_s)}." if seen_s else "The hosts were not observed yet."
+        )
+        yield from titled("Incidents, 30 days", incidents, none)
         polls = [poll_row(poll, now, width) for poll in view.polls[:MOST_POLLS]]
         yield from titled("Polls", polls, "The service was not polled yet.")
 

@@ -106,8 +106,24 @@ class AllProfilesScreen(RunActions):
         for profile in profiles:
             await self._read_profile(profile)
         for profile in profiles:
-            if profile.name != self.session.profile.name and await self._poll_if_due(profile):
-                await self._read_profile(profile)
+            name, now, vitals = profile.name, self.session.clock(), self._vitals[profile.name]
+            is_current = name == self.session.profile.name
+            if is_current or isinstance(vitals, StorageError) or now < self._not_before.get(name, now):
+                continue
+            link = vitals.runs_link
+            last_ok_at = None if link is None or link.is_failing else link.last_ok_at
+            # Another console or a bot may be polling it.
+            if last_ok_at is not None and now - last_ok_at < timedelta(seconds=GENTLE_S):
+                continue
+            problem = await (await self.session.engines.engine(name)).refresh()
+            wait_s = GENTLE_S
+            if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
+                wait_s = max(GENTLE_S, problem.retry_after_s)
+            elif problem is not None:
+                failures = link.failures if link is not None else 0
+                wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
+            self._not_before[name] = self.session.clock() + timedelta(seconds=wait_s)
+            await self._read_profile(profile)
 
     async def _read_profile(self, profile: Profile) -> None:
         engines = self.session.engines
@@ -121,26 +137,6 @@ class AllProfilesScreen(RunActions):
             self._open = {name: await engines.engine(name) for name in readable}
             self._rows.ask()
         self._show_vitals(self.session.vitals.now)
-
-    async def _poll_if_due(self, profile: Profile) -> bool:
-        """Poll this profile's service, unless it was asked a moment ago or asked for a wait; return whether it was."""
-        name, now, vitals = profile.name, self.session.clock(), self._vitals[profile.name]
-        if isinstance(vitals, StorageError) or now < self._not_before.get(name, now):
-            return False
-        link = vitals.runs_link
-        last_ok_at = None if link is None or link.is_failing else link.last_ok_at
-        # Another console or a bot may be polling it.
-        if last_ok_at is not None and now - last_ok_at < timedelta(seconds=GENTLE_S):
-            return False
-        problem = await (await self.session.engines.engine(name)).refresh()
-        wait_s = GENTLE_S
-        if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
-            wait_s = max(GENTLE_S, problem.retry_after_s)
-        elif problem is not None:
-            failures = link.failures if link is not None else 0
-            wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
-        self._not_before[name] = self.session.clock() + timedelta(seconds=wait_s)
-        return True
 
     def in_header(self, _: Vitals) -> Vitals:
         """The sums of all profiles, and each one's link to its service."""
