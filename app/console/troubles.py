@@ -1,18 +1,15 @@
 """Notices about rows that are not live: what happened, since when, what still holds and which key helps."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from app.engine.text import safe_text
 from app.engine.times import clock_time, span
 from storage.records import LinkState, PollOutcome
+from storage.records.activity import Wait
 from storage.records.error_kinds import ErrorKind, error_kind
 from widgets.frame import Notice, next_poll
 from widgets.runs.extent import Extent
-
-if TYPE_CHECKING:
-    from storage.records.activity import Wait
-    from widgets.kit.badges import Tone
 
 UNREADABLE: Final = Notice(
     "∅",
@@ -24,7 +21,7 @@ UNREADABLE: Final = Notice(
 READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",), "wait")
 
 
-def link_notice(link: LinkState | None, now: datetime, wait: "Wait | None") -> Notice | None:
+def link_notice(link: LinkState | None, now: datetime, wait: Wait | None) -> Notice | None:
     """The notice about the link, with its next poll; None: the link works, or is not known yet."""
     if link is None or link.failing_since is None:
         return None
@@ -37,8 +34,9 @@ def link_notice(link: LinkState | None, now: datetime, wait: "Wait | None") -> N
     elif kind.passes:
         title = f"{title}; {next_poll(wait, now)}"
     is_fixable = kind.concerns == "token" or (kind.fix and kind.concerns != "link")
-    tone: Tone = "bad" if is_fixable and not kind.passes else "warn"
-    return Notice("✗" if tone == "bad" else "◌", title, tuple(filter(None, (why, as_of))), tone)
+    lines = tuple(filter(None, (why, as_of)))
+    is_bad = is_fixable and not kind.passes
+    return Notice("✗", title, lines, "bad") if is_bad else Notice("◌", title, lines, "warn")
 
 
 def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
@@ -57,7 +55,7 @@ def nothing_to_show(
     extent: Extent | None,
     link: LinkState | None,
     now: datetime,
-    wait: "Wait | None" = None,
+    wait: Wait | None = None,
     *,
     looked: tuple[str, ...] = (),
     read_only: bool = False,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from math import floor
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from textual.widgets import OptionList
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import CoalescedTask, GoToTab, Session
 from app.console.troubles import UNREADABLE
+from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text
 from app.engine.times import age, ago, clock_time, roughly_ago, span
@@ -47,9 +48,6 @@ from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
 from widgets.kit.choice_lists import LeadList, LeadRow
 from widgets.kit.line_text import SteadyText
-
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
 
 FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
 """The failed runs of each incident, by platform and start of the incident."""
@@ -330,7 +328,7 @@ class HealthScreen(BaseScreen):
         self._list.seek(keys[(here + 1) % len(keys)])
 
     @using_engine("form")
-    async def action_retry(self, engine: "Engine") -> None:
+    async def action_retry(self, engine: Engine) -> None:
         """Retry this row's failed runs, after a confirmation."""
         if (lead := self._lead(self._key)) is None:
             return

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 from textual import on
@@ -15,6 +15,7 @@ from textual.widgets import Input
 from app.api.errors import ApiError, RateLimitedError
 from app.console.base import ALL
 from app.console.session import CoalescedTask, OpenRun, Session, read_vitals
+from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.health.facts import is_down
 from app.profiles import Profile
@@ -31,9 +32,6 @@ from widgets.kit.badges import Badge, ProfileMark
 from widgets.runs.columns import DEFAULT_COLUMNS, ColumnChoice
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
 from widgets.runs.table import RunTable
-
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
 
 UNREADABLE: Final = Badge("✗", "files unusable", "bad")
 COLUMNS: Final = ColumnChoice(("status", "profile", *DEFAULT_COLUMNS[1:]))
@@ -156,7 +154,7 @@ class AllProfilesScreen(RunActions):
         return replace(Vitals(ALL, can_switch=True, links=tuple(links), known=bool(known)), **sums)
 
     @property
-    def acting_engine(self) -> "Engine | str":
+    def acting_engine(self) -> Engine | str:
         """The engine of the row's profile, or of the marked rows if they are all of one."""
         here = {"" if self.table.row is None else self.table.row.profile}
         profiles = {whose(row_id)[0] for row_id in self.table.marks} or here
