@@ -313,11 +313,8 @@ class OrganizationForm(ActionForm):
     def make_rows(self) -> Sequence[Widget]:
         """The meaning of a success, the address and the offer code."""
         again = LineField(AGAIN, "once more", "Type the address again to create another organization for it.")
+        again.display = False  # The ledger says whether it is needed.
         return (Static(Content(_NOTICE), classes="form-notice"), *super().make_rows(), again)
-
-    async def on_mount(self) -> None:
-        """Hide the repeated address; the ledger says whether it is needed."""
-        self.fields[AGAIN].display = False
 
     def actions_changed(self) -> None:
         """Update the list of the address's organizations."""
