@@ -250,7 +250,7 @@ class ChangesPart(SearchedPart):
         """Disable actions without a target."""
         detail = self.subject.detail
         if action == "check_out":
-            return detail is not None and self.subject.results.repositories.is_configured(detail.run.repository)
+            return detail is not None and self.subject.results.repositories.address(detail.run.repository) is not None
         if action == "open_file":
             # Only where the files themselves can be read, not only their changes.
             return self._change is not None and any(file.new_blob or file.old_blob for file in self._change.files)
