@@ -18,8 +18,6 @@ from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter
 from storage.records.query import FINDINGS, Suggestion
 
 KeyName = Literal["status", "repo", "branch", "agent", "finding", "since", "until", "is"]
-QUOTE: Final = '"'
-ESCAPE: Final = "\\"
 _START: Final = re.compile(r"(?:-(?=\S))?(?=\S)")
 """Where a term begins, and its minus."""
 _NAME: Final = re.compile(r"([A-Za-z_]+):")
@@ -124,7 +122,8 @@ def terms(line: str) -> Iterator[Term]:
     while (match := _START.search(line, end)) is not None:
         start, at = match.start(), match.end()
         name = _NAME.match(line, at)
-        if name is None or not is_key_like(name[1]):
+        # Other names before a colon are part of a word, as in `gitlab:acme/api`.
+        if name is None or not (name[1].casefold() in COLUMNS or key_name(name[1]) or closest_key(name[1])):
             word = _token(line, at, _WORD)
             yield Term(start, end := word.end, at > start, None, at, (word,))
             continue
@@ -134,11 +133,6 @@ def terms(line: str) -> Iterator[Term]:
         yield Term(start, end := tokens[-1].end, at > start, name[1], name.end(), tuple(tokens))
 
 
-def is_key_like(name: str) -> bool:
-    """Whether a name before a colon is meant as a key; others are part of a word, as in `gitlab:acme/api`."""
-    return key_name(name) is not None or name.casefold() in COLUMNS or closest_key(name) is not None
-
-
 def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:
     match = _QUOTED.match(line, start)
     if match is None:
@@ -146,11 +140,6 @@ def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:
         return QueryToken(line[start:end], start, end)
     text = _ESCAPED.sub(r"\1", match[1])
     return QueryToken(text, start, match.end(), is_quoted=True, is_closed=bool(match[2]))
-
-
-def quoted(text: str) -> str:
-    """Quote a text as one literal token."""
-    return f"{QUOTE}{text.replace(ESCAPE, ESCAPE * 2).replace(QUOTE, ESCAPE + QUOTE)}{QUOTE}"
 
 
 class TextSpan(NamedTuple):
@@ -218,7 +207,7 @@ def value_text(value: str, key: KeyName) -> str:
         is_pattern = key == "status" and "*" in value
         if not token.is_quoted and token.text == value == read_value(token, key) and not is_pattern:
             return value
-    return quoted(value)
+    return '"{}"'.format(re.sub(r'(["\\])', r"\\\1", value))
 
 
 def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
