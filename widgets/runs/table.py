@@ -114,6 +114,14 @@ class Position(Struct, frozen=True):
         return self.cursor + window.shift if is_at_gap or self.cursor == before.total else self.cursor
 
 
+class LatestMessage(Message):
+    """A message of which only the latest counts."""
+
+    def can_replace(self, message: Message) -> bool:
+        """Whether it is of the same kind."""
+        return isinstance(message, type(self))
+
+
 class RunTable(CursorView, can_focus=True):
     """Draws runs, one a line, under titles that sort.
 
@@ -164,19 +172,11 @@ class RunTable(CursorView, can_focus=True):
     class Marked(Message):
         """The marks changed."""
 
-    class WindowRequested(Message):
+    class WindowRequested(LatestMessage):
         """The table needs rows that it does not hold, as its `request` describes."""
 
-        def can_replace(self, message: Message) -> bool:
-            """Only the latest request counts."""
-            return isinstance(message, RunTable.WindowRequested)
-
-    class Highlighted(Message):
+    class Highlighted(LatestMessage):
         """The cursor moved to another run, group or gap."""
-
-        def can_replace(self, message: Message) -> bool:
-            """Only the latest run counts."""
-            return isinstance(message, RunTable.Highlighted)
 
     class Refilled(Message):
         """Columns got their first values, and room."""
