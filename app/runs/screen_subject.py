@@ -137,17 +137,13 @@ class SearchedPart(RunPart):
         hidden("full_stop", "step_match(1)", "next match", id="run.next_match"),
         hidden("comma", "step_match(-1)", "previous match", id="run.prev_match"),
     ]
+    body: TextView
     search: TextSearch
-
-    @property
-    def has_text(self) -> bool:
-        """Whether there is text to search."""
-        raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable searching where there is no text."""
         if action in {"search", "step_match"}:
-            return self.has_text
+            return bool(self.body.total)
         return super().check_action(action, parameters)
 
     def action_search(self) -> None:
