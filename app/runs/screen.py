@@ -567,9 +567,7 @@ class RunsScreen(RunActions):
 
     def _show_missing(self) -> None:
         """Update the lines about missing runs: fetching continues, and time passes."""
-        query = self.table_query
-        has_count = not query.is_changed and query.view.query in self.loader.counts
-        if (line := self.older_runs.line(has_counts=has_count)) is not None:
+        if (line := self.older_runs.line()) is not None:
             self.bar.show(line)
             self.table.show_missing(self.older_runs.lines())
             self._explain_row()

@@ -197,10 +197,12 @@ class OlderRuns:
             texts = [f"fetching {runs} · {self._how_far} · esc stop", f"{self._how_far} · esc stop"]
         return tuple(map(safe_text, texts))
 
-    def line(self, *, has_counts: bool = False) -> ExtentLine | None:
+    def line(self) -> ExtentLine | None:
         """The missing runs and the progress of fetching; None: not known yet."""
         if (extent := self._loader.extent) is None:
             return None
+        query = self._loader.query
+        has_counts = not query.is_changed and query.view.query in self._loader.counts
         is_limited = not extent.coverage.ranges or self.gap is not None
         session, now = self._session, self._session.clock()
         # While the link fails, no row counts as fresh.
