@@ -82,16 +82,11 @@ def list_agents(context: RequestContext, caller: RunReader) -> dict[str, object]
     """Return the agents by name, each with its description and inputs; an agent without inputs accepts any."""
     with context.database.read() as connection:
         available = agents.for_organization(connection, caller.organization.id)
-    return {
-        "agents": [
-            {
-                "name": agent.name,
-                "description": agent.options.description,
-                "inputs": {name: one.model_dump() for name, one in agent.options.inputs.items()},
-            }
-            for agent in available
-        ]
-    }
+    shown = []
+    for agent in available:
+        inputs = {name: one.model_dump() for name, one in agent.options.inputs.items()}
+        shown.append({"name": agent.name, "description": agent.options.description, "inputs": inputs})
+    return {"agents": shown}
 
 
 class UsageBody(BaseModel):
@@ -312,15 +307,13 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
 def read_questions(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the newest open questions of agents (at most 100) and the newest cancelled runs (at most 1,000)."""
     with context.database.read() as connection:
-        questions = turns.open_questions(connection, caller.organization.id, _MOST_QUESTIONS)
+        asked = turns.open_questions(connection, caller.organization.id, _MOST_QUESTIONS)
         cancelled = turns.newest_cancelled(connection, caller.organization.id, _MOST_CANCELLED)
-    return {
-        "cancelled": cancelled,
-        "questions": [
-            {"run_id": one.run_id, "turn": one.number, "asked_at": rfc3339(one.finished_at), **one.question}
-            for one in questions
-        ],
-    }
+    questions = [
+        {"run_id": one.run_id, "turn": one.number, "asked_at": rfc3339(one.finished_at), **one.question}
+        for one in asked
+    ]
+    return {"cancelled": cancelled, "questions": questions}
 
 
 def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str) -> Turn:
