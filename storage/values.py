@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from msgspec import Struct
+
 Clock = Callable[[], datetime]
 """Returns the current time, aware, in UTC."""
 NO_TIME_US: Final = -(2**62)
 """Stands for a time that cannot be read; it sorts before every real instant."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def sqlite_text(text: str) -> str:
@@ -40,13 +42,13 @@ def to_us(instant: datetime) -> int:
     if instant.tzinfo is None:
         raise ValueError(f"{instant} has no time zone.")
     # Twice as fast as dividing by a microsecond.
-    past = instant - _EPOCH
+    past = instant - EPOCH
     return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
 
 
 def from_us(instant_us: int) -> datetime:
     """An aware UTC time from microseconds since the epoch."""
-    return _EPOCH + timedelta(microseconds=instant_us)
+    return EPOCH + timedelta(microseconds=instant_us)
 
 
 def from_us_or_none(instant_us: int | None) -> datetime | None:
@@ -59,23 +61,19 @@ def to_sortable_us(instant: datetime | None) -> int:
     return NO_TIME_US if instant is None else to_us(instant)
 
 
-class Conditions:
-    """Conditions that all hold, with their parameters."""
+class Where(Struct, frozen=True):
+    """A condition in SQL, and its bound values; by default one that always holds."""
 
-    def __init__(self, *conditions: str) -> None:
-        self._conditions = ["1", *conditions]
-        self.parameters: tuple[str | int, ...] = ()
+    sql: str = "1"
+    parameters: tuple[str | int, ...] = ()
 
-    def __str__(self) -> str:
-        """The conditions as SQL."""
-        return " AND ".join(self._conditions)
+    def __and__(self, other: "Where | None") -> "Where":
+        """A condition that requires both; None requires nothing."""
+        return self if other is None else Where(f"{self.sql} AND {other.sql}", (*self.parameters, *other.parameters))
 
-    def add(self, condition: str, *parameters: str | int) -> None:
-        """Require this too."""
-        self._conditions.append(condition)
-        self.parameters += tuple(sqlite_text(each) if isinstance(each, str) else each for each in parameters)
 
-    def is_in(self, column: str, values: Collection[str]) -> None:
-        """Require one of these values, if there are any."""
-        if values:
-            self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)
+def among(column: str, values: Collection[str]) -> Where | None:
+    """The condition that a column has one of these values; None: there are none, and any will do."""
+    if not values:
+        return None
+    return Where(f"{column} IN ({', '.join('?' * len(values))})", tuple(map(sqlite_text, values)))

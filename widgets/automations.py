@@ -11,10 +11,9 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Static, TextArea
+from textual.widgets import Static
 
 from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, clock_time, span, stamp
@@ -185,9 +184,6 @@ class RuleEditor(Widget):
 
     DEFAULT_CSS = Path(__file__).with_name("automations.tcss").read_text("utf-8")
 
-    class Changed(Message):
-        """The text changed."""
-
     def compose(self) -> ComposeResult:
         """Compose the text and its meaning."""
         yield ParagraphInput(show_line_numbers=True, tab_behavior="focus", soft_wrap=True)
@@ -209,11 +205,6 @@ class RuleEditor(Widget):
     def take_focus(self) -> None:
         """Focus the text."""
         self.query_one(ParagraphInput).focus()
-
-    def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Announce the change."""
-        event.stop()
-        self.post_message(self.Changed())
 
     def show(self, result: RuleView | Mistake, now: datetime) -> None:
         """Show the text's meaning, or its mistake."""

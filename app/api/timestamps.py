@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+from storage.values import EPOCH
+
 _NUMBER: Final = re.compile(r"-?\d{9,16}(\.\d+)?")
 _DATE_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d:?\d\d)?)?")
 _EARLIEST: Final = datetime(1900, 1, 1, tzinfo=UTC)
@@ -51,8 +52,8 @@ def as_filter(moment: datetime) -> str:
 def _from_epoch(count: float) -> datetime | None:
     try:
         if abs(count) < _FIRST_MILLISECONDS:
-            return _EPOCH + timedelta(seconds=count)
-        return _EPOCH + timedelta(milliseconds=count)
+            return EPOCH + timedelta(seconds=count)
+        return EPOCH + timedelta(milliseconds=count)
     except (OverflowError, ValueError):
         return None
 

@@ -27,6 +27,7 @@ from storage.records.results import (
     LogChunk,
     LogStep,
     NamedAgent,
+    PostingStatus,
     ReportedFinding,
     RunTurns,
     Turn,
@@ -91,20 +92,18 @@ def as_object(received: object, status: int | None = None) -> dict[str, Any]:
     return received
 
 
-def fields(received: object) -> dict[str, Any]:
-    """The fields of an object of an answer, with its times decoded. Raises as `as_object`."""
-    received = as_object(received)
-    return {name: timestamp(each) if name.endswith("_at") or name == "at" else each for name, each in received.items()}
-
-
-def record(kind: type[_Record], found: dict[str, Any]) -> _Record:
-    """The record with these fields; others are ignored.
+def record(kind: type[_Record], received: object, **own: object) -> _Record:
+    """The record with the fields of an object of an answer, its times decoded; `own` replaces some of them.
 
     Raises:
-        UnusableAnswerError: A field is missing, or of another type.
+        UnusableAnswerError: A field is missing, or of another type. Others than the record's are ignored.
     """
+    found = {
+        name: timestamp(each) if name.endswith("_at") or name == "at" else each
+        for name, each in as_object(received).items()
+    }
     try:
-        return msgspec.convert(found, kind)
+        return msgspec.convert(found | own, kind)
     except msgspec.ValidationError as error:
         raise UnusableAnswerError(f"The service's answer cannot be read: {error}.") from error
 
@@ -122,11 +121,7 @@ def identity(found: dict[str, Any], name: str, status: int | None = None) -> str
 
 def _shown(received: object) -> str:
     """A field as text, whatever its type; null and a missing one are empty."""
-    return "" if received is None else received if isinstance(received, str) else _as_json(received)
-
-
-def _as_json(received: object) -> str:
-    return msgspec.json.encode(received).decode()
+    return "" if received is None else received if isinstance(received, str) else msgspec.json.encode(received).decode()
 
 
 def _run(received: object) -> Run | None:
@@ -153,7 +148,7 @@ def _run(received: object) -> Run | None:
         repository=repository,
         created_at=timestamp(found.get("created_at")),
         updated_at=timestamp(found.get("updated_at")),
-        raw_json=_as_json(found),
+        raw_json=msgspec.json.encode(found).decode(),
     )
 
 
@@ -194,7 +189,7 @@ def health_report(body: bytes) -> tuple[HealthSample, ...]:
             found = received if isinstance(received, dict) else {"status": received}
             host, group = (None if found.get(name) is None else _shown(found[name]) for name in ("host", "group"))
             status = _shown(found.get("status")).strip() or NO_STATUS
-            samples.append(HealthSample(platform, status, host, group, _as_json(received)))
+            samples.append(HealthSample(platform, status, host, group, msgspec.json.encode(received).decode()))
     return tuple(samples)
 
 
@@ -239,16 +234,19 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
     agents = []
     for agent in map(as_object, listed(read(reply.body), "agents")):
         inputs = []
-        for name, found in ((name, fields(one)) for name, one in as_object(agent.get("inputs", {})).items()):
+        for name, one in as_object(agent.get("inputs", {})).items():
+            found = as_object(one)
             default, choices = found.get("default"), found.get("choices", ())
-            own = {
-                "name": name,
-                "default": None if default is None else as_json_text(default),
-                "choices": list(map(as_json_text, choices)) if isinstance(choices, list) else choices,
-                "is_required": found.get("required", False),
-            }
-            inputs.append(record(AgentInput, found | own))
-        agents.append(record(NamedAgent, agent | {"inputs": inputs}))
+            given = record(
+                AgentInput,
+                found,
+                name=name,
+                default=None if default is None else as_json_text(default),
+                choices=list(map(as_json_text, choices)) if isinstance(choices, list) else choices,
+                is_required=found.get("required", False),
+            )
+            inputs.append(given)
+        agents.append(record(NamedAgent, agent, inputs=inputs))
     return tuple(agents)
 
 
@@ -287,40 +285,39 @@ def run_turns(reply: Reply) -> RunTurns:
         UnusableAnswerError: The answer cannot be read.
     """
     found = read(reply.body)
-    postings = [fields(one) for one in listed({"postings": []} | found, "postings")]
-    own = {
-        "source": "service",
-        "note": "",
-        "turns": sorted(map(_turn, listed(found, "turns")), key=lambda turn: turn.number),
-        "postings": [one | {"url": _web_address(one)} for one in postings],
-        "url": _web_address(found),
-    }
-    return record(RunTurns, found | own)
+    postings = listed({"postings": []} | found, "postings")
+    return record(
+        RunTurns,
+        found,
+        source="service",
+        note="",
+        turns=sorted(map(_turn, listed(found, "turns")), key=lambda turn: turn.number),
+        postings=[record(PostingStatus, one, url=_web_address(as_object(one))) for one in postings],
+        url=_web_address(found),
+    )
 
 
 def _turn(received: object) -> Turn:
-    found = fields(received)
-    inputs, findings = found.get("inputs"), found.get("findings")
-    own = {
-        "state": found.get("state") or "",
+    found = as_object(received)
+    inputs, findings, first = found.get("inputs"), found.get("findings"), found.get("from_turn")
+    return record(
+        Turn,
+        found,
+        state=found.get("state") or "",
         # A turn that continued its own kept change starts from no other.
-        "from_turn": None if (first := found.get("from_turn")) == found.get("number") else first,
-        "commit": _commit(found.get("commit")),
-        "findings": list(map(_finding, findings)) if isinstance(findings, list) else findings,
-        "inputs_json": json.dumps(inputs) if isinstance(inputs, dict) else None,
-    }
-    return record(Turn, found | own)
+        from_turn=None if first == found.get("number") else first,
+        commit=_commit(found.get("commit")),
+        findings=list(map(_finding, findings)) if isinstance(findings, list) else findings,
+        inputs_json=json.dumps(inputs) if isinstance(inputs, dict) else None,
+    )
 
 
 def _finding(received: object) -> ReportedFinding:
     """The finding, without an unknown severity or an impossible line."""
-    found = fields(received)
+    found = as_object(received)
     line, severity = found.get("line"), found.get("severity")
-    own = {
-        "line": None if isinstance(line, int) and line < 1 else line,
-        "severity": severity if severity in SEVERITIES else None,
-    }
-    return record(ReportedFinding, found | own)
+    known = severity if severity in SEVERITIES else None
+    return record(ReportedFinding, found, line=None if isinstance(line, int) and line < 1 else line, severity=known)
 
 
 def _web_address(found: dict[str, Any]) -> str | None:
@@ -347,7 +344,7 @@ def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogCh
     is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
     steps, data = None, reply.body
     if reply.headers.get("Runwarden-Log-Form") == "steps":
-        steps, data = tuple(record(LogStep, fields(one)) for one in listed(read(reply.body), "steps")), b""
+        steps, data = tuple(record(LogStep, one) for one in listed(read(reply.body), "steps")), b""
     is_more = bool(data or steps)
     if following < offset or (is_more and following == offset) or (asked >= 0 and offset != min(asked, size)):
         raise UnusableAnswerError("The service's answer goes backwards in the log.")

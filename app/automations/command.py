@@ -11,7 +11,7 @@ import click
 
 from app.automations.acting import CannotActError
 from app.automations.bot import LEASE, Bot, document, rules_of
-from app.automations.occurrences import upcoming
+from app.automations.fire_times import upcoming
 from app.automations.replay import WORDS, Replayed, replay
 from app.automations.rule import Rule, fingerprint
 from app.automations.sentence import limits, sentence, warnings

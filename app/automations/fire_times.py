@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from app.automations.rule import OnInterval, OnSchedule
+from app.automations.rule import OnInterval, OnSchedule, Rule
 from app.engine.times import span
 
 _FIELDS: Final = 5
@@ -92,6 +92,15 @@ def _real_times(schedule: CronSim, zone: ZoneInfo, after: datetime) -> Iterator[
             if local.minute in schedule.minutes:
                 yield at
             at += _MINUTE
+
+
+def upcoming(rule: Rule, since: datetime, after: datetime) -> Iterator[datetime]:
+    """The times of a rule's schedule or interval after a moment; none for any other trigger. `since`: when it began."""
+    match rule.on:
+        case OnSchedule():
+            yield from fire_times(rule.on, rule.name, after)
+        case OnInterval():
+            yield from interval_times(rule.on, since, after)
 
 
 def interval_times(on: OnInterval, anchor: datetime, after: datetime) -> Iterator[datetime]:

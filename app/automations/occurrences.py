@@ -5,15 +5,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as slot
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from typing import Final
 
 from msgspec import Struct, field
 
-from app.automations.fire_times import fire_times, interval_times
-from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, Scope
+from app.automations.fire_times import upcoming
+from app.automations.rule import OnHealth, OnRun, OnStuck, OnUnknownAction, Rule, Scope
 from app.engine.text import shortened
 from app.engine.times import rfc3339
 from app.health.facts import Incident
@@ -25,6 +25,7 @@ from storage.records import CANCELLED, Action, Run, StatusTransition
 from storage.records.decision import Occurrence, RuleState
 from storage.records.following import StatusChange, StuckRun, Watermark
 from storage.records.results import RunTurns
+from storage.values import EPOCH
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,6 @@ INCIDENT_RECENT: Final = timedelta(days=2)
 """How long a past incident may still trigger a rule."""
 MOST_CHANGES: Final = 20_000
 """The most changes of status in one look; if there are more, the oldest are skipped."""
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 HISTORY: Final = timedelta(days=31)
 """Runs older than this when first seen are history."""
 MOST_QUESTIONS: Final = 20
@@ -132,11 +132,12 @@ def reason_of(received: dict[str, object]) -> str:
 
 @dataclass(slots=True)
 class Observer:
-    """Reads one profile's cache and ledger; of the changes of status, those since the acknowledged watermark."""
+    """Reads one profile's cache and ledger; of the changes of status, those since the watermark."""
 
     run_facts: RunFacts
     incidents: IncidentReader
-    _watermark: Watermark = slot(default_factory=Watermark)
+    watermark: Watermark = slot(default_factory=Watermark)
+    """All changes up to here have been decided."""
     _file: int = 0
     """The cache file that the watermark belongs to."""
 
@@ -144,12 +145,12 @@ class Observer:
         """The possible triggers of rules now."""
         cache = self.run_facts.cache
         if self._file != cache.opened:
-            self._file, self._watermark = cache.opened, Watermark()
+            self._file, self.watermark = cache.opened, Watermark()
         self.run_facts.questions = MOST_QUESTIONS
         ahead = await cache.run_clock_ahead()
-        batch = await cache.changes(self._watermark, since=now - HISTORY, limit=MOST_CHANGES)
+        batch = await cache.changes(self.watermark, since=now - HISTORY, limit=MOST_CHANGES)
         # Fetched history and a first look need no warning: nothing in them had to be decided.
-        if self._watermark.transition and sum(each.after > EPOCH for each in batch.changes) >= MOST_CHANGES:
+        if self.watermark.transition and sum(each.after > EPOCH for each in batch.changes) >= MOST_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MOST_CHANGES)
         return Seen(
             now,
@@ -174,31 +175,11 @@ class Observer:
             return None
         return await cache.newest_creation() or EPOCH
 
-    def acknowledge(self, seen: Seen) -> None:
-        """Start the next look after these changes, all of which have been decided."""
-        self._watermark = seen.watermark
-
 
 def due(rule: Rule, since: datetime, last_due: datetime | None, now: datetime) -> list[datetime]:
     """The times of a schedule or interval that have passed since it began or last decided."""
     after = max(since, last_due or since, now - max(LOOK_BACK, rule.catch_up))
-    match rule.on:
-        case OnSchedule():
-            times = fire_times(rule.on, rule.name, after)
-        case OnInterval():
-            times = interval_times(rule.on, since, after)
-        case _:
-            return []
-    return list(takewhile(lambda at: at <= now, times))
-
-
-def upcoming(rule: Rule, since: datetime, now: datetime) -> Iterator[datetime]:
-    """The next times of a schedule or interval."""
-    match rule.on:
-        case OnSchedule():
-            yield from fire_times(rule.on, rule.name, now)
-        case OnInterval():
-            yield from interval_times(rule.on, since, now)
+    return list(takewhile(lambda at: at <= now, upcoming(rule, since, after)))
 
 
 def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = EPOCH) -> Iterator[Occurrence]:

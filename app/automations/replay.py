@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.automations.acting import NoEffects
-from app.automations.occurrences import EPOCH, RunFacts, Seen, occurrences, upcoming
+from app.automations.fire_times import upcoming
+from app.automations.occurrences import RunFacts, Seen, occurrences
 from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, lasts
 from app.automations.runner import Runner
 from app.engine.engine import Engine
@@ -29,6 +30,7 @@ from storage.records.decision import OPEN_OUTCOMES, Decision, RuleState
 from storage.records.following import PastStuck, StatusChange, Watermark
 from storage.records.results import RunTurns
 from storage.state import State
+from storage.values import EPOCH
 
 WORDS: Final[Mapping[str, str]] = {"waiting": "would wait for approval"}
 """The replay's words for some outcomes."""
@@ -231,20 +233,18 @@ class Playback:
     history: ReplayHistory
     rule: Rule
     run_facts: RunFacts
-    _shown: int = 0
+    watermark: Watermark = field(default_factory=Watermark)
+    """The number of changes that have been decided."""
 
     async def observe(self, now: datetime) -> Seen:
-        """The changes since the observation last confirmed by `acknowledge`, and the state at that time."""
-        changes, until = self.history.changes, self._shown
+        """The changes since the watermark, and the state at that time."""
+        changes, shown = self.history.changes, self.watermark.transition
+        until = shown
         while until < len(changes) and changes[until].happened(self.history.ahead) <= now:
             until += 1
         seen = self.history.seen(self.rule, now)
-        return replace(seen, changes=tuple(changes[self._shown : until]), watermark=Watermark(until))
+        return replace(seen, changes=tuple(changes[shown:until]), watermark=Watermark(until))
 
     async def news_from(self, _rule: Rule, _state: RuleState) -> datetime:
         """Everything in the period is news."""
         return EPOCH
-
-    def acknowledge(self, seen: Seen) -> None:
-        """Start the next observation after `seen`, all of which has been decided."""
-        self._shown = seen.watermark.transition

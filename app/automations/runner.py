@@ -20,7 +20,8 @@ from app.automations.acting import (
     result_of,
     shown,
 )
-from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, is_labelled, occurrences, upcoming
+from app.automations.fire_times import upcoming
+from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, is_labelled, occurrences
 from app.automations.rule import (
     DoCommand,
     DoNotify,
@@ -41,6 +42,7 @@ from app.engine.times import rfc3339
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
+from storage.records.following import Watermark
 from storage.state import State
 
 log = logging.getLogger(__name__)
@@ -57,15 +59,14 @@ class TriggerSource(Protocol):
     """Shows a runner the possible triggers of its rules, now or in the past."""
 
     run_facts: RunFacts
+    watermark: Watermark
+    """The changes of status up to here have been decided."""
 
     async def observe(self, now: datetime) -> Seen:
-        """The possible triggers of rules at this time."""
+        """The possible triggers of rules at this time; of the changes of status, those since the watermark."""
 
     async def news_from(self, rule: Rule, state: RuleState, /) -> datetime | None:
         """The time since which matches are news to the rule; None: it cannot look yet."""
-
-    def acknowledge(self, seen: Seen) -> None:
-        """Begin the next observation after these changes."""
 
 
 Journal = Callable[[Decision], None]
@@ -156,7 +157,7 @@ class Runner:
         # A rule that has not looked yet must see these changes again, as history.
         is_new = any(isinstance(rule.on, OnRun) and news_from[rule.name] is None for rule in self._enabled())
         if not is_new and not self._is_behind:
-            self.observer.acknowledge(seen)
+            self.observer.watermark = seen.watermark
         if waits:
             while self.work.programs:
                 await self._wait_for_program()

@@ -12,7 +12,7 @@ from textual.content import Content
 
 from app.automations.acting import PROPOSALS, in_words
 from app.automations.bot import LEASE, process_of, rules_of
-from app.automations.occurrences import upcoming
+from app.automations.fire_times import upcoming
 from app.automations.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
 from app.automations.sentence import limits, sentence, warnings
 from app.engine.engine import Engine

@@ -31,6 +31,7 @@ from app.automations.rule import (
     is_quiet,
     lasts,
 )
+from app.engine.text import shortened
 from app.engine.times import span
 from storage.records import FINAL_STATUSES, STATUS_BY_NAME, STATUS_ORDER
 from storage.records.results import SEVERITIES
@@ -181,8 +182,7 @@ def _scope(scope: Scope) -> str:
 
 
 def _quoted(text: str) -> str:
-    line = " ".join(text.split())
-    return f"“{line if len(line) <= _SHOWN else f'{line[: _SHOWN - 1]}…'}”"
+    return f"“{shortened(' '.join(text.split()), _SHOWN)}”"
 
 
 def _duration(duration: timedelta) -> str:

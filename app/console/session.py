@@ -443,7 +443,7 @@ class Batches:
 
     def put(self, batch: "RunBatch") -> None:
         """Add a batch, or replace it with its next stage."""
-        if batch.has_begun:
+        if batch.sent or batch.is_sending:
             self._held[batch.batch_id] = batch
             self._reading.ask()
 

@@ -118,7 +118,7 @@ class AllProfilesScreen(RunActions):
     def acting_engine(self) -> "Engine | str":
         """The engine of the row's profile, or of the marked rows if they are all of one."""
         here = {"" if self.table.row is None else self.table.row.profile}
-        profiles = {whose(row_id)[0] for row_id in self.table.marks.ids} or here
+        profiles = {whose(row_id)[0] for row_id in self.table.marks} or here
         if len(profiles) > 1:
             return f"The marked runs are of {' and '.join(sorted(profiles))}: one action goes to one profile."
         return self._open.get(profiles.pop(), "No run is selected: an action goes to the profile of its run.")
@@ -138,7 +138,7 @@ class AllProfilesScreen(RunActions):
     def chosen_ids(self) -> tuple[str, ...]:
         """The ids, in their profile, of the marked runs or the one under the cursor."""
         here = () if self.table.row is None else (self.table.row.run_id,)
-        return tuple(whose(row_id)[1] for row_id in self.table.marks.ids or here)
+        return tuple(whose(row_id)[1] for row_id in self.table.marks or here)
 
     def action_refresh(self) -> None:
         """Poll every service now."""
@@ -248,7 +248,7 @@ class AllProfilesScreen(RunActions):
     def action_clear(self) -> None:
         """Remove the marks; without any, the filter."""
         if self.table.marks:
-            self.table.mark(self.table.marks.ids, is_marked=False)
+            self.table.mark(self.table.marks, is_marked=False)
         else:
             self.go_to("")
 

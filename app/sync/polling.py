@@ -100,15 +100,6 @@ class Cadence:
         self.rationed_s = min(max(SLOWEST_S, self.base_s), 4 * max(self.rationed_s, self.base_s))
         self.due_at_s = now_s + wait_s + self.rationed_s * (0.5 + self.draw())
 
-    @property
-    def is_slow(self) -> bool:
-        """Whether failures or refusals made the interval longer than configured."""
-        return self.rationed_s > 0 or self.interval_s > self.base_s
-
-    def hasten(self) -> None:
-        """Make the next poll due at once."""
-        self.due_at_s = 0.0
-
     def wait_s(self, now_s: float) -> float:
         """Seconds until it is due; 0 when it is."""
         return max(0.0, self.due_at_s - now_s)
@@ -180,7 +171,7 @@ class Polling:
         """Poll now because a user asked, but not before a wait that the service stated is over."""
         if cadence := self._cadences.get(subject):
             self._asked_for.add(subject)
-            cadence.hasten()
+            cadence.due_at_s = 0.0
             self.schedule.run_now(subject)
 
     async def stop(self) -> None:
@@ -246,8 +237,10 @@ class Polling:
         """Why the next poll of runs is late, and when it comes; None: it is not late."""
         wait = await self.budget.wait(Priority.ACTIVE)
         cadence = self._cadences.get("runs")
-        if cadence is None or not self.is_poller or not (wait or cadence.is_slow):
+        if cadence is None or not self.is_poller:
             return wait
+        if wait is None and not cadence.rationed_s and cadence.interval_s <= cadence.base_s:
+            return None
         due_at = datetime.fromtimestamp(self.budget.now_s() + cadence.wait_s(time.monotonic()), UTC)
         own = Wait("own_pace" if cadence.rationed_s else "service_down", due_at)
         return own if wait is None else replace(wait, until=max(wait.until, due_at))
@@ -262,7 +255,7 @@ class Polling:
         self._next_claim_s = 0.0
         for subject, cadence in self._cadences.items():
             if cadence.wait_s(time.monotonic()) > cadence.base_s:
-                cadence.hasten()
+                cadence.due_at_s = 0.0
                 self.schedule.run_now(subject)
 
     async def _alone(self, work: JobWork) -> float:

@@ -107,14 +107,6 @@ class RefreshAnswers:
         self.seen |= {run.run_id for run in stored.page.runs}
         self.changes.append(stored.changes)
 
-    def combined(self) -> RunChanges:
-        """All that changed."""
-        return RunChanges(
-            new=tuple(run_id for part in self.changes for run_id in part.new),
-            transitions=tuple(transition for part in self.changes for transition in part.transitions),
-            updated=tuple(run_id for part in self.changes for run_id in part.updated),
-        )
-
 
 @dataclass(slots=True)
 class RunSync:
@@ -175,7 +167,11 @@ class RunSync:
             await self.polls.record(error)
             raise
         await self.polls.record(None, dropped=answers.dropped)
-        return answers.combined()
+        return RunChanges(
+            new=tuple(run_id for part in answers.changes for run_id in part.new),
+            transitions=tuple(transition for part in answers.changes for transition in part.transitions),
+            updated=tuple(run_id for part in answers.changes for run_id in part.updated),
+        )
 
     async def store(self, runs: Iterable[Run], *, cancelled: Collection[str] = ()) -> RunChanges:
         """Store the runs of a write's answer, see `RunReader.store`."""

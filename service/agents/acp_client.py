@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from asyncio.subprocess import Process
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -103,25 +104,27 @@ class SandboxClient:
     terminal_output = release_terminal = wait_for_terminal_exit = kill_terminal = create_terminal
 
 
+@dataclass
 class Turn:
     """One turn of the program: its session and its reports."""
 
-    def __init__(self, session: str, conversation: str) -> None:
-        self._wanted = session
-        self._conversation = conversation
-        self._is_lost = False
-        """Whether the wanted session is gone."""
-        self._options: list[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = []
-        """The options of the session, such as its model."""
-        self._shown = ""
-        """The session whose reports are this turn's; empty while it is loaded, and repeats those of earlier turns."""
-        self._said: list[dict[str, str]] = []
-        """Messages that were not passed to the program yet."""
-        self._is_stopped = False
-        self._session = ""
-        """The session in which the program has a prompt to answer."""
-        self._calls: dict[object, Call] = {}
-        self._begun = time.monotonic()
+    wanted: str
+    """The session to resume; empty: none."""
+    conversation: str
+    """The earlier turns."""
+    _is_lost: bool = False
+    """Whether the wanted session is gone."""
+    _options: list[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = field(default_factory=list)
+    """The options of the session, such as its model."""
+    _shown: str = ""
+    """The session whose reports are this turn's; empty while it is loaded, and repeats those of earlier turns."""
+    _said: list[dict[str, str]] = field(default_factory=list)
+    """Messages that were not passed to the program yet."""
+    _is_stopped: bool = False
+    _session: str = ""
+    """The session in which the program has a prompt to answer."""
+    _calls: "dict[object, Call]" = field(default_factory=dict)
+    _begun: float = field(default_factory=time.monotonic)
 
     async def listen(self, connection: ClientSideConnection, lines: asyncio.StreamReader) -> None:
         """Read the messages, and cancel the program's answer for each."""
@@ -163,7 +166,7 @@ class Turn:
         self._shown = session
         if self._is_lost:
             # The instructions rely on the session, which has the earlier turns.
-            instructions = f"Earlier turns of this task, as JSON:\n{self._conversation}\n\nNow:\n\n{instructions}"
+            instructions = f"Earlier turns of this task, as JSON:\n{self.conversation}\n\nNow:\n\n{instructions}"
         texts, stop_reason, usage = [instructions, *self._messages()], "cancelled", None
         while texts and not self._is_stopped:
             self._session = session
@@ -197,18 +200,18 @@ class Turn:
                 servers.append(schema.McpServerStdio(name=name, command=one["command"], args=one["args"], env=known))
             elif has_http:
                 servers.append(schema.HttpMcpServer(type="http", name=name, url=one["url"], headers=[]))
-        if self._wanted and can_load:
+        if self.wanted and can_load:
             # Gemini CLI names a session's file after the minute, and would overwrite one of the current minute.
-            for file in Path.home().glob(f".gemini/tmp/*/chats/session-2*-{self._wanted[:8]}.jsonl"):
+            for file in Path.home().glob(f".gemini/tmp/*/chats/session-2*-{self.wanted[:8]}.jsonl"):
                 file.rename(file.with_name(f"session-kept-{file.name}"))
             with contextlib.suppress(RequestError):
-                loaded = await connection.load_session(str(Path.cwd()), self._wanted, servers)
+                loaded = await connection.load_session(str(Path.cwd()), self.wanted, servers)
                 self._options = loaded.config_options or []
-                report("session", id=self._wanted)
-                return self._wanted
-        if self._wanted:
+                report("session", id=self.wanted)
+                return self.wanted
+        if self.wanted:
             self._is_lost = True
-            report("new_session", lost=self._wanted)
+            report("new_session", lost=self.wanted)
         try:
             made = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
         except RequestError as error:
@@ -241,14 +244,14 @@ class Turn:
             self._calls[name].add(update)
 
 
+@dataclass
 class Call:
     """A call of a tool, which programs describe bit by bit: printed once when it is known, and once with its result."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
-        self._begun = time.monotonic()
-        self._is_shown = False
-        self._has_ended = False
+    _known: dict[str, Any] = field(default_factory=dict)
+    _begun: float = field(default_factory=time.monotonic)
+    _is_shown: bool = False
+    _has_ended: bool = False
 
     def add(self, update: dict[str, Any]) -> None:
         """Print what is new."""

@@ -1,14 +1,13 @@
 """The invocation of an agent's program for one turn, made from its configuration and its preset."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from service.agents.options import Agent, RepositorySetup
 from service.agents.outcome import OutcomeReader
-from service.agents.presets import PLAIN, ModelWords, Preset, ServerWords, preset_for
+from service.agents.presets import PLAIN, ModelWords, Preset, preset_for
 from service.errors import ServiceError
 
 _NAMES: Final = ("instructions", "instructions_file", "conversation_file", "run_id", "branch")
@@ -62,15 +61,13 @@ def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CommandTemplate:
-    """A command whose placeholders are not filled in yet, with its environment and files."""
+    """A command whose placeholders are not filled in yet, with its environment."""
 
     program: str
     words: tuple[str, ...]
     """Its arguments."""
     stdin: Literal["task", "instructions", "nothing"]
     environment: Mapping[str, str]
-    settings: Mapping[str, str] = field(default_factory=dict)
-    hidden: tuple[str, ...] = ()
     reader: OutcomeReader | None = None
     """The reader of its output; None: only the exit status says how the agent ended."""
     before: tuple[str, ...] = ()
@@ -101,7 +98,7 @@ def of(
     home: str,
     guidance: str,
     session: str | None,
-    setup: RepositorySetup | None = None,
+    setup: RepositorySetup,
     *,
     is_wrapped: bool = False,
 ) -> CommandTemplate:
@@ -121,48 +118,37 @@ def of(
         "{guidance}": guidance,
         "{session}": session or "",
     }
+    variables = {**preset.environment, **model.environment}
+    variables |= {} if options.trust_repository else preset.untrusted_environment
+    environment = {**proxied, **{name: _replace(value, values) for name, value in variables.items()}}
     if preset is PLAIN:
-        environment = {**proxied, **_replaced(model.environment, values)}
         stdin: Final = "task" if reads_document(agent) else "nothing"
         return CommandTemplate(agent.argv[0], agent.argv[1:], stdin, environment)
     name = model.name if options.model is not None and options.model.name else ()
     is_text = is_wrapped and bool(preset.hears_argv)
     guard = () if options.trust_repository else preset.untrusted
     resume = () if session is None else preset.resume
-    written = ServerWords()
-    if setup is not None and setup.mcp_servers and preset.servers is not None:
-        written = preset.servers(setup.mcp_servers, (*setup.variables, *agent.environment, *proxied))
+    server_argv: tuple[str, ...] = ()
+    server_variables: Mapping[str, str] = {}
+    if setup.mcp_servers and preset.servers is not None:
+        names = (*setup.variables, *agent.environment, *proxied)
+        server_argv, server_variables = preset.servers(setup.mcp_servers, names)
     # For some programs, resuming is a subcommand, which follows the options.
     given = (*guard, *model.argv, *name, *agent.argv[1:], *resume)
-    variables = {**preset.environment, **model.environment}
-    variables |= {} if options.trust_repository else preset.untrusted_environment
     return CommandTemplate(
         program=agent.argv[0] if agent.argv else preset.program,
         words=(
             *(_replace(word, values) for word in preset.argv),
             *(() if is_text else preset.hears_argv),
-            *written.argv,
+            *server_argv,
             *(_replace(word, values) for word in given),
         ),
         stdin="instructions" if preset.is_prompted else "nothing",
         before=tuple(_replace(word, values) for word in preset.before),
-        environment={**proxied, **_extended(_replaced(variables, values), written)},
-        settings=_extended(preset.settings, written),
-        hidden=() if options.trust_repository else preset.hidden,
+        environment={**environment, **server_variables},
         reader=OutcomeReader(preset.listener, preset.of_line, must_end=True),
         preset=replace(preset, hears=None) if is_text else preset,
     )
-
-
-def _replaced(variables: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
-    return {name: _replace(value, values) for name, value in variables.items()}
-
-
-def _extended(documents: Mapping[str, str], written: ServerWords) -> dict[str, str]:
-    return {
-        name: json.dumps(json.loads(text) | written.settings[name]) if name in written.settings else text
-        for name, text in documents.items()
-    }
 
 
 def _replace(text: str, values: Mapping[str, str]) -> str:

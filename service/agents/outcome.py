@@ -273,28 +273,22 @@ def aider(line: str, report: AgentReport) -> None:
         report.printed = f"{report.printed}\n{line}"[-_LONGEST_TEXT:]
 
 
+@dataclass(eq=False)
 class OutcomeReader:
     """Reads an agent's output: JSON objects, one a line, and other lines."""
 
-    def __init__(
-        self,
-        listener: Listener | None = None,
-        of_line: Callable[[str, AgentReport], None] | None = None,
-        *,
-        must_end: bool = False,
-    ) -> None:
-        self.report = AgentReport()
-        self._listener = listener
-        self._of_line = of_line
-        self._must_end = must_end
-        """Whether a turn fails if the program does not report that it finished."""
-        self._held = b""
-        self._last: list[str] = []
+    listener: Listener | None = None
+    of_line: Callable[[str, AgentReport], None] | None = None
+    must_end: bool = field(default=False, kw_only=True)
+    """Whether a turn fails if the program does not report that it finished."""
+    report: AgentReport = field(default_factory=AgentReport)
+    _held: bytes = b""
+    _last: list[str] = field(default_factory=list)
 
     def feed(self, piece: bytes) -> None:
         """Read a piece of the output."""
         whole, newline, self._held = (self._held + piece).rpartition(b"\n")
-        if self._of_line is not None:
+        if self.of_line is not None:
             lines = whole.split(b"\n") if newline else []
         else:
             # A program may print millions of lines: only events and the last lines are read.
@@ -308,7 +302,7 @@ class OutcomeReader:
     @property
     def is_over(self) -> bool:
         """Whether the program reported its end as an event, and no further work since."""
-        return self._listener is not None and self.report.ended
+        return self.listener is not None and self.report.ended
 
     def failure(self, status: int, ending: Ending | None = None, model: str = "the model") -> TurnFailure | None:
         """Return why the turn failed; None: it succeeded.
@@ -327,24 +321,24 @@ class OutcomeReader:
         if status:
             words = in_words(" ".join(self._last))
             return _failed(classified(words), words, model, f"the agent exited with status {status}")
-        if self._must_end and not report.ended:
+        if self.must_end and not report.ended:
             return TurnFailure("failed", "the agent ended without a result; its last lines are in the log")
         return None
 
     def _read_line(self, line: bytes) -> None:
-        if line.startswith(b"{") and self._listener is not None:
+        if line.startswith(b"{") and self.listener is not None:
             try:
                 event = json.loads(line)
             except (ValueError, RecursionError):
                 return
             if isinstance(event, dict):
-                self._listener(event, self.report)
+                self.listener(event, self.report)
             return
         text = line.decode("utf-8", "replace").strip()
         if text:
             self._last = [*self._last[1 - _SHOWN_LINES :], in_words(text)]
-            if self._of_line is not None:
-                self._of_line(text[:_LONGEST_TEXT], self.report)
+            if self.of_line is not None:
+                self.of_line(text[:_LONGEST_TEXT], self.report)
 
 
 def _text(value: object) -> str | None:

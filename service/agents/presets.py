@@ -24,18 +24,11 @@ MODEL: Final = "RUNWARDEN_MODEL"
 """The variable in which it finds the model's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerWords:
-    """One program's configuration for a repository's MCP servers.
+ServerWords = tuple[tuple[str, ...], Mapping[str, str]]
+"""One program's configuration for a repository's MCP servers: arguments and variables.
 
-    Variables are passed on by name, so that no value is in an argument or a file.
-    """
-
-    argv: tuple[str, ...] = ()
-    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """Keys to add to a JSON document, by the file of its home or the variable that holds the document."""
-
-
+The variables that the servers need are passed on by name, so that no value is in an argument or a file.
+"""
 ServerWriter = Callable[[Servers, Sequence[str]], ServerWords]
 """Takes the servers, and the names of the variables that they may need."""
 
@@ -47,7 +40,7 @@ def _claude_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
         name: _server(one, {"type": "http"}) if one.url else _server(one, {"type": "stdio", "env": environment})
         for name, one in servers.items()
     }
-    return ServerWords(("--mcp-config", json.dumps({"mcpServers": written})))
+    return ("--mcp-config", json.dumps({"mcpServers": written})), {}
 
 
 def _codex_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
@@ -57,12 +50,12 @@ def _codex_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
         for key, value in _server(one, {} if one.url else {"env_vars": names}).items():
             # JSON's texts and lists are valid TOML, too.
             words += ("-c", f"mcp_servers.{name}.{key}={json.dumps(value, ensure_ascii=False)}")
-    return ServerWords(tuple(words))
+    return tuple(words), {}
 
 
 def _acp_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
     """Configure `acp_client.py`."""
-    return ServerWords(settings={SERVERS: {name: _server(one, {"variables": names}) for name, one in servers.items()}})
+    return (), {SERVERS: json.dumps({name: _server(one, {"variables": names}) for name, one in servers.items()})}
 
 
 def _server(server: McpServer, more: Mapping[str, object]) -> dict[str, Any]:
@@ -194,7 +187,7 @@ def _over_acp(preset: Preset) -> Preset:
         preset,
         # Not as a module: nothing of the checkout may be imported.
         before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}", "{conversation_file}"),
-        environment={**preset.environment, SERVERS: "{}", MODEL: "{model}"},
+        environment={**preset.environment, MODEL: "{model}"},
         servers=_acp_servers,
         hears=lambda text, name: {"text": text, "name": name},
         hears_argv=(),

@@ -12,7 +12,7 @@ from typing import Final
 
 from service.agents import invocation
 from service.agents.inputs import misplaced
-from service.agents.options import Agent, AgentOptions
+from service.agents.options import Agent
 from service.agents.presets import PRESETS, preset_for
 from service.errors import ServiceError
 
@@ -116,59 +116,58 @@ _KEPT: Final = ("--pure", "--print-logs", "--log-level", "--with-builtin")
 """The options of `opencode acp` and `goose acp`. These presets once ran another command, which had others."""
 
 
-def contradictions(
-    argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], *, network: bool
-) -> Iterator[str]:
+def contradictions(agent: Agent) -> Iterator[str]:
     """Yield contradictions in the configuration, whatever machine the agent runs on, each with its fix."""
+    argv, options = agent.argv, agent.options
     if not argv and options.preset in {None, "acp"}:
         other = ", or preset, a program that the service knows" if options.preset is None else ""
         yield f"it needs argv, the command{other}"
     yield from invocation.misplaced(argv)
     yield from misplaced(options.prompt or "", options.inputs)
     if options.preset is not None:
-        preset = preset_for(options.preset, argv)
+        preset = invocation.preset_of(agent)
         given = [word.partition("=")[0] for word in argv[1:] if word.startswith("-")]
         wrong = [word for word in given if word not in _KEPT and options.preset in {"opencode", "goose"}]
         if wrong:
             yield f"argv: the preset runs `{preset.program} acp`, which has no {wrong[0]}: leave it out"
         if options.model is not None and options.model.provider not in preset.models:
             yield f"preset {options.preset} speaks with the provider {' or '.join(preset.models)} only"
-        if options.model is None and preset.keys and not {*preset.keys} & {*environment}:
+        if options.model is None and preset.keys and not {*preset.keys} & {*agent.environment}:
             first = next(iter(preset.models))
             yield (
                 f'it needs a key: model = {{ provider = "{first}", key_env = "{preset.keys[0]}" }}, or, if it may '
                 f'hold the key itself, environment = ["{preset.keys[0]}"] and its hosts in egress'
             )
-    if network and (options.egress is not None or options.model is not None):
+    if agent.network and (options.egress is not None or options.model is not None):
         yield "network = true lets it reach everything: remove it, or remove egress and model"
 
 
-def missing(argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], data: Path) -> Iterator[str]:
+def missing(agent: Agent, data: Path) -> Iterator[str]:
     """Yield the missing requirements of this machine, each with its fix. `data`: the service's folder."""
     try:
-        name = program_name(argv, options)
+        name = program_name(agent)
         if name is not None:
             find(name)
     except NoProgramError as error:
         yield str(error)
-    model = options.model
-    keys = () if model is None or model.key_env is None else (model.key_env,)
+    model = agent.options.model
     if model is not None and model.key_command and shutil.which(model.key_command[0]) is None:
         yield f"key_command: {model.key_command[0]!r} is not there: install it for the service's user"
-    for variable in (*environment, *keys):
+    for variable in agent.secret_names:
         if not os.environ.get(variable):
             yield f"the variable {variable} is not set: set it for the service, and here"
-    for path in map(Path, options.readable):
+    for path in map(Path, agent.options.readable):
         if not path.exists():
             yield f"readable: {path} is not there"
         elif data.resolve().is_relative_to(path.resolve()) or path.resolve().is_relative_to(data.resolve()):
             yield f"readable: {path} would show the agent the service's own data; name other folders"
 
 
-def missing_key(options: AgentOptions, environment: tuple[str, ...]) -> str | None:
+def missing_key(agent: Agent) -> str | None:
     """Return that the key of the agent's model is missing, with the fix; None: it is there, or none is needed."""
+    options = agent.options
     needed: tuple[str, ...] = () if options.preset is None else preset_for(options.preset, ()).keys
-    given = tuple(name for name in needed if name in environment)
+    given = tuple(name for name in needed if name in agent.environment)
     if options.model is not None:
         needed = given = () if options.model.key_env is None else (options.model.key_env,)
     if not needed or any(os.environ.get(name) for name in given):
@@ -180,14 +179,14 @@ _TAKING: Final = ", ".join(name for name, one in PRESETS.items() if one.servers)
 TAKES_NONE: Final = f"only agents with the preset {_TAKING} or acp take them"
 
 
-def takes_servers(options: AgentOptions) -> bool:
+def takes_servers(agent: Agent) -> bool:
     """Whether an agent's program takes the repository's MCP servers."""
-    return options.preset is not None and preset_for(options.preset, ()).servers is not None
+    return invocation.preset_of(agent).servers is not None
 
 
 def hears(agent: Agent) -> bool:
     """Whether an agent's program takes messages while it works; not if the operator's script around it reads them."""
-    preset, name = invocation.preset_of(agent), program_name(agent.argv, agent.options)
+    preset, name = invocation.preset_of(agent), program_name(agent)
     if preset.hears is None or not preset.hears_argv:
         return preset.hears is not None
     try:
@@ -197,7 +196,7 @@ def hears(agent: Agent) -> bool:
         return True
 
 
-def program_name(argv: tuple[str, ...], options: AgentOptions) -> str | None:
+def program_name(agent: Agent) -> str | None:
     """Return the program's name or path; None: it is the service's Python, or a file of the checkout."""
-    name = argv[0] if argv else preset_for(options.preset, argv).program if options.preset else ""
+    name = agent.argv[0] if agent.argv else invocation.preset_of(agent).program
     return None if name == "{python}" or ("/" in name and not name.startswith("/")) else name

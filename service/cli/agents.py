@@ -115,7 +115,7 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
     found = required(known, "agent", name, "service agent list")
     settings = admin.folder.settings().execution
     sandbox = find(settings)
-    faults = list(missing_parts(found.argv, found.options, found.environment, admin.folder.root))
+    faults = list(missing_parts(found, admin.folder.root))
     faults += [sandbox.reason] if sandbox.is_missing else []
     document: dict[str, Any] = {"name": name, "missing": faults}
     if not faults:

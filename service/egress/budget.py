@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from service.agents.options import ModelAccess, SpendingLimits
+from service.agents.options import SpendingLimits
 from service.agents.prices import Price
 from service.egress.usage import BYTES_PER_TOKEN, Usage
 from service.errors import ServiceError
@@ -76,16 +76,17 @@ class BudgetSpentError(ServiceError):
     """No further request is allowed; the text names the limit."""
 
 
+@dataclass
 class SpendingWatch:
     """Holds an agent to its budget."""
 
-    def __init__(self, access: ModelAccess, meter: UsageMeter) -> None:
-        self._budget: SpendingLimits = access.budget
-        self._meter = meter
-        self._settled = threading.Condition()
-        """Notified when a request is no longer under way."""
-        self._micro_usd = self._tokens = 0
-        """The expected usage of the requests under way."""
+    budget: SpendingLimits
+    meter: UsageMeter
+    _settled: threading.Condition = field(default_factory=threading.Condition)
+    """Notified when a request is no longer under way."""
+    _micro_usd: int = 0
+    """The expected usage of the requests under way."""
+    _tokens: int = 0
 
     @contextmanager
     def request(self, body_bytes: int, price: Price | None, *, is_free: bool = False) -> Iterator[None]:
@@ -121,7 +122,7 @@ class SpendingWatch:
     def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> str | None:
         """Store one request's use, and return which budget is spent by now; None: none is."""
         with self._settled:
-            self._meter.add(model, usage, price, asked_at)
+            self.meter.add(model, usage, price, asked_at)
             try:
                 self._check(has_price=True)
             except BudgetSpentError as error:
@@ -130,7 +131,7 @@ class SpendingWatch:
 
     def _check(self, micro_usd: int = 0, tokens: int = 0, *, has_price: bool) -> None:
         """Compare the budgets with what is spent, and with more that may be spent soon."""
-        spent, budget = self._meter.spent(), self._budget
+        spent, budget = self.meter.spent(), self.budget
         # Requests of other turns count for the organization's day once they are answered.
         day = spent.organization
         if day.most_usd is not None and not has_price:

@@ -1,6 +1,7 @@
 """The model proxy: an agent's requests to its model are read, checked against lists and budget, and forwarded.
 
-A request is sent to the provider, with the key, until there is an answer for the agent.
+A request is sent to the provider, with the key, until there is an answer for the agent. `ModelState` is what a turn
+knows about its model: whether it answered, and why not.
 """
 
 import contextlib
@@ -8,10 +9,12 @@ import json
 import os
 import random
 import re
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from socket import socket
 from typing import Final
@@ -20,12 +23,11 @@ from urllib.parse import urlsplit
 import h11
 
 from service.agents.options import ModelAccess
-from service.agents.outcome import TurnFailure
+from service.agents.outcome import Ending, TurnFailure
 from service.agents.prices import Price, price_of
 from service.egress import refusals
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.http import AgentConnection, BodyError, ProviderConnection, SandboxServer
-from service.egress.outages import ModelState
 from service.egress.refusals import Refusal
 from service.egress.routes import (
     PROVIDERS,
@@ -39,6 +41,7 @@ from service.egress.routes import (
 from service.egress.usage import Meter
 from service.key_command import NoKeyError, PrintedKey
 from service.network import connect
+from service.settings import AgentLimits
 from service.text import table
 
 _PASSED_ON: Final = frozenset({"content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client"})
@@ -94,6 +97,110 @@ class ModelRequest:
     """How long the provider may be silent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Why a turn waits without its slot."""
+
+    failure: TurnFailure
+    limit_s: float | None
+    """How long the provider's limit lasts; None: the provider is down for an unknown time."""
+
+
+@dataclass(eq=False)
+class ModelState:
+    """The state of one turn's model: its last answer, its failures, and for how long requests are held.
+
+    `away_s` stores that the provider gave no answer (see the meter).
+    """
+
+    limits: AgentLimits
+    away_s: Callable[[], float | None]
+    outage_s: float = inf
+    """The longest wait for the end of an outage or limit, even a known one: longer ones are for a fallback."""
+    has_answered: bool = False
+    """Whether the model answered at all."""
+    trouble: TurnFailure | None = None
+    """Why the last request that costs something failed; None: it was answered."""
+    ending: Ending | None = None
+    """How the last answer ended; None: normally."""
+    answered_by: str = "the model"
+    """The model that gave the last answer, in words."""
+    end: TurnFailure | None = None
+    """Why the agent must be stopped."""
+    overspent: TurnFailure | None = None
+    """Why the turn fails even if its agent makes no further request."""
+    waiting: int = 0
+    """How many requests are with the provider, or are held because it is down."""
+    _since: float | None = None
+    """When the first unanswered request was made (monotonic seconds); None: all were answered."""
+    _pause: Pause | None = None
+    _until: float = inf
+    """Until when requests may be held for the present outage or limit."""
+    _silent: tuple[float, Callable[[float], Refusal]] | None = None
+    """The first request since the provider's last word: its time (monotonic seconds), and the words for silence."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why the turn would wait if it ended now; None: no provider is down, or only this turn gets no answer."""
+        return None if self._since is None else self._pause
+
+    def answered(self, ending: Ending | None, by: str) -> None:
+        """Record a whole answer to a request that costs something."""
+        with self._lock:
+            self.has_answered = True
+            if self.end is None:
+                self._since = self.trouble = None
+            self.ending, self.answered_by = ending, by
+
+    def fail(self, failure: TurnFailure, *, is_final: bool = False) -> None:
+        """Record why a request failed; a final failure stops the agent."""
+        with self._lock:
+            self.trouble = failure
+            self.end = self.end or (failure if is_final else None)
+
+    def count(self, change: int) -> None:
+        """Count requests in or out of `waiting`."""
+        with self._lock:
+            self.waiting += change
+
+    def refused(self, asked_at: float, refusal: Refusal) -> None:
+        """Record that a request got no answer that could be passed on."""
+        is_limit = (refusal.wait_s or 0) > min(self.limits.model_patience_s, self.outage_s)
+        away_s = self.away_s()
+        with self._lock:
+            self._since = self._since or asked_at
+            self._pause, self._until, self._silent = None, inf, None
+            if is_limit or away_s is not None:
+                self._pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
+                self._until = time.monotonic() - (away_s or 0) + self.outage_s
+
+    def asked(self, at: float, explain: Callable[[float], Refusal]) -> None:
+        """Record that a request was sent; `explain` makes a refusal of seconds of silence."""
+        with self._lock:
+            self._silent = self._silent or (at, explain)
+
+    def heard(self) -> None:
+        """Record that the provider said something."""
+        self._silent = None
+
+    def stopped(self, least_s: float) -> None:
+        """Record that the agent was stopped, or gave up: a provider that was silent for `least_s` by then is down."""
+        if (silent := self._silent) is not None and (silent_s := time.monotonic() - silent[0]) >= least_s:
+            self.refused(silent[0], silent[1](round(silent_s)))
+
+    def broke_off(self) -> bool:
+        """Record that an answer broke off; return whether answers have been breaking off for `model_patience_s`."""
+        now = time.monotonic()
+        with self._lock:
+            self._since, self._pause = self._since or now, None
+            return now > self._since + self.limits.model_patience_s
+
+    def allows(self, begun: float, until: float) -> bool:
+        """Whether a request that was begun may be held until an instant (monotonic seconds)."""
+        return until <= min(self._until, min(begun, self._since or begun) + self.limits.model_patience_s)
+
+
 class ModelProxy(SandboxServer):
     """An agent's access to its model for one turn; this process sends the key only to the provider."""
 
@@ -103,8 +210,8 @@ class ModelProxy(SandboxServer):
         access: ModelAccess,
         meter: UsageMeter,
         state: ModelState,
-        models: tuple[str, ...] = (),
-        report: Callable[[str, str], None] = lambda *_: None,
+        models: tuple[str, ...],
+        report: Callable[[str, str], None],
     ) -> None:
         """Listen; `models`: the only ones that may be asked, empty: any. `report`: writes to the turn's log."""
         self._access = access
@@ -114,12 +221,12 @@ class ModelProxy(SandboxServer):
         self._models = models
         self._report = report
         self._state = state
-        self._budget = SpendingWatch(access, meter)
+        self._budget = SpendingWatch(access.budget, meter)
         super().__init__(path)
 
     def serve(self, inside: socket) -> None:
         """Answer the requests of one connection."""
-        inside.settimeout(self._state.patience.silent_s)
+        inside.settimeout(self._state.limits.model_silent_s)
         agent = AgentConnection(inside)
         for request in agent.requests():
             self._answer(agent, request)
@@ -151,8 +258,8 @@ class ModelProxy(SandboxServer):
             else:
                 suffix = path.removeprefix("/v1") if base_path.endswith("/v1") else path
             target = f"{base_path}{suffix}{f'?{route.query}' if route.query else ''}"
-            patience = self._state.patience
-            silent_s = patience.stream_silent_s if is_stream else patience.silent_s
+            limits = self._state.limits
+            silent_s = limits.model_stream_silent_s if is_stream else limits.model_silent_s
             price = price_of(model, self._access.prices)
             request = ModelRequest(method, target, body, headers, model, price, silent_s)
             if self._state.end is not None:
@@ -194,7 +301,7 @@ class ModelProxy(SandboxServer):
             if refusal is None:
                 return
             spread = random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 — no secret
-            pause_s = max(min(usual_s, self._state.patience.pause_s) * spread, refusal.wait_s or 0)
+            pause_s = max(min(usual_s, self._state.limits.model_pause_s) * spread, refusal.wait_s or 0)
             # What costs nothing, such as a list of models, is not worth waiting for.
             is_held = refusal.then == "ask_again" and bool(request.model)
             if not is_held or not self._hold(agent, begun, pause_s, refusal.failure):

@@ -21,11 +21,11 @@ from service.agents.options import AgentOptions
 from service.agents.presets import allowed_models
 from service.egress.budget import UsageMeter
 from service.egress.http import AgentConnection, SandboxServer
-from service.egress.model import ModelProxy
-from service.egress.outages import ModelState, Patience
+from service.egress.model import ModelProxy, ModelState
 from service.egress.relay import join
 from service.errors import ServiceError
 from service.network import Host, HostError, ProxyError, authority_of, dial, proxy_of
+from service.settings import AgentLimits
 from service.text import printable
 
 _PATIENCE_S: Final = 30.0
@@ -200,27 +200,21 @@ PROXY_SOCKET: Final = "proxy.sock"
 MODEL_SOCKET: Final = "model.sock"
 
 
-class TurnProxies(contextlib.ExitStack):
-    """The proxies of one turn; `folder` is for their sockets, None: the agent has no access."""
-
-    def __init__(
-        self,
-        folder: Path | None,
-        options: AgentOptions,
-        say: Callable[[str], None],
-        meter: UsageMeter,
-        patience: Patience,
-    ) -> None:
-        super().__init__()
-        self.model = ModelState(patience, meter.away_s)
-        if folder is None:
-            return
-        folder.mkdir(mode=0o700)
-        report = Reporter(say)
-        self.enter_context(EgressProxy(folder / PROXY_SOCKET, options.egress or (), report))
-        if options.model is not None:
-            models = allowed_models(options)
-            self.enter_context(ModelProxy(folder / MODEL_SOCKET, options.model, meter, self.model, models, report))
+@contextlib.contextmanager
+def open_proxies(
+    folder: Path | None, options: AgentOptions, limits: AgentLimits, say: Callable[[str], None], meter: UsageMeter
+) -> Iterator[ModelState]:
+    """Open the proxies of one turn; `folder` is for their sockets, None: the agent has no access."""
+    model = ModelState(limits, meter.away_s, options.waits_s)
+    with contextlib.ExitStack() as stack:
+        if folder is not None:
+            folder.mkdir(mode=0o700)
+            report = Reporter(say)
+            stack.enter_context(EgressProxy(folder / PROXY_SOCKET, options.egress or (), report))
+            if options.model is not None:
+                given = (folder / MODEL_SOCKET, options.model, meter, model, allowed_models(options), report)
+                stack.enter_context(ModelProxy(*given))
+        yield model
 
 
 def sockets_of(options: AgentOptions) -> dict[int, str]:

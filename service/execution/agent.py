@@ -13,8 +13,8 @@ from typing import IO, Final
 
 from service.agents.outcome import OutcomeReader
 from service.clock import now_micros, rfc3339
-from service.egress.outages import ModelState, Patience
-from service.egress.proxies import TurnProxies
+from service.egress.model import ModelState
+from service.egress.proxies import open_proxies
 from service.execution import cgroup, processes
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
 from service.execution.disk import shortage
@@ -70,18 +70,14 @@ def run(
 
     reader = command.invocation.reader or OutcomeReader()
     groups = command.sandbox.groups
-    silent_s = limits.model_silent_s, limits.model_stream_silent_s
-    waits_s = command.agent.options.waits_s
-    patience = Patience(limits.model_patience_s, limits.model_pause_s, *silent_s, waits_s)
     with (
-        TurnProxies(command.sockets, command.agent.options, report_line, command.meter, patience) as proxies,
+        open_proxies(command.sockets, command.agent.options, limits, report_line, command.meter) as model,
         contextlib.nullcontext()
         if groups is None
         else cgroup.group(groups, command.workspace.root.name, cgroup.limits_of(limits)) as group,
-        _pausing(command, proxies.model, reader),
+        _pausing(command, model, reader),
     ):
         output = MaskedStream(secrets, agent_log.write)
-        model = proxies.model
         folder = "" if group is None else str(group.folder)
         agent = _SupervisedAgent(command, limits, model, reader, output.write, report_line, folder)
         try:

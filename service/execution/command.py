@@ -17,7 +17,7 @@ from service.agents.options import Agent, RepositorySetup
 from service.agents.outcome import Reason
 from service.agents.programs import NoProgramError, Program
 from service.egress.budget import MemoryMeter, UsageMeter
-from service.egress.outages import Pause
+from service.egress.model import Pause
 from service.egress.proxies import sockets_of
 from service.errors import ServiceError
 from service.execution.disk import DiskShare
@@ -93,7 +93,7 @@ class AgentCommand:
         Raises:
             NoProgramError: It is missing.
         """
-        name = programs.program_name(self.agent.argv, self.agent.options)
+        name = programs.program_name(self.agent)
         return None if name is None else programs.find(name)
 
     @cached_property
@@ -129,13 +129,13 @@ class AgentCommand:
         options = self.agent.options
         if not self._is_boxed and (options.model is not None or options.egress is not None):
             raise NoSandboxError("egress and model need the sandbox: install bubblewrap, or remove them from the agent")
-        if (missing := programs.missing_key(options, self.agent.environment)) is not None:
+        if (missing := programs.missing_key(self.agent)) is not None:
             raise AgentFailedError(missing, "no_key")
         for name in self.invocation.preset.folders:
             # A link in the last part of the path is not followed, and all folders before it are ours.
             with contextlib.suppress(FileExistsError):
                 (self.home / name).mkdir(mode=0o700)
-        for name, content in self.invocation.settings.items():
+        for name, content in self.invocation.preset.settings.items():
             file = self.home / name
             if file.parent.is_symlink() or not trees.remove(file):
                 what = "its program's settings cannot be written"
@@ -168,7 +168,7 @@ class AgentCommand:
         ports = {} if self.sockets is None else sockets_of(self.agent.options)
         hidden: tuple[str, ...] = ()
         # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
-        for name in self.invocation.hidden:
+        for name in () if self.agent.options.trust_repository else self.invocation.preset.hidden:
             if _leads_away(self.workspace.tree, name):
                 raise AgentFailedError(
                     f"the repository's {name} is a link, and the agent would execute its commands: make it a file, "

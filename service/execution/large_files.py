@@ -9,11 +9,11 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from service import trees
 from service.git import GitCommandError, GitRunner
 
 _POINTER: Final = re.compile(
@@ -38,11 +38,9 @@ def tracked(git: GitRunner, git_dir: Path, tree: str, names: Sequence[str] | Non
 
 def object_in(file: Path) -> str | None:
     """Return the id of the object that a file of a checkout points to; None: it is no pointer."""
-    with suppress(OSError):
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as opened:
-            found = _POINTER.fullmatch(opened.read(_LONGEST_POINTER))
-            return None if found is None else found[1].decode()
+    with contextlib.suppress(OSError):
+        if found := _POINTER.fullmatch(trees.read(file, _LONGEST_POINTER)):
+            return found[1].decode()
     return None
 
 

@@ -2,8 +2,8 @@
 
 import contextlib
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -30,13 +30,11 @@ class Preparation:
     """Where the repository's cached folders are between turns; no two organizations share one."""
     is_restricted: bool
     """Whether the turn is for a fork's head: it gets no cached folder and leaves none."""
-    kept: Mapping[Path, str] = field(init=False)
-    """Folders of the workspace, with the path of each in the checkout, or after `~/` in the agent's home."""
 
-    def __post_init__(self) -> None:
-        """Name the folders."""
-        kept = {self.workspace.root / "kept" / ids.address_key(name): name for name in self.setup.cache}
-        object.__setattr__(self, "kept", kept)
+    @property
+    def kept(self) -> dict[Path, str]:
+        """Folders of the workspace, with the path of each in the checkout, or after `~/` in the agent's home."""
+        return {self.workspace.root / "kept" / ids.address_key(name): name for name in self.setup.cache}
 
     def run(
         self, command: AgentCommand, log: IO[bytes], limits: AgentLimits, secrets: Secrets, check: Callable[[], None]

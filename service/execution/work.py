@@ -409,7 +409,7 @@ class TurnWork:
             trees.remove(self._folder.sessions / run.id)
         cached = self._folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
         preparation = Preparation(self._setup, attempt.workspace, cached, is_restricted=bool(run.head_ref))
-        if preparation.setup.mcp_servers and not programs.takes_servers(agent.options):
+        if preparation.setup.mcp_servers and not programs.takes_servers(agent):
             self._log(f"the repository's MCP servers are left out: {programs.TAKES_NONE}")
         meter = TurnMeter(self._recorder.database, attempt.turn, agent, self._recorder.clock)
         command = AgentCommand(

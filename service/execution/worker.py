@@ -271,13 +271,9 @@ class TurnWorker:
     def _turns_at_work(self) -> int:
         return sum(name.partition(":")[0] not in self._jobs for name in self._engine.at_work)
 
-    @property
-    def _free_slots(self) -> int:
-        return self.me.concurrency - self._turns_at_work
-
     def _begin_turns(self) -> None:
         """Begin the next turns, at most as many as this worker has free slots."""
-        free = self._free_slots
+        free = self.me.concurrency - self._turns_at_work
         if free <= 0:
             return
         with self._database.read() as connection:
@@ -352,7 +348,7 @@ class TurnWorker:
             with self._database.write() as connection:
                 turns.note_put_back(connection, run_id, int(number), why, self._clock())
             self._noted.add(name)
-        lost = lost[: max(0, self._free_slots)]
+        lost = lost[: max(0, self.me.concurrency - self._turns_at_work)]
         for name in [*dropped, *lost]:
             if held.get(name) == NOBODY:
                 _logger.warning("%s had ended here, but the queue could not record it; its slot is free again", name)

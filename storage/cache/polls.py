@@ -11,7 +11,7 @@ from storage.cache.coverage import is_disordered
 from storage.database import snapshot
 from storage.records import LinkState, PollOutcome, RunClock
 from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, BudgetState, PollSpan, Subject
-from storage.values import NO_TIME_US, Conditions, from_us, from_us_or_none, sqlite_text, to_us
+from storage.values import NO_TIME_US, Where, among, from_us, from_us_or_none, sqlite_text, to_us
 
 CAP: Final = 5_000
 """The newest entries that are kept: months of an ordinary link, days of one that changes with every poll."""
@@ -75,34 +75,18 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
     if not outcome.is_own:
         connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, bound)
-    return _link(connection, outcome.subject)
+    return next(link for link in links(connection) if link.subject == outcome.subject)
 
 
 def links(connection: sqlite3.Connection) -> tuple[LinkState, ...]:
     """The state of the link for each subject, never polled ones included."""
-    subjects: tuple[Subject, ...] = get_args(Subject)
-    return tuple(_link(connection, subject) for subject in subjects)
-
-
-def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
-    row = connection.execute(
-        "SELECT last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped FROM links"
-        " WHERE subject = ?",
-        (subject,),
-    ).fetchone()
-    if row is None:
-        return LinkState(subject)
-    last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped = row
-    return LinkState(
-        subject=subject,
-        last_ok_at=from_us_or_none(last_ok_us),
-        failing_since=from_us_or_none(failing_since_us),
-        failures=failures,
-        error_kind=error_kind,
-        error_message=error_message,
-        in_lab=bool(in_lab),
-        dropped=dropped,
-    )
+    found = {subject: LinkState(subject) for subject in get_args(Subject)}
+    for subject, ok_us, failing_us, failures, kind, message, in_lab, dropped in connection.execute(
+        "SELECT subject, last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped FROM links"
+    ):
+        times = from_us_or_none(ok_us), from_us_or_none(failing_us)
+        found[subject] = LinkState(subject, *times, failures, kind, message, bool(in_lab), dropped)
+    return tuple(found.values())
 
 
 def budget(connection: sqlite3.Connection) -> BudgetState:
@@ -135,20 +119,20 @@ def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:
 def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[PollSpan]:
     """The newest matching polls, by when they began."""
     connection.create_function("folded", 1, str.casefold, deterministic=True)
-    where = Conditions("0" if wanted.is_open else "1")
-    where.is_in(_KIND, wanted.kinds)
-    where.is_in(_OUTCOME, wanted.outcomes)
+    where = Where("0" if wanted.is_open else "1") & among(_KIND, wanted.kinds) & among(_OUTCOME, wanted.outcomes)
     if wanted.since is not None:
-        where.add("last_us >= ?", to_us(wanted.since))
+        where &= Where("last_us >= ?", (to_us(wanted.since),))
     for word in wanted.words:
-        where.add(f"instr({_TEXT}, ?) > 0", word)
+        where &= Where(f"instr({_TEXT}, ?) > 0", (sqlite_text(word),))
     with snapshot(connection):
         found = connection.execute(
             "SELECT id, subject, first_us, last_us, polls, error_kind, error_message, http_status FROM poll_log"
-            f" WHERE {where} ORDER BY id DESC LIMIT ?",
+            f" WHERE {where.sql} ORDER BY id DESC LIMIT ?",
             (*where.parameters, max(0, limit)),
         ).fetchall()
-        (matching,) = connection.execute(f"SELECT count(*) FROM poll_log WHERE {where}", where.parameters).fetchone()
+        (matching,) = connection.execute(
+            f"SELECT count(*) FROM poll_log WHERE {where.sql}", where.parameters
+        ).fetchone()
         tally = connection.execute(f"SELECT {_KIND}, {_OUTCOME}, count(*) FROM poll_log GROUP BY 1, 2").fetchall()
     newest = tuple(
         PollSpan(span_id, subject, from_us(first_us), from_us(last_us), count, kind, message, status)

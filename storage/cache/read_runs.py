@@ -10,7 +10,7 @@ import msgspec.json
 from msgspec.structs import replace
 
 from storage.cache import texts
-from storage.cache.run_sql import ACTIVE_SQL, Where, both, order_by, took, where
+from storage.cache.run_sql import ACTIVE_SQL, order_by, took, where
 from storage.database import data_version, snapshot
 from storage.records import (
     FINAL_STATUSES,
@@ -26,7 +26,7 @@ from storage.records import (
     RunSummary,
     StatusTransition,
 )
-from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us
+from storage.values import Where, from_us, from_us_or_none, sqlite_text, to_sortable_us
 
 REPOSITORIES_CAP: Final = 500
 BRANCHES_CAP: Final = 500
@@ -231,7 +231,7 @@ def runs(
     condition, order = where(wanted), order_by(RunSort())
     if after is not None:
         key = (to_sortable_us(after.created_at), sqlite_text(after.run_id))
-        condition = both(condition, Where("(created_us, run_id) < (?, ?)", key))
+        condition &= Where("(created_us, run_id) < (?, ?)", key)
     found = connection.execute(
         f"SELECT {_RUN} FROM (SELECT id AS run FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ?) AS w"
         f" CROSS JOIN runs AS r ON r.id = w.run CROSS JOIN run_bodies AS b ON b.id = w.run ORDER BY {order}",

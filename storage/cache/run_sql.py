@@ -4,12 +4,10 @@ import re
 from operator import itemgetter
 from typing import Final, NamedTuple, Self, TypeVar
 
-from msgspec import Struct
-
 from storage.records import FINAL_STATUSES, RUN_STATUSES, SORTABLE, RunFilter, RunSort, WorkTime
 from storage.records.results import FindingCounts
 from storage.records.run import ENDED_URGENCY, STUCK_URGENCY
-from storage.values import NO_TIME_US, from_us, sqlite_text, to_us
+from storage.values import NO_TIME_US, Where, among, from_us, sqlite_text, to_us
 
 MAX_WORDS: Final = 32
 """How many words of a search count: SQLite limits the depth of expressions."""
@@ -65,23 +63,13 @@ RANK: Final = f"UPDATE runs SET severity = {severity_sql()} WHERE id = ?"
 """Brings a run's severity up to date."""
 
 
-class Where(Struct, frozen=True):
-    """A condition on `runs` and its bound values."""
-
-    sql: str
-    parameters: tuple[str | int, ...] = ()
-
-
-ALL: Final = Where("1")
-
-
 def where(condition: RunFilter) -> Where:
     """The SQL condition of a filter."""
     since_us = NO_TIME_US + 1 if condition.since is None else to_us(condition.since)
     until_us = _LATEST_US if condition.until is None else to_us(condition.until)
     parts = [
-        _among("status", condition.statuses),
-        _negated(_among("status", condition.not_statuses)),
+        among("status", condition.statuses),
+        _negated(among("status", condition.not_statuses)),
         # The status is repeated as a condition, because the other orders' indexes hold it and not `is_final`.
         Where(f"{ACTIVE_SQL} AND status NOT IN ({FINAL_SQL}) AND presence <> 'lost'") if condition.active else None,
         # The plus keeps SQLite from the index of statuses: nearly every run has ended, and all would be sorted.
@@ -101,7 +89,7 @@ def where(condition: RunFilter) -> Where:
         # Not LIKE, in which _ and % would have to be escaped.
         *(Where("instr(search, ?) > 0", (word,)) for word in search_words(condition)),
     ]
-    return _joined([part for part in parts if part is not None], " AND ") or ALL
+    return _joined([part for part in parts if part is not None], " AND ") or Where()
 
 
 def search_words(condition: RunFilter) -> list[str]:
@@ -115,11 +103,6 @@ def orders_used(condition: RunFilter, sort: RunSort) -> frozenset[str]:
     filtered = (order for order, some in names.items() if any("*" not in name for name in some))
     findings = ("findings",) if condition.findings or condition.not_findings else ()
     return frozenset((sort.column, *filtered, *findings))
-
-
-def both(one: Where, other: Where) -> Where:
-    """A condition that requires both."""
-    return Where(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
 
 
 def about_text(run_id: str, repository: str, branch: str) -> str:
@@ -153,16 +136,9 @@ def _findings(values: tuple[str, ...], *, is_excluded: bool = False) -> Where | 
     return Where(f"id IN (SELECT id FROM runs WHERE {sql})")
 
 
-def _among(column: str, values: tuple[str, ...]) -> Where | None:
-    if not values:
-        return None
-    marks = ", ".join("?" * len(values))
-    return Where(f"{column} IN ({marks})", tuple(map(sqlite_text, values)))
-
-
 def _matching(column: str, patterns: tuple[str, ...]) -> Where | None:
     """Matches any of these: names as they are, or with `*` for anything."""
-    exact = _among(column, tuple(pattern for pattern in patterns if "*" not in pattern))
+    exact = among(column, tuple(pattern for pattern in patterns if "*" not in pattern))
     # In SQLite's GLOB only `*` stays special; several in a row become one, which is faster.
     texts = [re.sub(r"[\[?]", r"[\g<0>]", re.sub(r"\*+", "*", sqlite_text(each))) for each in patterns if "*" in each]
     globs = [Where(f"{column} GLOB ?", (text,)) for text in texts]

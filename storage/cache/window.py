@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from storage.cache import texts
 from storage.cache.coverage import coverage
 from storage.cache.read_runs import COLUMNS, Remembered, count, row_of, total
-from storage.cache.run_sql import STUCK_SQL, Key, Where, before, both, key_columns, onwards, order_by, where
+from storage.cache.run_sql import STUCK_SQL, Key, before, key_columns, onwards, order_by, where
 from storage.database import snapshot
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import GroupBy, Grouping, RunGroup
-from storage.values import from_us, to_us
+from storage.values import Where, from_us, to_us
 
 GAPS: Final = 9
 """How many gaps between runs are shown as rows: each needs a count."""
@@ -106,10 +106,10 @@ def rows(
         rest = None if key is None or abs(gap) >= min(offset, runs - offset) else onwards(sort, key)
         if rest is not None and key is not None:
             some = max(0, min(gap, limit))
-            above = both(everything, before(sort, key)[0])
+            above = everything & before(sort, key)[0]
             found = (
                 *reversed(page(connection, above, backwards, max(0, gap - some), some)),
-                *page(connection, both(everything, rest), forwards, max(0, -gap), limit - some),
+                *page(connection, everything & rest, forwards, max(0, -gap), limit - some),
             )
         elif offset < runs // 2:
             found = page(connection, everything, forwards, offset, limit)
@@ -145,7 +145,7 @@ def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sor
     condition = where(wanted)
     with snapshot(connection):
         key = key_of(connection, run_id, wanted, sort)
-        return None if key is None else sum(count(connection, both(part, condition)) for part in before(sort, key))
+        return None if key is None else sum(count(connection, part & condition) for part in before(sort, key))
 
 
 def key_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> Key | None:
@@ -178,7 +178,7 @@ def rows_before(
     equal = Where(f"({', '.join(key_columns(sort))}) = ({', '.join('?' * len(key))})", key)
     with snapshot(connection):
         parts = (*before(sort, key), *([equal] if is_after_equal else []))
-        return sum(count(connection, both(part, condition)) for part in parts)
+        return sum(count(connection, part & condition) for part in parts)
 
 
 def first_rows(

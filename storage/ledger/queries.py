@@ -11,7 +11,7 @@ from storage.ledger.errors import AmbiguousActionError
 from storage.records import OPEN_STATES, Action, ActionFailure, ActionFilter, AuditEntry, Author
 from storage.records.action import UnknownSpan
 from storage.records.activity import ActivityFilter, ActivityPage
-from storage.values import Conditions, from_us, from_us_or_none, sqlite_text, to_us
+from storage.values import Where, among, from_us, from_us_or_none, sqlite_text, to_us
 
 COLUMNS: Final = (
     "action_id, kind, subject, key, path, body_json, actor, state, created_us, sending_us, settled_us,"
@@ -88,16 +88,15 @@ def actions(
     connection: sqlite3.Connection, wanted: ActionFilter = _ANY, limit: int = 100, before: str | None = None
 ) -> tuple[Action, ...]:
     """The newest matching actions older than the action `before`."""
-    where = Conditions()
-    for column, values in (("kind", wanted.kinds), ("state", wanted.states), ("surface", wanted.surfaces)):
-        where.is_in(column, values)
+    where = Where() & among("kind", wanted.kinds) & among("state", wanted.states) & among("surface", wanted.surfaces)
     if wanted.actor is not None:
-        where.add("? IN (actor, user, user || '@' || host, substr(actor, instr(actor, ':') + 1))", wanted.actor)
+        names = "? IN (actor, user, user || '@' || host, substr(actor, instr(actor, ':') + 1))"
+        where &= Where(names, (sqlite_text(wanted.actor),))
     for comparison, moment in (("created_us >= ?", wanted.since), ("created_us <= ?", wanted.until)):
         if moment is not None:
-            where.add(comparison, to_us(moment))
+            where &= Where(comparison, (to_us(moment),))
     if before is not None:
-        where.add("seq < (SELECT seq FROM actions WHERE action_id = ?)", before)
+        where &= Where("seq < (SELECT seq FROM actions WHERE action_id = ?)", (sqlite_text(before),))
     return _newest(connection, where, limit)
 
 
@@ -153,31 +152,24 @@ def agents(connection: sqlite3.Connection) -> dict[str, str]:
     return {run_id: unquote(path.split("/")[-2]) for run_id, path in found.fetchall()}
 
 
-def organizations(connection: sqlite3.Connection, subject: str | None = None) -> tuple[Action, ...]:
-    """All attempts to create an organization, newest first; with a subject, those for it."""
-    if subject is None:
-        return select(connection, "WHERE kind = 'organization.create' ORDER BY seq DESC")
-    return select(
-        connection, "WHERE subject = ? AND kind = 'organization.create' ORDER BY seq DESC", (sqlite_text(subject),)
-    )
+def organizations(connection: sqlite3.Connection) -> tuple[Action, ...]:
+    """All attempts to create an organization, newest first."""
+    return select(connection, "WHERE kind = 'organization.create' ORDER BY seq DESC")
 
 
 def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[Action]:
     """The newest matching actions."""
     connection.create_function("folded", 1, str.casefold, deterministic=True)
-    where = Conditions()
-    for column, values in (("kind", wanted.kinds), ("state", wanted.outcomes)):
-        where.is_in(column, values)
+    where = Where() & among("kind", wanted.kinds) & among("state", wanted.outcomes)
     if wanted.is_open:
-        where.add("resolution IS NULL")
-        where.is_in("state", sorted(OPEN_STATES))
+        where = where & Where("resolution IS NULL") & among("state", sorted(OPEN_STATES))
     if wanted.since is not None:
-        where.add("coalesce(settled_us, created_us) >= ?", to_us(wanted.since))
+        where &= Where("coalesce(settled_us, created_us) >= ?", (to_us(wanted.since),))
     for word in wanted.words:
-        where.add(f"instr({_TEXT}, ?) > 0", word)
+        where &= Where(f"instr({_TEXT}, ?) > 0", (sqlite_text(word),))
     with snapshot(connection):
         newest = _newest(connection, where, limit)
-        (count,) = connection.execute(f"SELECT count(*) FROM actions WHERE {where}", where.parameters).fetchone()
+        (count,) = connection.execute(f"SELECT count(*) FROM actions WHERE {where.sql}", where.parameters).fetchone()
         return ActivityPage(newest, int(count), state_counts(connection))
 
 
@@ -210,5 +202,5 @@ def unknown_spans(connection: sqlite3.Connection) -> tuple[UnknownSpan, ...]:
     return tuple(spans)
 
 
-def _newest(connection: sqlite3.Connection, where: Conditions, limit: int) -> tuple[Action, ...]:
-    return select(connection, f"WHERE {where} ORDER BY seq DESC LIMIT ?", (*where.parameters, max(0, limit)))
+def _newest(connection: sqlite3.Connection, where: Where, limit: int) -> tuple[Action, ...]:
+    return select(connection, f"WHERE {where.sql} ORDER BY seq DESC LIMIT ?", (*where.parameters, max(0, limit)))

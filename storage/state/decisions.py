@@ -21,7 +21,7 @@ from storage.records.decision import (
     RuleState,
     Verdict,
 )
-from storage.values import Conditions, from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
+from storage.values import Where, among, from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
 
 KEPT: Final = timedelta(days=400)
 """How long a decision is kept, and so how long nothing acts on the same occurrence again."""
@@ -207,11 +207,10 @@ def journal(
     connection: sqlite3.Connection, rule: str | None = None, *, limit: int = 100, outcomes: Sequence[Outcome] = ()
 ) -> tuple[Decision, ...]:
     """Decisions, newest first; `history` only if it is one of the outcomes."""
-    where = Conditions("1" if outcomes else "outcome <> 'history'")
+    where = among("outcome", outcomes) or Where("outcome <> 'history'")
     if rule is not None:
-        where.add("rule = ?", rule)
-    where.is_in("outcome", outcomes)
-    return _select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", *where.parameters, limit)
+        where &= Where("rule = ?", (sqlite_text(rule),))
+    return _select(connection, f"WHERE {where.sql} ORDER BY id DESC LIMIT ?", *where.parameters, limit)
 
 
 def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Decision, int], ...]:

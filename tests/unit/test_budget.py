@@ -174,7 +174,7 @@ def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -
     for happened in (*[cadence.failed] * 3, *[cadence.succeeded] * 5, *[cadence.failed] * 8):
         happened(0.0)
         waits.append(cadence.wait_s(0.0))
-    cadence.hasten()
+    cadence.due_at_s = 0.0
 
     assert waits[:9] == [0.0, 20.0, 40.0, 60.0, 30.0, 15.0, 10.0, 10.0, 10.0]
     assert (waits[-1], cadence.wait_s(0.0)) == (LONGEST_S, 0.0)

@@ -13,17 +13,17 @@ import pytest
 from service.agents.options import ModelAccess
 from service.agents.prices import Price, price_of
 from service.egress.budget import MemoryMeter
-from service.egress.model import ModelProxy
-from service.egress.outages import ModelState, Patience
+from service.egress.model import ModelProxy, ModelState
 from service.egress.routes import PROVIDERS
 from service.egress.usage import Meter, Usage
+from service.settings import AgentLimits
 from tests.lab import Drop, Hang, Raw, Respond, Step
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer, frames
 from tests.waiting import eventually
 
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
-QUICK: Final = Patience(600, 0.01, 0.5, 0.5)
+QUICK: Final = AgentLimits(model_pause_s=0.01, model_silent_s=0.5, model_stream_silent_s=0.5)
 """Requests are repeated at once, and silence is noticed at once."""
 MESSAGES: Final = ("anthropic", "/v1/messages", {"model": "claude-x", "max_tokens": 9})
 STREAMED: Final = ("anthropic", "/v1/messages", {"model": "claude-x", "stream": True})
@@ -54,11 +54,11 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
     monkeypatch.setenv("MODEL_KEY", KEY)
 
     def run(
-        provider: str, path: str, body: Any = None, times: int = 1, patience: Patience = QUICK, **access: Any
+        provider: str, path: str, body: Any = None, times: int = 1, limits: AgentLimits = QUICK, **access: Any
     ) -> SimpleNamespace:
         raw, models, is_patient = (access.pop(*one) for one in (("raw", b""), ("models", ()), ("is_patient", True)))
         given = {"provider": provider, "key_env": "MODEL_KEY", "base_url": server.origin} | access
-        model, state = ModelAccess.model_validate(given), ModelState(patience, lambda: False)
+        model, state = ModelAccess.model_validate(given), ModelState(limits, lambda: False)
         meter, place, text = MemoryMeter(), tmp_path / "socket", json.dumps(body or {})
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Api-Key: worthless"
         request = raw or f"{head}\r\nAnthropic-Beta: own\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
@@ -200,7 +200,7 @@ def test_what_the_provider_refuses_ends_the_turn_with_the_cure(ask: Make, server
     denied = ask(*MESSAGES, 3)
     server.status, server.refusal = 429, {"error": {"code": "insufficient_quota"}}
     broke = ask(*MESSAGES, 3)
-    away = ask(*MESSAGES, 3, Patience(0.1), base_url="http://127.0.0.1:9")
+    away = ask(*MESSAGES, 3, AgentLimits(model_patience_s=0.1), base_url="http://127.0.0.1:9")
 
     assert [one.reason for one in (denied, broke, away)] == ["no_key", "out_of_budget", "model_unreachable"]
     assert "answered 401 for claude-x: no; set MODEL_KEY to a valid key" in denied.failure
@@ -327,7 +327,8 @@ def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(ask: Make, se
         server.requests.clear()
         server.otherwise = lambda _, step=step: step  # type: ignore[misc]
         is_broken = "broke off" in words
-        done = ask(*STREAMED, 100 if is_broken else 2, Patience(0.02) if is_broken else Patience(0.6, 0.01, 0.5, 0.5))
+        limits = QUICK.model_copy(update={"model_patience_s": 0.6})
+        done = ask(*STREAMED, 100 if is_broken else 2, AgentLimits(model_patience_s=0.02) if is_broken else limits)
 
         assert words in str(done.failure)
         assert done.reason == ("rate_limited" if "429" in words else "model_unreachable")

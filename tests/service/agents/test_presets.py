@@ -210,6 +210,6 @@ def test_a_repository_s_servers_are_told_in_each_program_s_own_words() -> None:
     ):
         agent = Agent(preset, options=AgentOptions.model_validate({"preset": preset}), argv=())
         made = invocation.of(agent, "/home/agent", "/dev/null", None, setup)
-        told = "\n".join((*made.words, *made.settings.values(), made.environment.get("RUNWARDEN_MCP_SERVERS", "")))
+        told = "\n".join((*made.words, *made.preset.settings.values(), *made.environment.values()))
 
         assert [one in told for one in (words, json.dumps("a {url} \"'"), "GREETING", "hello")] == [True] * 3 + [False]

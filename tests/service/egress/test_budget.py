@@ -18,7 +18,7 @@ from tests.waiting import eventually
 def test_an_agent_is_held_to_its_organization_s_limit_a_day() -> None:
     """Whatever the agent's own budget is; a model without a price is not asked where dollars count."""
     meter, free = MemoryMeter(), Price(input=0, output=0)
-    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K"), meter)
+    watch = SpendingWatch(SpendingLimits(), meter)
     for day, price, end in (
         (OrganizationDay(999_999, 0, 1.0), free, None),
         (OrganizationDay(1_000_000, 0, 1.0), free, "organization's budget of 1 USD a day is spent"),
@@ -38,7 +38,7 @@ def test_an_agent_is_held_to_its_organization_s_limit_a_day() -> None:
 def test_a_request_waits_for_the_figures_of_those_under_way(used_tokens: int, is_allowed: bool) -> None:
     """An agent that has its answer may ask again before what it used is recorded: an estimate ends no agent."""
     meter = MemoryMeter()
-    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K", budget=SpendingLimits(run_tokens=100)), meter)
+    watch = SpendingWatch(SpendingLimits(run_tokens=100), meter)
     has_begun = threading.Event()
 
     def ask_again() -> bool:
