@@ -47,11 +47,6 @@ _LARGEST_FINDINGS: Final = 2 << 20
 """The size of the findings of all of a run's turns together."""
 _MOST_QUESTIONS: Final = 100
 _MOST_CANCELLED: Final = 1000
-_AS_STORED: Final = (
-    *("number", "instructions", "caller", "outcome", "reason", "failure_kind", "summary"),
-    *("files", "additions", "deletions"),
-)
-"""The fields of a turn that the API shows as they are."""
 _LONGEST_WAIT_S: Final = 30
 _PAUSE_S: Final = 0.5
 """How often a waiting request checks whether the log has grown."""
@@ -279,7 +274,17 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
         started, ended = map(rfc3339_or_none, (turn.started_at, turn.finished_at))
         asked = turn.question or {"question": None, "choices": []}
-        body = {name: getattr(turn, name) for name in _AS_STORED} | {
+        body = {
+            "number": turn.number,
+            "instructions": turn.instructions,
+            "caller": turn.caller,
+            "outcome": turn.outcome,
+            "reason": turn.reason,
+            "failure_kind": turn.failure_kind,
+            "summary": turn.summary,
+            "files": turn.files,
+            "additions": turn.additions,
+            "deletions": turn.deletions,
             "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
             "started_at": started,
             "ended_at": ended,

@@ -5,7 +5,7 @@ from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, admin_command, fields, line, owner_of
+from service.cli.output import AdminContext, admin_command, line, owner_of
 from service.clock import DAY_MICROS, EPOCH, now_micros, parse_duration, parse_rfc3339, rfc3339
 from service.setup import SetupError
 from service.store import audit as trail
@@ -40,8 +40,11 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
         is_id = slug is not None and slug.startswith("org_")
         wanted = slug if is_id else owner_of(connection, slug)
         found = trail.latest(connection, limit, organization_id=wanted, since=begin, action=action)
-    names = ("at", "id", "actor", "action", "outcome", "target", "organization_id", "detail")
-    documents = [fields(one, *names) for one in found]
+    documents: list[dict[str, object]] = [
+        {"at": rfc3339(one.at), "id": one.id, "actor": one.actor, "action": one.action, "outcome": one.outcome}
+        | {"target": one.target, "organization_id": one.organization_id, "detail": one.detail}
+        for one in found
+    ]
     lines = []
     for one in found:
         outcome = "" if one.outcome == trail.DONE else one.outcome

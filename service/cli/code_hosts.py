@@ -13,7 +13,6 @@ from service.cli.output import (
     INLINE,
     AdminContext,
     admin_command,
-    fields,
     line,
     operator,
     organization_option,
@@ -247,9 +246,10 @@ def list_deliveries(admin: AdminContext, slug: str | None, limit: int, *, waitin
     for one in found:
         at = rfc3339(one.received_at)
         repository = f"{one.platform}:{one.path_key}"
-        names = ("id", "organization_id", "number", "is_issue", "event", "sender", "result", "detail", "agent")
-        shown = fields(one, *names, "run_id", "delivery") | {"at": at, "repository": repository}
-        documents.append(shown | {"commit": one.head_sha})
+        shown = {"id": one.id, "organization_id": one.organization_id, "number": one.number, "is_issue": one.is_issue}
+        shown |= {"event": one.event, "sender": one.sender, "result": one.result, "detail": one.detail}
+        shown |= {"agent": one.agent, "run_id": one.run_id, "delivery": one.delivery}
+        documents.append(shown | {"at": at, "repository": repository, "commit": one.head_sha})
         number = f"issue {one.number}" if one.is_issue else one.number
         about = f"{repository} {number} {one.event} {one.head_sha[:12]} by {one.sender}"
         about = f"{repository} {one.event} {one.cause}" if one.number == NO_NUMBER else about

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, fields, line, organization_option, owner_of, required
+from service.cli.output import AdminContext, admin_command, line, organization_option, owner_of, required
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.store import events as stored
 from service.store.events import STATES, TYPES, WAITING, Endpoint, EndpointError, Event
@@ -38,7 +38,9 @@ def _show(admin: AdminContext, found: list[Event]) -> None:
 
 def _document(one: Event, **more: Any) -> dict[str, object]:
     due = one.due_at if one.state == WAITING else None
-    shown = fields(one, "id", "endpoint_id", "type", "state", "attempts", "occurred_at", "delivered_at", "failure")
+    shown: dict[str, object] = {"id": one.id, "endpoint_id": one.endpoint_id, "type": one.type, "state": one.state}
+    shown |= {"attempts": one.attempts, "occurred_at": rfc3339(one.occurred_at)}
+    shown |= {"delivered_at": rfc3339_or_none(one.delivered_at), "failure": one.failure}
     return shown | {"next_attempt_at": rfc3339_or_none(due)} | more
 
 
@@ -89,7 +91,9 @@ def endpoints() -> None:
 
 
 def _endpoint_document(one: Endpoint, **more: Any) -> dict[str, object]:
-    shown = fields(one, "id", "organization_id", "url", "types", "state", "created_at", "rotated_at", "disabled_at")
+    shown: dict[str, object] = {"id": one.id, "organization_id": one.organization_id, "url": one.url}
+    shown |= {"types": one.types, "state": one.state, "created_at": rfc3339(one.created_at)}
+    shown |= {"rotated_at": rfc3339_or_none(one.rotated_at), "disabled_at": rfc3339_or_none(one.disabled_at)}
     return shown | {"allow_private": [str(network) for network in one.allowed]} | more
 
 

@@ -6,8 +6,8 @@ from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, owner_of
-from service.clock import now_micros, rfc3339
+from service.cli.output import AdminContext, admin_command, line, missing, organization_option, owner_of
+from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.mail import checked_address, deliver, mailer_of
 from service.settings import Role
 from service.setup import SetupError, find_organization
@@ -27,10 +27,10 @@ def invitation() -> None:
 
 def _show(admin: AdminContext, found: list[Invitation]) -> None:
     now = now_micros()
-    names = ("id", "organization_id", "email", "role", "sent_at", "expires_at", "attempts", "failure")
     documents = [
-        fields(one, *names)
-        | {"state": one.state(now)}
+        {"id": one.id, "organization_id": one.organization_id, "email": one.email, "role": one.role}
+        | {"sent_at": rfc3339_or_none(one.sent_at), "expires_at": rfc3339(one.expires_at)}
+        | {"attempts": one.attempts, "failure": one.failure, "state": one.state(now)}
         | {"next_attempt_at": rfc3339(one.due_at) if one.state(now) == "waiting" else None}
         for one in found
     ]
@@ -101,7 +101,7 @@ def member() -> None:
 
 
 def _member(one: Member) -> dict[str, object]:
-    return fields(one, "id", "email", "role", "added_at")
+    return {"id": one.id, "email": one.email, "role": one.role, "added_at": rfc3339(one.added_at)}
 
 
 @member.command("list")

@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 import click
 from pydantic import TypeAdapter
 
-from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, required
+from service.cli.output import AdminContext, admin_command, line, missing, organization_option, required
 from service.cli.runs import delete_organization
-from service.clock import now_micros, rfc3339
+from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
 from service.store import invitations, organizations, tokens, turns
 from service.store.organizations import ENTITLEMENTS, OFFER_KINDS, Offer, Organization
@@ -25,8 +25,10 @@ org.add_command(delete_organization)
 
 
 def _document(one: Organization) -> dict[str, object]:
-    names = ("id", "name", "slug", "parent_id", "active", "entitlements", "offer_code", "created_at")
-    return fields(one, *names) | {"budget": fields(one, "day_usd", "day_tokens")}
+    shown: dict[str, object] = {"id": one.id, "name": one.name, "slug": one.slug, "parent_id": one.parent_id}
+    shown |= {"active": one.active, "entitlements": one.entitlements, "offer_code": one.offer_code}
+    budget = {"day_usd": one.day_usd, "day_tokens": one.day_tokens}
+    return shown | {"created_at": rfc3339(one.created_at), "budget": budget}
 
 
 def _show(admin: AdminContext, one: Organization) -> None:
@@ -63,8 +65,11 @@ def list_organizations(admin: AdminContext) -> None:
     with admin.read() as connection:
         found = organizations.all_of(connection)
         known = organizations.trials_of(connection, [one.id for one in found])
-    names = ("state", "signup_code", "granted_code", "started_at")
-    started = {one.organization_id: fields(one, *names) for one in known}
+    started = {
+        one.organization_id: {"state": one.state, "signup_code": one.signup_code, "granted_code": one.granted_code}
+        | {"started_at": rfc3339_or_none(one.started_at)}
+        for one in known
+    }
     documents = [_document(one) | {"trial": started.get(one.id)} for one in found]
     admin.show({"organizations": documents}, [_line(one) for one in found])
 
@@ -245,7 +250,8 @@ def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias:
         change.detail = " ".join(scopes)
         made, value = make_token(change.connection, change.of(slug), entry, now_micros())
         change.target = made.id
-    admin.show(fields(made, "id", "alias", "scopes", "expires_at") | {"token": value, "value": value}, [value])
+    shown = {"id": made.id, "alias": made.alias, "scopes": made.scopes, "expires_at": rfc3339(made.expires_at)}
+    admin.show(shown | {"token": value, "value": value}, [value])
 
 
 @token.command("list")
@@ -257,7 +263,8 @@ def list_tokens(admin: AdminContext, slug: str) -> None:
         found = tokens.of(connection, find_organization(connection, slug).id)
     now = now_micros()
     documents = [
-        fields(one, "id", "alias", "scopes", "created_at", "expires_at")
+        {"id": one.id, "alias": one.alias, "scopes": one.scopes}
+        | {"created_at": rfc3339(one.created_at), "expires_at": rfc3339(one.expires_at)}
         | {"state": "valid" if one.is_valid(now) else "revoked" if one.revoked_at else "expired"}
         for one in found
     ]

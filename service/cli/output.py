@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from service.clock import now_micros, rfc3339_or_none
+from service.clock import now_micros
 from service.errors import ServiceError, first_fault
 from service.settings import DataFolder
 from service.setup import SetupError, find_organization
@@ -155,12 +155,6 @@ def _cell(value: object) -> str:
 def _entries(document: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
     lists = [value for value in document.values() if isinstance(value, list)]
     return lists[0] if len(lists) == 1 and all(isinstance(one, dict) for one in lists[0]) else [document]
-
-
-def fields(record: object, *names: str) -> dict[str, object]:
-    """Return fields of a record as a document shows them: instants (`at`, `created_at` …) as RFC 3339."""
-    values = {name: getattr(record, name) for name in names}
-    return {name: rfc3339_or_none(one) if name.rpartition("_")[2] == "at" else one for name, one in values.items()}
 
 
 def line(*parts: object) -> str:

@@ -5,8 +5,8 @@ from typing import Final, Literal
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, fields, line, operator, owner_of, required
-from service.clock import now_micros
+from service.cli.output import AdminContext, admin_command, line, operator, owner_of, required
+from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import SetupError, find_organization
 from service.store import deletions, dispatch, organizations, postings, repositories, runs, turn_files, turns
 from service.store.runs import FINAL, OPEN, Filters, Run
@@ -52,8 +52,9 @@ def list_runs(admin: AdminContext, slug: str | None, status: str | None, limit: 
         found = runs.page(connection, filters, None, limit)
         count = runs.count(connection, filters)
         names = {one.id: one.slug for one in organizations.all_of(connection)}
-    documents = [
-        fields(one, "status", "agent", "turn", "created_at", "updated_at")
+    documents: list[dict[str, object]] = [
+        {"status": one.status, "agent": one.agent, "turn": one.turn}
+        | {"created_at": rfc3339(one.created_at), "updated_at": rfc3339(one.updated_at)}
         | {"run_id": one.id, "organization": names[one.organization_id]}
         | {"repository": f"{one.platform}:{one.path}", "branch_name": one.branch}
         for one in found
@@ -126,8 +127,12 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
             log = turn_files.log_piece(connection, admin.folder, key, 0, LARGEST_LOG) if what == "log" else None
             diff = turn_files.diff(connection, admin.folder, key, "diff") if what == "diff" else None
             kept.append((log and log.data) or diff or b"")
-    names = ("status", "attempt", "summary", "failure", "failure_kind", "outcome", "reason", "caller", "finished_at")
-    documents = [fields(turn, *names) | {"turn": turn.number, "commit": turn.commit_sha} for turn in found]
+    documents: list[dict[str, object]] = [
+        {"status": turn.status, "attempt": turn.attempt, "summary": turn.summary, "failure": turn.failure}
+        | {"failure_kind": turn.failure_kind, "outcome": turn.outcome, "reason": turn.reason, "caller": turn.caller}
+        | {"finished_at": rfc3339_or_none(turn.finished_at), "turn": turn.number, "commit": turn.commit_sha}
+        for turn in found
+    ]
     texts = [
         line(f"turn {one.number}", one.outcome or one.status, one.commit_sha or "-", one.reason or one.summary)
         for one in found

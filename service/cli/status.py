@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from service.cli.output import AdminContext, admin_command, fields
+from service.cli.output import AdminContext, admin_command
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.execution.commits import check_signing
 from service.execution.sandbox import find
@@ -52,7 +52,9 @@ def status(admin: AdminContext) -> None:
         "signing": signing,
         "limits": limits,
         "workers": [
-            fields(one, "executor", "host", "pid", "concurrency", "at_work", "sandbox", "started_at", "seen_at")
+            {"executor": one.executor, "host": one.host, "pid": one.pid, "concurrency": one.concurrency}
+            | {"at_work": one.at_work, "sandbox": one.sandbox}
+            | {"started_at": rfc3339(one.started_at), "seen_at": rfc3339(one.seen_at)}
             for one in living
         ],
         "slots": {"all": slots, "taken": taken, "at_work": at_work},
