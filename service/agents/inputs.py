@@ -117,9 +117,9 @@ def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue]
     placed = {INSTRUCTIONS} if isinstance(words, str) else set()
     parts = [asked or f"{agent}: {_UNASKED}"]
     if prompt is not None:
-        named = {name for scope, name in map(_scoped, _FIELD.finditer(prompt)) if scope}
-        fields = _FIELD.finditer(prompt)
-        texts = {one[0]: _as_text(values.get(name, "")) for one in fields for scope, name in (_scoped(one),) if scope}
+        fields = [(one[0], *_scoped(one)) for one in _FIELD.finditer(prompt)]
+        named = {name for _, scope, name in fields if scope}
+        texts = {field: _as_text(values.get(name, "")) for field, scope, name in fields if scope}
         filled = _FIELD.sub(lambda one: texts.get(one[0], one[0]), prompt).strip()
         parts = [filled, asked] if asked and INSTRUCTIONS not in named else [filled]
         placed |= named

@@ -99,10 +99,19 @@ class AgentCommand:
     @cached_property
     def invocation(self) -> CommandTemplate:
         """The program's invocation."""
-        file = self._session_file
+        file, tree, guidance = self._session_file, self.workspace.tree.resolve(), os.devnull
         session = file.read_text("utf-8") if file is not None and file.exists() else None
         is_wrapped = self.program is None or self.program.is_wrapper
-        return invocation.of(self.agent, self._home_inside, self._guidance, session, self.setup, is_wrapped=is_wrapped)
+        # The first file of the repository with guidance for models. A trusted one's is read by the program itself.
+        names = () if self.agent.options.trust_repository else invocation.preset_of(self.agent).guidance
+        for name in names:
+            # RuntimeError: a link that leads to itself.
+            with contextlib.suppress(OSError, RuntimeError):
+                found = (tree / name).resolve(strict=True)
+                if found.is_relative_to(tree) and found.is_file() and found.stat().st_size <= _LONGEST_GUIDANCE:
+                    guidance = f"{self.sandbox.tree_of(self.workspace)}/{name}"
+                    break
+        return invocation.of(self.agent, self._home_inside, guidance, session, self.setup, is_wrapped=is_wrapped)
 
     @property
     def home(self) -> Path:
@@ -251,20 +260,6 @@ class AgentCommand:
     @property
     def _home_inside(self) -> str:
         return INSIDE.home if self._is_boxed else str(self.home)
-
-    @property
-    def _guidance(self) -> str:
-        """The path at which the agent sees the repository's guidance for models, or an empty file."""
-        preset, tree = invocation.preset_of(self.agent), self.workspace.tree.resolve()
-        # A trusted repository's guidance is read by the program itself.
-        names = () if self.agent.options.trust_repository else preset.guidance
-        for name in names:
-            # RuntimeError: a link that leads to itself.
-            with contextlib.suppress(OSError, RuntimeError):
-                file = (tree / name).resolve(strict=True)
-                if file.is_relative_to(tree) and file.is_file() and file.stat().st_size <= _LONGEST_GUIDANCE:
-                    return f"{self.sandbox.tree_of(self.workspace)}/{name}"
-        return os.devnull
 
     def _bare(self) -> list[str]:
         values = {

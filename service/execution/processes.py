@@ -87,16 +87,10 @@ def kill_marked(marker: str) -> int:
 def _marked(marker: bytes) -> set[int]:
     """Return the living processes with the marker; a zombie has an empty environment and is not among them."""
     found = set[int]()
-    if not _PROC.is_dir():
-        return found
-    for entry in _PROC.iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            if marker in (entry / "environ").read_bytes():
+    for entry in _PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(entry.name) != os.getpid() and marker in (entry / "environ").read_bytes():
                 found.add(int(entry.name))
-        except OSError:
-            continue
     return found
 
 
@@ -181,7 +175,8 @@ class UsageWatch:
                 file = os.stat(name)
                 if file.st_nlink == 0:
                     deleted[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
-        taken = usage_of(folders) + Usage(sum(deleted.values()))
+        found = usage_of(folders)
+        taken = Usage(found.size + sum(deleted.values()), found.files)
         self.share.note(taken)
         if short is not None:
             if fault := self.share.fault():
