@@ -21,7 +21,7 @@ from service.egress.model import Pause
 from service.egress.proxies import sockets_of
 from service.errors import ServiceError
 from service.execution.disk import DiskShare
-from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, SandboxView
+from service.execution.sandbox import INSIDE, PACKAGE_ROOT, Inside, NoSandboxError, Sandbox, SandboxView
 from service.execution.workspace import Workspace, instructions_of
 from service.findings.question import FILE
 from service.settings import DataFolder
@@ -109,14 +109,23 @@ class AgentCommand:
             with contextlib.suppress(OSError, RuntimeError):
                 found = (tree / name).resolve(strict=True)
                 if found.is_relative_to(tree) and found.is_file() and found.stat().st_size <= _LONGEST_GUIDANCE:
-                    guidance = f"{self.sandbox.tree_of(self.workspace)}/{name}"
+                    guidance = f"{self.inside.tree}/{name}"
                     break
-        return invocation.of(self.agent, self._home_inside, guidance, session, self.setup, is_wrapped=is_wrapped)
+        first = self.agent.argv[0] if self.program is None else str(self.program.path)
+        given = (first, self.inside.home, guidance, session, self.setup)
+        return invocation.of(self.agent, *given, is_wrapped=is_wrapped)
 
     @property
     def home(self) -> Path:
         """The home folder, as the service sees it."""
         return self.session or self.workspace.home
+
+    @property
+    def inside(self) -> Inside:
+        """The folders as the agent sees them."""
+        workspace = self.workspace
+        outside = Inside(str(workspace.tree), str(self.home), str(self.cache), str(workspace.temporary))
+        return INSIDE if self._is_boxed else outside
 
     @property
     def sockets(self) -> Path | None:
@@ -229,19 +238,18 @@ class AgentCommand:
         given = {**self.setup.variables} | {name: os.environ[name] for name in allowed if name in os.environ}
         if self.program is not None:
             given["PATH"] = os.pathsep.join([*map(str, self.program.search), given.get("PATH", os.defpath)])
-        if self.invocation.program == PYTHON:
+        if self.agent.argv[:1] == (PYTHON,):
             # Safe path: the checkout is the working folder, and its modules must never be imported for ours.
             given |= {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        boxed, workspace = self._is_boxed, self.workspace
         if self.cache is not None:
-            given["XDG_CACHE_HOME"] = INSIDE.cache if boxed else str(self.cache)
+            given["XDG_CACHE_HOME"] = self.inside.cache
         # Left out for presets: their programs find `.git` themselves, and must be able to use other repositories.
         if not self.agent.options.preset:
-            given["GIT_DIR"] = str(workspace.history)
-            given["GIT_WORK_TREE"] = INSIDE.tree if boxed else str(workspace.tree)
-        given |= {"HOME": self._home_inside, "TMPDIR": INSIDE.temporary if boxed else str(workspace.temporary)}
+            given["GIT_DIR"] = str(self.workspace.history)
+            given["GIT_WORK_TREE"] = self.inside.tree
+        given |= {"HOME": self.inside.home, "TMPDIR": self.inside.temporary, **_QUIET, **self.invocation.environment}
         # The path of the result outside the sandbox: the processes of a dead worker are found by it.
-        return given | _QUIET | dict(self.invocation.environment) | {"RUNWARDEN_RESULT": str(workspace.result_file)}
+        return given | {"RUNWARDEN_RESULT": str(self.workspace.result_file)}
 
     def note_session(self, session: str | None) -> None:
         """Store the name of the session that the next turn, or attempt, resumes."""
@@ -257,10 +265,6 @@ class AgentCommand:
         # Next to the home and not in it, so that the agent cannot write it.
         return None if self.session is None else self.session.parent / "name"
 
-    @property
-    def _home_inside(self) -> str:
-        return INSIDE.home if self._is_boxed else str(self.home)
-
     def _bare(self) -> list[str]:
         values = {
             "instructions": instructions_of(self.task) if self.task else "",
@@ -269,9 +273,7 @@ class AgentCommand:
             "run_id": str(self.task.get("run_id", "")),
             "branch": str(self.task.get("branch", "")),
         }
-        first = self.invocation.program if self.program is None else str(self.program.path)
-        given = (*self.invocation.before, first, *self.invocation.words)
-        words = [sys.executable if word == PYTHON else word for word in given]
+        words = [sys.executable if word == PYTHON else word for word in self.invocation.words]
         return [words[0], *invocation.fill(words[1:], values)]
 
 
