@@ -72,8 +72,14 @@ class CommandTemplate:
 
 
 def preset_of(agent: Agent) -> Preset:
-    """Return an agent's preset, which is `PLAIN` if it has none."""
-    return PLAIN if agent.options.preset is None else preset_for(agent.options.preset, agent.argv)
+    """Return an agent's preset, without what guards it against a trusted repository; `PLAIN` if it has none."""
+    if agent.options.preset is None:
+        return PLAIN
+    preset = preset_for(agent.options.preset, agent.argv)
+    if agent.options.trust_repository:
+        # The program itself reads the guidance of such a repository.
+        return replace(preset, untrusted=(), untrusted_environment={}, hidden=(), guidance=())
+    return preset
 
 
 def is_relayed(agent: Agent) -> bool:
@@ -116,15 +122,13 @@ def of(
         "{guidance}": guidance,
         "{session}": session or "",
     }
-    variables = {**preset.environment, **model.environment}
-    variables |= {} if options.trust_repository else preset.untrusted_environment
+    variables = {**preset.environment, **model.environment, **preset.untrusted_environment}
     environment = {**proxied, **{name: _replace(value, values) for name, value in variables.items()}}
     if preset is PLAIN:
         stdin: Final = "task" if reads_document(agent) else "nothing"
         return CommandTemplate((program, *agent.argv[1:]), stdin, environment)
     name = model.name if options.model is not None and options.model.name else ()
     is_text = is_wrapped and bool(preset.hears_argv)
-    guard = () if options.trust_repository else preset.untrusted
     resume = () if session is None else preset.resume
     server_argv: tuple[str, ...] = ()
     server_variables: Mapping[str, str] = {}
@@ -132,7 +136,7 @@ def of(
         names = (*setup.variables, *agent.environment, *proxied)
         server_argv, server_variables = preset.servers(setup.mcp_servers, names)
     # For some programs, resuming is a subcommand, which follows the options.
-    given = (*guard, *model.argv, *name, *agent.argv[1:], *resume)
+    given = (*preset.untrusted, *model.argv, *name, *agent.argv[1:], *resume)
     return CommandTemplate(
         words=(
             *(_replace(word, values) for word in preset.before),

@@ -102,9 +102,8 @@ class AgentCommand:
         file, tree, guidance = self._session_file, self.workspace.tree.resolve(), os.devnull
         session = file.read_text("utf-8") if file is not None and file.exists() else None
         is_wrapped = self.program is None or self.program.is_wrapper
-        # The first file of the repository with guidance for models. A trusted one's is read by the program itself.
-        names = () if self.agent.options.trust_repository else invocation.preset_of(self.agent).guidance
-        for name in names:
+        # The first file of the repository with guidance for models.
+        for name in invocation.preset_of(self.agent).guidance:
             # RuntimeError: a link that leads to itself.
             with contextlib.suppress(OSError, RuntimeError):
                 found = (tree / name).resolve(strict=True)
@@ -168,10 +167,8 @@ class AgentCommand:
             # For a program that does not remember earlier turns.
             lines = ["Earlier turns of this task; what those that completed changed is in the checkout:", ""]
             for past in self.task["conversation"]:
-                lines += [
-                    f"- {past['instructions']}",
-                    f"  ({past['status']}: {past.get('question') or past['summary'] or 'no summary'})",
-                ]
+                ended = past.get("question") or past["summary"] or "no summary"
+                lines.append(f"- {past['instructions']}\n  ({past['status']}: {ended})")
             text = "\n".join([*lines, "", "Now:", "", text])
         self.workspace.instructions_file.write_bytes(f"{_HOW_TO_ASK}\n\n{text}\n".encode("utf-8", "replace"))
 
@@ -186,7 +183,7 @@ class AgentCommand:
         ports = {} if self.sockets is None else sockets_of(self.agent.options)
         hidden: tuple[str, ...] = ()
         # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
-        for name in () if self.agent.options.trust_repository else self.invocation.preset.hidden:
+        for name in self.invocation.preset.hidden:
             if _leads_away(self.workspace.tree, name):
                 raise AgentFailedError(
                     f"the repository's {name} is a link, and the agent would execute its commands: make it a file, "
