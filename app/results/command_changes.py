@@ -64,13 +64,6 @@ def quoted(name: str) -> str:
     return '"' + "".join(chr(c) if c in plain else f"\\{c:03o}" for c in raw) + '"'
 
 
-def total(change: Change) -> str:
-    """The totals of a change."""
-    added = sum(file.additions or 0 for file in change.files)
-    removed = sum(file.deletions or 0 for file in change.files)
-    return f"{plural(len(change.files), 'file')}, {plural(added, 'line')} added, {removed} removed"
-
-
 def _bar(file: ChangedFile) -> str:
     if file.is_binary:
         return "binary"
@@ -188,7 +181,8 @@ async def diff(
         more = facts_of(change) | {"as_of": rfc3339(detail.last_seen_at)}
         more |= {"patch": change.patch.decode(errors="replace")} if patch else {}
         output.listing("files", documents, FILES, change.files, more=more)
-        output.text(total(change))
+        added, removed = change.lines
+        output.text(f"{plural(len(change.files), 'file')}, {plural(added, 'line')} added, {removed} removed")
     elif name_only:
         for file in change.files:
             output.print(quoted(file.path))

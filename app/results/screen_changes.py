@@ -77,7 +77,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
         offered = nearest
     except GitError as error:
         remotes = str(error) if isinstance(error, AnotherRepositoryError) else ""
-    added, removed = lines_of(change)
+    added, removed = change.lines
     size = f"{plural(len(change.files), 'file')}, +{added:,} -{removed:,}"
     care = "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
     facts = [
@@ -88,12 +88,6 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     ]
     work = FolderWork(offered, apply_checked)
     return ConfirmSheet("Apply to a checkout", facts, work, verb="Apply it", leaving="Leave it")
-
-
-def lines_of(change: "Change") -> tuple[int, int]:
-    """Return how many lines a change adds and removes."""
-    files = change.files
-    return sum(file.additions or 0 for file in files), sum(file.deletions or 0 for file in files)
 
 
 def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
@@ -325,7 +319,7 @@ class ChangesPart(SearchedPart):
         # The most important facts first.
         facts: tuple[str, ...] = safe_text(change.note), f"as of {(change.head or '')[:10]}"
         if not self._is_beside:
-            added, removed = lines_of(change)
+            added, removed = change.lines
             base = f"since {safe_text(change.base_name)}" if change.base_name else ""
             ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
             source = "from git" if change.source == "git" else "from the service"

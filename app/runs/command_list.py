@@ -100,21 +100,13 @@ def run_filter(
     Raises:
         CommandFailedError: The time range is empty, or the query means nothing.
     """
-
-    def asked(values: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(value for value in values if not value.startswith("!"))
-
-    def excluded(values: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(value[1:] for value in values if value.startswith("!"))
-
     now = now or datetime.now(UTC)
+    lists: dict[str, Any] = {}
+    for name, values in (("statuses", statuses), ("repositories", repositories), ("branches", branches)):
+        lists[name] = tuple(value for value in values if not value.startswith("!"))
+        lists[f"not_{name}"] = tuple(value[1:] for value in values if value.startswith("!"))
     condition = RunFilter(
-        statuses=asked(statuses),
-        not_statuses=excluded(statuses),
-        repositories=asked(repositories),
-        not_repositories=excluded(repositories),
-        branches=asked(branches),
-        not_branches=excluded(branches),
+        **lists,
         since=None if since is None else parse_period(since, now)[0],
         until=None if until is None else parse_period(until, now)[1],
         active=active,

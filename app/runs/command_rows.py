@@ -15,7 +15,7 @@ from app.cli.progress import progress_bar
 from app.engine.text import safe_text
 from app.engine.times import exact_ago, rfc3339, span
 from app.runs.document import run_document
-from storage.records import STATUS_BY_NAME, ActionFilter, Coverage, Run, RunDetail, RunFilter, RunSort, RunSummary
+from storage.records import STATUS_BY_NAME, ActionFilter, Run, RunDetail, RunFilter, RunSort, RunSummary
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -103,18 +103,12 @@ class RunLookup(Struct, frozen=True):
         """Fetch the newest runs, then older ones that are not here, until the run is among them."""
         async for _ in self.engine.listing.pages(RunFilter(), limit=self.engine.profile.poll.page_size):
             pass
-        cache = self.engine.cache
-        before: tuple[Coverage, int] | None = None
         with progress_bar(self.engine, f"Looking for {safe_text(text, limit=60)}"):
-            while (detail := await self._held(text)) is None:
-                held = await cache.coverage(), await cache.count(RunFilter())
-                if held == before:
-                    break
-                before = held
-                await self.engine.backfill.fetch_older()
-        if detail is not None:
-            return detail
-        whole = (await cache.coverage()).whole
+            while (run := await self._held(text)) is None and await self.engine.backfill.fetch_older():
+                pass
+        if run is not None:
+            return run
+        whole = (await self.engine.cache.coverage()).whole
         message = f"The service has no run {text}." if whole else f"No run {text} was found at the service."
         raise failed("not_found", f"{message} See: runwarden runs list", run_id=text)
 

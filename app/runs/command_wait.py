@@ -267,34 +267,26 @@ class RunWaiter(Struct, frozen=True):
                     await RunLookup(self.engine).current(run_id)
         except (NotAuthorizedError, ForbiddenError):
             raise
-        except RateLimitedError as error:
-            self.tell(f"Still waiting; {error.message}")
-            return error.retry_after_s or LONGEST_PAUSE_S
         except ApiError as error:
             self.tell(f"Still waiting; {error.message}")
-            return LONGEST_PAUSE_S
+            return (isinstance(error, RateLimitedError) and error.retry_after_s) or LONGEST_PAUSE_S
         return 0.0
 
 
 def wait_failure(results: Mapping[str, WaitResult]) -> CommandFailedError | None:
     """The failure that the results amount to; None: every run completed."""
-
-    def ids(outcome: str) -> list[str]:
-        return [run_id for run_id, result in results.items() if result.outcome == outcome]
-
-    bad = {run_id: each for run_id, each in results.items() if each.has_failed}
+    bad = {run_id: each.run.status for run_id, each in results.items() if each.run is not None and each.has_failed}
     if bad:
-        said = (f"{each.run.status}{each.reason and f': {each.reason}'}" for each in bad.values() if each.run)
-        names = ", ".join(f"{run_id} ({why})" for run_id, why in zip(bad, said, strict=True))
+        reasons = {run_id: f": {each.reason}" if each.reason else "" for run_id, each in results.items()}
+        names = ", ".join(f"{run_id} ({status}{reasons[run_id]})" for run_id, status in bad.items())
         return CommandFailedError("run_failed", f"Not completed: {names}.", Exit.FAILED, {"run_ids": [*bad]})
-    if lost := ids("lost"):
-        return failed("not_found", f"The service no longer shows {', '.join(lost)}.", run_ids=[*lost])
-    if unlisted := ids("unlisted"):
-        names = f"no run with the id {', '.join(unlisted)} is listed. Whether one exists is unknown."
-        return failed("waited_too_long", f"Time is up; {names}", run_ids=[*unlisted])
-    if unended := ids("waiting"):
-        names = f"Time is up; not ended yet: {', '.join(unended)}."
-        return failed("waited_too_long", names, run_ids=[*unended])
+    for outcome, kind, message in (
+        ("lost", "not_found", "The service no longer shows {}."),
+        ("unlisted", "waited_too_long", "Time is up; no run with the id {} is listed. Whether one exists is unknown."),
+        ("waiting", "waited_too_long", "Time is up; not ended yet: {}."),
+    ):
+        if ids := [run_id for run_id, result in results.items() if result.outcome == outcome]:
+            return failed(kind, message.format(", ".join(ids)), run_ids=[*ids])
     return None
 
 

@@ -65,7 +65,7 @@ KEYS: Final = (
     QueryKey("until", ("to",), "until:2026-05-01", "Created then or earlier; a date includes its day."),
     QueryKey("is", (), "is:active", "active, ended, stuck or followed."),
 )
-_BY_NAME: Final = {name: key.name for key in KEYS for name in (key.name, *key.aliases)}
+_BY_NAME: Final = {name: key for key in KEYS for name in (key.name, *key.aliases)}
 COLUMNS: Final = frozenset({"asked", "author", "result", "run", "started", "took", "updated"})
 """Names that look like keys because the list shows them: a mistake, not words to be searched."""
 UNKNOWN: Final = "unknown"
@@ -76,7 +76,7 @@ STATES: Final = ("active", "ended", "stuck", "followed")
 
 def key_name(name: str) -> KeyName | None:
     """The key of a name or alias, case-insensitive; None: unknown."""
-    return _BY_NAME.get(name.casefold())
+    return None if (key := _BY_NAME.get(name.casefold())) is None else key.name
 
 
 def closest_key(name: str) -> str | None:
@@ -89,11 +89,6 @@ def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
     meant = closest(status.casefold(), known)
     cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
     return f"No run that was ever seen here has the status {status!r}.", cure
-
-
-def key_of(name: KeyName) -> QueryKey:
-    """A key by its meaning."""
-    return next(key for key in KEYS if key.name == name)
 
 
 class QueryToken(Struct, frozen=True):
@@ -252,10 +247,10 @@ def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
             cure = f"Did you mean finding:{meant}?" if meant else f"There are {', '.join(FINDINGS)}."
             return QueryProblem(token.start, token.end, f"There is no finding {token.text!r}.", cure)
     if not given(term):
-        return QueryProblem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {key_of(wanted).example}")
+        return QueryProblem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {_BY_NAME[wanted].example}")
     if wanted in {"since", "until", "is"} and len(term.tokens) > 1:
         start = term.tokens[1].start - 1
-        return QueryProblem(start, term.end, f"{term.key}: takes one value.", f"As in {key_of(wanted).example}")
+        return QueryProblem(start, term.end, f"{term.key}: takes one value.", f"As in {_BY_NAME[wanted].example}")
     return None
 
 
@@ -282,7 +277,9 @@ def parse(text: str, now: datetime) -> Query:
     """The filter of the line's valid parts, and a problem for each mistake; durations count back from `now`."""
     parser = _Parser(now)
     for term in terms(text[:LONGEST]):
-        parser.add(term)
+        problem = parser.add(term)
+        parser.problems += [problem] if problem else []
+        parser.spans += spans(term, is_problem=problem is not None)
     if len(text) > LONGEST:
         parser.blame(LONGEST, len(text), f"The line is longer than {LONGEST:,} characters.", "Shorten it.")
     wanted = parser.finish()
@@ -309,29 +306,33 @@ class _Parser:
     bound: Term | None = None
     """The last term that set a time limit."""
 
-    def add(self, term: Term) -> None:
-        """Add one term to the filter."""
-        wanted = key_name(term.key) if term.key is not None else None
-        if term.key is not None and wanted is None:
+    def add(self, term: Term) -> QueryProblem | None:
+        """Add one term to the filter, unless there is a problem."""
+        if term.key is None:
+            (token,) = term.tokens
+            if term.is_negated:
+                cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
+                return QueryProblem(term.start, term.end, "A search word cannot be excluded.", cure)
+            if not token.is_closed:
+                return unclosed(token)
+            self.words += token.text.split()
+            return None
+        if (wanted := key_name(term.key)) is None:
             meant = closest_key(term.key)
             at = term.key_end - len(term.key) - 1
             instead = f"Did you mean {meant}:?" if meant else f"There are {', '.join(each.name for each in KEYS)}."
             cure = f'{instead} To search for it as it is, put it in quotes: "{term.key}:…".'
-            self._refuse(term, QueryProblem(at, term.key_end, f"There is no {term.key}:.", cure))
-        elif wanted is None:
-            (token,) = term.tokens
-            cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
-            if term.is_negated:
-                self._refuse(term, QueryProblem(term.start, term.end, "A search word cannot be excluded.", cure))
-            elif not token.is_closed:
-                self._refuse(term, unclosed(token))
-            else:
-                self.words += token.text.split()
-                self.spans += spans(term)
-        elif problem := broken(term, wanted) or self._condition(term, wanted):
-            self._refuse(term, problem)
-        else:
-            self.spans += spans(term)
+            return QueryProblem(at, term.key_end, f"There is no {term.key}:.", cure)
+        if problem := broken(term, wanted):
+            return problem
+        match wanted:
+            case "since" | "until":
+                return self._limit(term, wanted)
+            case "is":
+                return self._is(term)
+        values = self.lists.setdefault((wanted, term.is_negated), {})
+        values.update(dict.fromkeys(read_value(token, wanted) for token in given(term)))
+        return None
 
     def blame(self, start: int, end: int, message: str, cure: str) -> None:
         """Record a problem."""
@@ -362,16 +363,6 @@ class _Parser:
             stuck="stuck" in self.flags,
             followed="followed" in self.flags,
         )
-
-    def _condition(self, term: Term, wanted: KeyName) -> QueryProblem | None:
-        match wanted:
-            case "since" | "until":
-                return self._limit(term, wanted)
-            case "is":
-                return self._is(term)
-        values = self.lists.setdefault((wanted, term.is_negated), {})
-        values.update(dict.fromkeys(read_value(token, wanted) for token in given(term)))
-        return None
 
     def _limit(self, term: Term, wanted: KeyName) -> QueryProblem | None:
         token = term.tokens[0]
@@ -413,10 +404,6 @@ class _Parser:
             state = STATES[1 - STATES.index(state)]
         self.states.setdefault(state, term)
         return None
-
-    def _refuse(self, term: Term, problem: QueryProblem) -> None:
-        self.problems.append(problem)
-        self.spans += spans(term, is_problem=True)
 
 
 def read_order(text: str) -> RunSort:

@@ -140,7 +140,7 @@ class RunsScreen(RunActions):
     @property
     def chosen_ids(self) -> tuple[str, ...]:
         """The marked runs; without marks, the one under the cursor."""
-        return self.table.marks.ids or super().chosen_ids
+        return tuple(self.table.marks) or super().chosen_ids
 
     @property
     def keys_now(self) -> dict[str, str]:
@@ -296,7 +296,7 @@ class RunsScreen(RunActions):
         """Write the marked runs to a file; without marks, all that match."""
         from app.runs.screen_export import show_export
 
-        await show_export(self, engine, self.table_query, self.table.marks.ids)
+        await show_export(self, engine, self.table_query, tuple(self.table.marks))
 
     def was_sent(self, run_ids: tuple[str, ...]) -> None:
         """Unmark the runs: those that were left out stay marked, for another attempt."""
@@ -335,7 +335,7 @@ class RunsScreen(RunActions):
 
     def action_fold(self, name: str | None = None) -> None:
         """Fold or unfold the group of this name, or the one under the cursor."""
-        group, grouping = self.table.group_at, self.table_query.grouping
+        group, grouping = self.table.window.group_at(self.table.cursor), self.table_query.grouping
         name = group.name if name is None and group is not None else name
         if grouping is not None and name is not None:
             self.table_query = replace(self.table_query, grouping=grouping.toggled(name))
@@ -359,7 +359,7 @@ class RunsScreen(RunActions):
         if self.older_runs.stop():
             return
         if self.table.marks:
-            self.table.mark(self.table.marks.ids, is_marked=False)
+            self.table.mark(self.table.marks, is_marked=False)
         elif query.is_changed:
             self.set_line(query.view.query.strip())
         else:

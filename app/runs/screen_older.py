@@ -12,7 +12,7 @@ from app.console.troubles import nothing_to_show
 from app.engine.text import SafeText, safe_text
 from app.engine.times import clock_time
 from app.runs.screen_actions import with_engine
-from storage.records import CoverageGap, RunFilter
+from storage.records import CoverageGap
 from storage.records.coverage import BackfillProgress
 from widgets.frame import Notice
 from widgets.runs.extent import IDLE, ExtentLine, missing_text, waits_for
@@ -79,8 +79,8 @@ class OlderRuns:
     @property
     def below(self) -> CoverageGap | None:
         """The newest gap without a line between two runs; the line below the last run shows it."""
-        between = self._table.gaps
-        return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for drawn in between)), None)
+        between = self._table.window.gaps
+        return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for _, drawn in between)), None)
 
     @property
     def _gaps(self) -> Sequence[CoverageGap]:
@@ -165,21 +165,14 @@ class OlderRuns:
             self._exhausted = query
 
     async def _walk_until_found(self, engine: "Engine") -> None:
-        cache = engine.cache
         condition = self._loader.query.condition(self._session.run_now())
-        count = await cache.count(condition)
-        before = None
-        # The service has no more once a round brings no run and makes no gap smaller.
-        while (held := (await cache.coverage(), await cache.count(RunFilter()))) != before:
-            before = held
+        count, has_more = await engine.cache.count(condition), True
+        while has_more and await engine.cache.count(condition) <= count:
             try:
-                await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
+                has_more = await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
             except RateLimitedError as error:
-                before = None  # A round that was cut short does not count.
                 await self._wait(error.retry_after_s or WAIT_S)
             self._changed()
-            if await cache.count(condition) > count:
-                return
 
     async def _wait(self, wait_s: float) -> None:
         self._waits_until = self._session.clock() + timedelta(seconds=wait_s)
@@ -200,8 +193,9 @@ class OlderRuns:
 
     def lines(self) -> dict[CoverageGap | None, tuple[SafeText, ...]]:
         """The table's lines of missing runs, each in full and then shorter; that of None is below the last run."""
-        texts: dict[CoverageGap | None, tuple[SafeText, ...]] = {gap: self._texts(gap) for gap in self._table.gaps}
-        return texts if (gap := self.below) is None else {**texts, None: self._texts(gap)}
+        gaps: dict[CoverageGap | None, CoverageGap] = {gap: gap for _, gap in self._table.window.gaps}
+        gaps |= {} if (below := self.below) is None else {None: below}
+        return {key: self._texts(gap) for key, gap in gaps.items()}
 
     def _texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
         runs = missing_text(gap, self._session.run_now())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -22,7 +22,7 @@ from app.results.screen_log import LogPart
 from app.results.screen_review import ReviewPart
 from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for, using_engine
 from app.runs.screen_loader import read_run
-from app.runs.screen_subject import RunPart, RunSubject
+from app.runs.screen_subject import NO_TURNS, RunPart, RunSubject
 from storage.records.results import Artifact, RunTurns
 from widgets.forms.inputs import ParagraphInput
 from widgets.frame import Tab
@@ -31,7 +31,6 @@ from widgets.kit.badges import STYLES
 from widgets.kit.line_text import LinePane
 from widgets.runs import facts
 from widgets.runs.conversation import figures_line, turn_lines, with_sent_instructions
-from widgets.runs.facts import Branch
 from widgets.runs.pane import RunBar, RunTitle
 
 if TYPE_CHECKING:
@@ -95,14 +94,13 @@ class ConversationPart(RunPart):
             return [Content.styled(f"{safe_text(subject.run_id)} is not in the cache.", facts.QUIET)]
         now = self.session.run_now()
         as_of = self.session.vitals.as_of or now
-        turns = () if subject.turns is None else with_sent_instructions(subject.turns.turns, view.turns)
-        lines: list[Content] = []
+        known, lines = subject.turns, list[Content]()
+        turns = with_sent_instructions(known.turns, view.turns)
         if turns:
-            source = "from the service" if subject.turns and subject.turns.source == "service" else "from git"
-            note = f"{source} · {safe_text(subject.turns.note)}" if subject.turns and subject.turns.note else source
+            source = "from the service" if known.source == "service" else "from git"
+            note = f"{source} · {safe_text(known.note)}" if known.note else source
             lines += facts.heading("Conversation", note) + turn_lines(turns, now, as_of, width)
-            postings = subject.turns.notable_postings if subject.turns is not None else ()
-            for each in postings:
+            for each in known.notable_postings:
                 lines += facts.wrapped(safe_text(str(each)), width, facts.QUIET)
         if not turns or (view.turns and any(turn.instructions is None for turn in turns)):
             lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
@@ -114,7 +112,7 @@ class ConversationPart(RunPart):
         subject, view = self.subject, self.subject.view
         if view is None:
             return []
-        if subject.turns is not None and subject.turns.agent:
+        if subject.turns.agent:
             view = replace(view, agent=subject.turns.agent)
         now = self.session.run_now()
         as_of = self.session.vitals.as_of or now
@@ -150,7 +148,6 @@ class RunScreen(RunActions):
     def __init__(self, session: Session, run_id: str, part: str) -> None:
         super().__init__(session)
         self._subject = subject = RunSubject(session, run_id)
-        self._branch = Branch(0)
         self._title, self._bar = RunTitle(), RunBar(PARTS)
         self._reader = CoalescedTask(self._read, self.run_worker)
         self._turns_reader = CoalescedTask(self._read_turns, self.run_worker)
@@ -224,7 +221,7 @@ class RunScreen(RunActions):
         if action == "artifacts":
             return bool(self._artifacts)
         if action == "beside":
-            return self._branch.beside(self._subject.run_id, int(name)) is not None
+            return self._subject.beside(int(name)) is not None
         return super().check_action(action, parameters)
 
     def action_continue_run(self) -> None:
@@ -246,16 +243,10 @@ class RunScreen(RunActions):
 
     def action_beside(self, step: int) -> None:
         """Show the next older or newer run of the branch."""
-        there = self._branch.beside(self._subject.run_id, step)
-        if there is None:
-            self.session.notify(f"There is no {'older' if step > 0 else 'newer'} run on this branch.")
-            return
-        subject = self._subject
-        subject.run_id = there
-        subject.turn = None
-        subject.turns = None
-        subject.turns_problem = ""
-        self._reader.ask()
+        if (there := self._subject.beside(step)) is not None:
+            self._subject.run_id, self._subject.turn = there, None
+            self._subject.turns, self._subject.turns_problem = NO_TURNS, ""
+            self._reader.ask()
 
     def action_turn(self, step: int) -> None:
         """Select another turn, or the whole run."""
@@ -268,22 +259,18 @@ class RunScreen(RunActions):
     @property
     def _artifacts(self) -> "list[tuple[int, Artifact]]":
         """The artifacts of the selected turn, or of all turns, the newest first, each with its turn."""
-        turns = () if self._subject.turns is None else self._subject.turns.turns[::-1]
-        of_turns = [turn for turn in turns if self._subject.turn in {None, turn.number}]
+        of_turns = [turn for turn in self._subject.turns.turns[::-1] if self._subject.turn in {None, turn.number}]
         return [(turn.number, one) for turn in of_turns for one in turn.artifacts]
 
-    def action_artifacts(self) -> None:
+    @work(exclusive=True, group="pick")
+    async def action_artifacts(self) -> None:
         """Offer the files that the agent left: one is saved, or read in the pager."""
-
-        async def offer() -> None:
-            words = [f"{safe_text(one.name)}  turn {turn}  {one.bytes:,} bytes" for turn, one in self._artifacts]
-            choices = list(zip(map(Content, words), self._artifacts, strict=True))
-            if (chosen := await self.app.push_screen_wait(ChoiceSheet("Artifacts", choices))) is not None:
-                sheet = artifact_sheet(self.app, self._subject.results, self._subject.run_id, *chosen)
-                if said := await self.app.push_screen_wait(sheet):
-                    self.session.notify(said, timeout=FIX_TOAST_S)
-
-        self.run_worker(offer, exclusive=True, group="pick")
+        words = [f"{safe_text(one.name)}  turn {turn}  {one.bytes:,} bytes" for turn, one in self._artifacts]
+        choices = list(zip(map(Content, words), self._artifacts, strict=True))
+        if (chosen := await self.app.push_screen_wait(ChoiceSheet("Artifacts", choices))) is not None:
+            sheet = artifact_sheet(self.app, self._subject.results, self._subject.run_id, *chosen)
+            if said := await self.app.push_screen_wait(sheet):
+                self.session.notify(said, timeout=FIX_TOAST_S)
 
     @on(ReviewPart.FindingChosen)
     def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:
@@ -352,7 +339,6 @@ class RunScreen(RunActions):
             return
         stuck = subject.run_id in await engine.cache.stuck()
         subject.view = view = await read_run(engine, subject.run_id, stuck=stuck)
-        self._branch = view.branch if view is not None else Branch(0)
         label = subject.detail.run.repository.label if subject.detail is not None else ""
         if label and (subject.figures is None or subject.figures.repository != label):
             figures = await engine.cache.repository_figures(self.session.run_now() - FIGURES_OF)
@@ -373,7 +359,7 @@ class RunScreen(RunActions):
         turns, before = await subject.results.turns(detail), subject.last_turn
         if detail.run.run_id != subject.run_id:
             return
-        subject.turns = turns if isinstance(turns, RunTurns) else None
+        subject.turns = turns if isinstance(turns, RunTurns) else NO_TURNS
         subject.turns_problem = "" if isinstance(turns, RunTurns) else turns.reason
         if self._is_active and subject.has_ended:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.

@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
 from textual.binding import Binding, BindingType
@@ -42,6 +42,9 @@ class RunVersion(Struct, frozen=True):
         return shown is not None and (self.run_id, self.turn) == (shown.run_id, shown.turn)
 
 
+NO_TURNS: Final = RunTurns("", ())
+
+
 @dataclass(slots=True)
 class RunSubject:
     """One run, as far as it is known."""
@@ -50,7 +53,7 @@ class RunSubject:
     run_id: str
     view: RunView | None = None
     """None: not read yet, or not in the cache."""
-    turns: RunTurns | None = None
+    turns: RunTurns = NO_TURNS
     turns_problem: str = ""
     """Why the turns cannot be read; empty: they were read, or not asked for yet."""
     turn: int | None = None
@@ -83,19 +86,25 @@ class RunSubject:
     @property
     def last_turn(self) -> int:
         """The number of its last turn, if known."""
-        if self.turns is not None and self.turns.turns:
+        if self.turns.turns:
             return self.turns.turns[-1].number
         return max(1, self.view.detail.turns) if self.view is not None else 1
 
     @property
     def has_ended(self) -> bool:
         """Whether its last turn is known to have ended."""
-        return self.turns is not None and bool(self.turns.turns) and self.turns.turns[-1].outcome is not None
+        return bool(self.turns.turns) and self.turns.turns[-1].outcome is not None
 
     def other_turn(self, step: int) -> int | None:
         """The turn before or after the selected one; the whole run comes before the first."""
         there = min(max(0, (self.turn or 0) + step), self.last_turn)
         return there or None
+
+    def beside(self, step: int) -> str | None:
+        """The next newer (-1) or older (1) run of its branch; None: there is none."""
+        ids = [] if self.view is None else [row.run_id for row in self.view.branch.rows]
+        there = ids.index(self.run_id) + step if self.run_id in ids else -1
+        return ids[there] if 0 <= there < len(ids) else None
 
 
 class RunPart(Container):

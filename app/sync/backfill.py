@@ -315,10 +315,11 @@ class Backfill:
 
     # On demand
 
-    async def fetch_older(self, *, since: datetime | None = None, gap: CoverageGap | None = None) -> None:
+    async def fetch_older(self, *, since: datetime | None = None, gap: CoverageGap | None = None) -> bool:
         """Fetch missing runs: all since a time; by default the next thousand.
 
-        `gap`: only those of this gap. It may be cancelled at any time: fetched runs are kept.
+        `gap`: only those of this gap. It may be cancelled at any time: fetched runs are kept. Returns whether it
+        brought a run or made a gap smaller: otherwise the service has no more.
 
         Raises:
             ApiError: A request failed; runs before it are kept.
@@ -330,10 +331,12 @@ class Backfill:
         most, longest = (
             (math.inf, LONGEST) if since else (OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL)
         )
+        before = await self._cache.coverage(), await self._cache.count(RunFilter())
         self._asked_for += 1
         try:
             async with self._turn, self._shared():
                 await self._fill(self._on_demand, missing, self._effort(most, lambda: True), max(1.0, longest))
+            return (await self._cache.coverage(), await self._cache.count(RunFilter())) != before
         finally:
             self._asked_for -= 1
             self._enter("idle")

@@ -320,6 +320,11 @@ class Change(Struct, frozen=True):
     is_pushed: bool = True
     """False: no branch has it; the service keeps the patch."""
 
+    @property
+    def lines(self) -> tuple[int, int]:
+        """How many lines it adds and removes."""
+        return sum(file.additions or 0 for file in self.files), sum(file.deletions or 0 for file in self.files)
+
 
 class Finding(Struct, frozen=True):
     """A remark of a review on a place in the code."""

@@ -138,7 +138,7 @@ class Scene:
             await self.app.switch_mode("runs")
         assert isinstance(self.app.screen, RunsScreen)
         self.app.screen.table_query = TableQuery()
-        self.table.mark(self.table.marks.ids, is_marked=False)
+        self.table.mark(self.table.marks, is_marked=False)
         self.table.focus()
         await self.press("left", "home")
 

@@ -198,89 +198,6 @@ class DiffRows:
         self._added.clear()
 
 
-class DiffLines:
-    """One patch, and the facts about its files."""
-
-    def __init__(self, patch: Patch, files: Sequence[ChangedFile]) -> None:
-        self._patch = patch
-        self._facts = {file.path: file for file in files}
-        self.colours: dict[int, tuple[Colours, Colours]] = {}
-        """The syntax colours of each file's old and new text."""
-
-    @property
-    def count(self) -> int:
-        """The number of files, as far as it is known."""
-        return len(self._facts)
-
-    def path(self, file: int) -> str:
-        """A file's name; not safe text."""
-        return self._patch.files[file].path
-
-    def changed(self, file: int) -> ChangedFile:
-        """The facts of a file so far."""
-        return self._facts.get(self.path(file)) or self._patch.files[file].changed()
-
-    def kind(self, line: int) -> int:
-        """The first byte of a line."""
-        kind = self._patch.kinds[line]
-        return CONTEXT if kind == ord("\n") else kind
-
-    def text(self, line: int) -> str:
-        """A whole line."""
-        return safe_line(self._raw(line))
-
-    def heading(self, file: int, width: int, *, is_folded: bool) -> list[TextPiece]:
-        """A file's name, its counts, and whether it was renamed, added or deleted."""
-        facts = self.changed(file)
-        notes = [f"from {safe_text(facts.old_path)}"] if facts.old_path else []
-        notes += [facts.kind] if facts.kind not in {"modified", "mode"} else []
-        notes += ["binary"] if facts.is_binary else []
-        if facts.old_mode and facts.new_mode and facts.old_mode != facts.new_mode:
-            notes.append(f"mode {safe_text(facts.old_mode)} → {safe_text(facts.new_mode)}")
-        counts = [] if facts.additions is None else [TextPiece(f"  +{facts.additions:,}", "good")]
-        counts += [] if facts.deletions is None else [TextPiece(f" -{facts.deletions:,}", "bad")]
-        name = shorten(safe_line(facts.path), max(LEAST_NAME, width - COUNTS), "middle")
-        return [
-            TextPiece("▸ " if is_folded else "▾ ", "quiet"),
-            TextPiece(name),
-            *counts,
-            TextPiece(f"  {' · '.join(notes)}", "quiet"),
-        ]
-
-    def changed_words(self, left: int, right: int) -> tuple[Spans, Spans]:
-        """The words that differ between an old line and the one next to it."""
-        if NONE in {left, right} or left == right:
-            return (), ()
-        return changed_words(self._raw(left)[1:], self._raw(right)[1:])
-
-    def pieces(self, file: int, line: int, words: Spans = ()) -> Sequence[TextPiece]:
-        """A line without its sign, with these changed words."""
-        raw = self._raw(line)[1:]
-        text, kind = safe_line(raw), self.kind(line)
-        wider = len(TAB) - 1
-        if len(text) != len(raw) + wider * raw.count("\t"):
-            return [TextPiece(text)]  # Characters were left out: the columns of the spans are not known.
-
-        def shifted(column: int) -> int:
-            return column + wider * raw.count("\t", 0, column)
-
-        pieces, done = [], 0
-        colours = self.colours[file][0 if kind == REMOVED else 1] if file in self.colours else ()
-        number = self._patch.numbers(line)[0 if kind == REMOVED else 1]
-        coloured = colours[number - 1] if number and number <= len(colours) else ()
-        for begin, end, tone in coloured:
-            pieces += [TextPiece(text[done : shifted(begin)]), TextPiece(text[shifted(begin) : shifted(end)], tone)]
-            done = shifted(end)
-        pieces.append(TextPiece(text[done:]))
-        if words:
-            spans = [(shifted(begin), shifted(end)) for begin, end in words]
-            pieces = overlay(pieces, spans, f"{GROUNDS[kind]}-word")
-        return pieces
-
-    def _raw(self, line: int) -> str:
-        return self._patch.line(line, LONGEST + 2).decode("utf-8", "replace")
-
-
 class DiffView(TextView):
     """Draws a patch file by file; a file can be folded."""
 
@@ -309,7 +226,10 @@ class DiffView(TextView):
     def __init__(self) -> None:
         super().__init__()
         self._rows = DiffRows(Patch(b""))
-        self._lines = DiffLines(self._rows.patch, ())
+        self._facts: dict[str, ChangedFile] = {}
+        """The files by name, as far as their facts are known already."""
+        self._colours: dict[int, tuple[Colours, Colours]] = {}
+        """The syntax colours of each file's old and new text."""
         self._about: Sequence[str] = ()
         self._starts: list[int] = []
         """The line of each file's name, by file."""
@@ -333,7 +253,7 @@ class DiffView(TextView):
         """
         self._is_whole_file = is_whole_file
         self._rows, self._about = rows, about
-        self._lines = DiffLines(rows.patch, files)
+        self._facts, self._colours = {file.path: file for file in files}, {}
         self._folded, self._asked, self._entered = set(), set(), NONE
         self.cursor = self._x = 0
         self.scroll_rows_to(0)
@@ -354,7 +274,7 @@ class DiffView(TextView):
 
     def colour(self, file: int, old: Colours, new: Colours) -> None:
         """Show a file's syntax."""
-        self._lines.colours[file] = old, new
+        self._colours[file] = old, new
         self.refresh()
 
     def go_to_file(self, file: int) -> None:
@@ -365,7 +285,8 @@ class DiffView(TextView):
 
     def go_to_line(self, path: str, line: int | None) -> bool:
         """Put the cursor on this line of the new file, or on the nearest one; return whether the file is there."""
-        file = next((number for number in range(len(self._starts)) if self._lines.path(number) == path), None)
+        files = self._rows.patch.files
+        file = next((number for number in range(len(self._starts)) if files[number].path == path), None)
         if file is None:
             return False
         if file in self._folded:
@@ -401,7 +322,8 @@ class DiffView(TextView):
 
     def changed(self, file: int) -> ChangedFile:
         """The facts of a file so far."""
-        return self._lines.changed(file)
+        patched = self._rows.patch.files[file]
+        return self._facts.get(patched.path) or patched.changed()
 
     def hunk_text(self) -> str:
         """The hunk under the cursor, or its facts, as safe lines; "" without one."""
@@ -411,7 +333,7 @@ class DiffView(TextView):
         rows = self._rows.unified[file]
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         hunk = rows.hunk_of(rows.row_of(line) or 0)
-        return "\n".join(self._lines.text(rows.left[at]) for at in hunk)
+        return "\n".join(safe_line(self._raw(rows.left[at])) for at in hunk)
 
     # Its keys
 
@@ -437,25 +359,22 @@ class DiffView(TextView):
 
     def action_fold(self) -> None:
         """Fold the file under the cursor, or unfold it."""
-        if self._starts:
-            file = self._file_and_row(self.cursor)[0]
-            self._folded ^= {file}
-            self.grew()
-            self.put_cursor(self._starts[file])
+        self._fold(self._folded ^ {self._file_and_row(self.cursor)[0]})
 
     def action_fold_all(self) -> None:
         """Fold all files; unfold them where all are folded."""
-        if self._starts:
-            file = self._file_and_row(self.cursor)[0]
-            every = set(range(len(self._starts)))
-            self._folded = set() if self._folded == every else every
-            self.grew()
-            self.put_cursor(self._starts[file])
+        every = set(range(len(self._starts)))
+        self._fold(set() if self._folded == every else every)
+
+    def _fold(self, files: set[int]) -> None:
+        file = self._file_and_row(self.cursor)[0]
+        self._folded = files
+        self.grew()
+        self.put_cursor(self._starts[file])
 
     def action_split(self) -> None:
         """Show old and new side by side, or one below the other."""
-        if self._starts:
-            self._lay_out(not self.is_split)
+        self._lay_out(not self.is_split)
 
     def _lay_out(self, split: bool | None) -> None:
         """Lay out the rows with the cursor on its line; None: the width decides."""
@@ -506,26 +425,26 @@ class DiffView(TextView):
         if not self._starts:
             return (TextPiece(f" {joined(self._about, width - 1)}", "quiet"),)
         file = self._file_and_row(self.scroll_offset.y)[0]
-        count = f" {file + 1:,}/{max(self._lines.count, len(self._starts)):,}  "
-        path, about = beside(safe_line(self._lines.path(file)), self._about, width - len(count) - 3)
+        count = f" {file + 1:,}/{max(len(self._facts), len(self._starts)):,}  "
+        path, about = beside(safe_line(self._rows.patch.files[file].path), self._about, width - len(count) - 3)
         return (TextPiece(count, "quiet"), TextPiece(path, "accent"), TextPiece(f"   {about}", "quiet"))
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
         """A file's name, a line, or an old line next to its new one."""
         file, row = self._file_and_row(index)
         if row == HEADING:
-            heading = self._lines.heading(file, width, is_folded=file in self._folded)
-            return self.strip(heading, width, ground or "file")
-        rows = self._files[file]
+            return self.strip(self._heading(file, width), width, ground or "file")
+        rows, kinds = self._files[file], self._rows.patch.kinds
         left, right = rows.left[row], rows.right[row]
-        if self.is_split and (left != right or self._lines.kind(left) == CONTEXT):
-            words = self._lines.changed_words(left, right)
+        if self.is_split and (left != right or kinds[left] == CONTEXT):
+            is_pair = NONE not in {left, right} and left != right
+            words = changed_words(self._raw(left)[1:], self._raw(right)[1:]) if is_pair else ((), ())
             half = (width - 1) // 2
             old = self._half(file, left, OLD, words[0], half, ground)
             new = self._half(file, right, NEW, words[1], width - half - 1, ground)
             return Strip.join([old, self.strip([TextPiece("│", "quiet")], 1, ground), new])
-        if self._lines.kind(left) not in SIGNED:
-            hunk = TextPiece(" " * (2 * NUMBER + 3)), TextPiece(self._lines.text(left), "accent")
+        if kinds[left] not in SIGNED:
+            hunk = TextPiece(" " * (2 * NUMBER + 3)), TextPiece(safe_line(self._raw(left)), "accent")
             return self.strip(hunk, width, ground or "code")
         before, after = self._rows.patch.numbers(left)
         return self._line(file, left, f"{before or '':>{NUMBER}} {after or '':>{NUMBER}} ", (), width, ground)
@@ -555,8 +474,50 @@ class DiffView(TextView):
         return self._line(file, line, f"{number or '':>{NUMBER}} ", words, width, ground)
 
     def _line(self, file: int, line: int, numbers: str, words: Spans, width: int, ground: str) -> Strip:
-        kind, room = self._lines.kind(line), len(numbers) + 1
+        kind, room = self._rows.patch.kinds[line], len(numbers) + 1
         here = ground or GROUNDS.get(kind, "")
         gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, here)
-        text = self.lit(self._lines.pieces(file, line, words))
+        text = self.lit(self._pieces(file, line, words))
         return Strip.join([gutter, self.panned(text, max(1, width - room), here)])
+
+    def _heading(self, file: int, width: int) -> list[TextPiece]:
+        """A file's name, its counts, and whether it was renamed, added or deleted."""
+        facts = self.changed(file)
+        notes = [f"from {safe_text(facts.old_path)}"] if facts.old_path else []
+        notes += [facts.kind] if facts.kind not in {"modified", "mode"} else []
+        notes += ["binary"] if facts.is_binary else []
+        if facts.old_mode and facts.new_mode and facts.old_mode != facts.new_mode:
+            notes.append(f"mode {safe_text(facts.old_mode)} → {safe_text(facts.new_mode)}")
+        counts = [] if facts.additions is None else [TextPiece(f"  +{facts.additions:,}", "good")]
+        counts += [] if facts.deletions is None else [TextPiece(f" -{facts.deletions:,}", "bad")]
+        name = shorten(safe_line(facts.path), max(LEAST_NAME, width - COUNTS), "middle")
+        fold, rest = "▸ " if file in self._folded else "▾ ", f"  {' · '.join(notes)}"
+        return [TextPiece(fold, "quiet"), TextPiece(name), *counts, TextPiece(rest, "quiet")]
+
+    def _pieces(self, file: int, line: int, words: Spans) -> Sequence[TextPiece]:
+        """A line without its sign, with these changed words."""
+        raw = self._raw(line)[1:]
+        text, kind = safe_line(raw), self._rows.patch.kinds[line]
+        wider = len(TAB) - 1
+        if len(text) != len(raw) + wider * raw.count("\t"):
+            return [TextPiece(text)]  # Characters were left out: the columns of the spans are not known.
+
+        def shifted(column: int) -> int:
+            return column + wider * raw.count("\t", 0, column)
+
+        pieces, done = [], 0
+        side = OLD if kind == REMOVED else NEW
+        colours = self._colours[file][side] if file in self._colours else ()
+        number = self._rows.patch.numbers(line)[side]
+        coloured = colours[number - 1] if number and number <= len(colours) else ()
+        for begin, end, tone in coloured:
+            pieces += [TextPiece(text[done : shifted(begin)]), TextPiece(text[shifted(begin) : shifted(end)], tone)]
+            done = shifted(end)
+        pieces.append(TextPiece(text[done:]))
+        if words:
+            spans = [(shifted(begin), shifted(end)) for begin, end in words]
+            pieces = overlay(pieces, spans, f"{GROUNDS[kind]}-word")
+        return pieces
+
+    def _raw(self, line: int) -> str:
+        return self._rows.patch.line(line, LONGEST + 2).decode("utf-8", "replace")

@@ -49,25 +49,19 @@ def rests(row: RunRow, now: datetime) -> bool:
     return row.took.since is None and latest is not None and now - latest > timedelta(minutes=1)
 
 
-def row_times(
-    row: RunRow, now: datetime, as_of: datetime | None = None, confirmed_for: timedelta = timedelta.max
-) -> RowTimes:
-    """The row's times as they read now; `as_of` is when the service last answered, if it has stopped."""
+def row_times(row: RunRow, now: datetime, as_of: datetime | None, confirmed_for: timedelta) -> RowTimes:
+    """The row's times as they read now; `as_of` is when the service last answered, if it has stopped.
+
+    An active run took so long so far, or at least that long if the service does not answer.
+    """
+    seconds = row.took.until(as_of or now)
+    at_least = "≥" if row.took.since is not None and as_of is not None else ""
     return RowTimes(
         started(row.created_at or row.first_seen_at, now),
         started(row.updated_at, now),
-        took(row, now, as_of),
+        "-" if seconds is None else f"{at_least}{span(seconds)}",
         is_live=row.last_seen_at is None or now - row.last_seen_at <= confirmed_for,
     )
-
-
-def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
-    """How long the run worked; so far if it is active, and at least that if the service does not answer."""
-    seconds = row.took.until(as_of or now)
-    if seconds is None:
-        return "-"
-    is_short = row.took.since is not None and as_of is not None
-    return f"≥{span(seconds)}" if is_short else span(seconds)
 
 
 def _text(text: Callable[[RowFacts], str], tone: Tone = "plain") -> Callable[[RowFacts], tuple[str, Tone]]:

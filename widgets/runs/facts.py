@@ -36,12 +36,6 @@ class Branch(Struct, frozen=True):
     rows: tuple[RunRow, ...] = ()
     """Newest first, the run itself among them."""
 
-    def beside(self, run_id: str, step: int) -> str | None:
-        """The next newer (-1) or older (1) run; None: there is none."""
-        ids = [row.run_id for row in self.rows]
-        there = ids.index(run_id) + step if run_id in ids else -1
-        return ids[there] if 0 <= there < len(ids) else None
-
 
 class RunView(Struct, frozen=True):
     """One run, as shown in a pane."""
@@ -88,6 +82,8 @@ RESTING: Final = "┈"
 """The fill of the time between a final status and the next turn."""
 
 Line = Content
+line: Final = Content.assemble
+"""One line of parts; nothing in them is markup."""
 
 
 def title(view: RunView, now: datetime, width: int) -> list[Line]:
@@ -188,11 +184,6 @@ def counted(total: int, plus: int = 0) -> str:
 def heading(text: str, note: str = "") -> list[Line]:
     """A section's title, with a blank line above it."""
     return [line(), line((text, HEADING), ("  ", ""), (note, QUIET))]
-
-
-def line(*parts: StyledText) -> Line:
-    """One line of parts; nothing in them is markup."""
-    return Content.assemble(*parts)
 
 
 def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Line]:

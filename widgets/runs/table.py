@@ -114,51 +114,6 @@ class Position(Struct, frozen=True):
         return self.cursor + window.shift if is_at_gap or self.cursor == before.total else self.cursor
 
 
-class RunMarks:
-    """Marked runs, by id: they stay marked when they move, and while a filter hides them."""
-
-    def __init__(self) -> None:
-        self._ids: dict[str, None] = {}
-        """A dictionary, which keeps the order of marking."""
-        self._range: list[str] = []
-        """The runs of the range, from its beginning."""
-
-    def __contains__(self, run_id: object) -> bool:
-        return run_id in self._ids
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The marked runs, in the order of marking."""
-        return tuple(self._ids)
-
-    def toggle(self, run_id: str) -> None:
-        """Mark or unmark the run."""
-        self.put((run_id,), is_marked=run_id not in self._ids)
-
-    def extend(self, from_id: str, to_id: str) -> None:
-        """Extend the range to the next run; going back unmarks the run that was left."""
-        if not self._range or self._range[-1] != from_id:
-            self._range = [from_id]
-            self._ids[from_id] = None
-        if self._range[-2:-1] == [to_id]:
-            self._ids.pop(self._range.pop(), None)
-        else:
-            self._range.append(to_id)
-            self._ids[to_id] = None
-
-    def put(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
-        """Mark or unmark these runs."""
-        self._range = []
-        for run_id in run_ids:
-            if is_marked:
-                self._ids[run_id] = None
-            else:
-                self._ids.pop(run_id, None)
-
-
 class RunTable(CursorView, can_focus=True):
     """Draws runs, one a line, under titles that sort.
 
@@ -237,10 +192,11 @@ class RunTable(CursorView, can_focus=True):
         self._confirmed_for = confirmed_for
         self._now = now
         self._as_of: datetime | None = None
-        self._window = RunWindow()
+        self.window = RunWindow()
+        """The rows around the view."""
         self._cursor_id: str | None = None
         """The cursor's run; None: there is none, or its row is not loaded."""
-        self._row: RunRow | None = None
+        self.row: RunRow | None = None
         """The cursor's run, once it is loaded."""
         self._is_moved = False
         """Whether the user moved the cursor, which pins it to its run; going to the first row unpins it."""
@@ -262,56 +218,44 @@ class RunTable(CursorView, can_focus=True):
         """For each profile, how far the clock of its runs is ahead, and `as_of` by that clock; other profiles: the
         values of the last tick.
         """
-        self.marks = RunMarks()
+        self.marks: dict[str, None] = {}
+        """The marked runs by id, in the order of marking: they stay marked while a filter hides them."""
+        self._range: list[str] = []
+        """The runs marked one after the other, from the first one."""
         self._painted: dict[int, RowTimes] = {}
-        self._aged, self._aged_at = self._window, self._now
+        self._aged, self._aged_at = self.window, self._now
         self._renderer: TableRenderer | None = None
 
     @property
     def count(self) -> int:
         """The number of runs, however many of them are held here."""
-        return self._window.runs
-
-    @property
-    def gaps(self) -> tuple[CoverageGap, ...]:
-        """The gaps that have a line between two runs."""
-        return tuple(gap for _, gap in self._window.gaps)
+        return self.window.runs
 
     @property
     def gap(self) -> CoverageGap | None:
         """The gap of the line under the cursor, or None."""
-        return self._window.gap(self.cursor)
+        return self.window.gap(self.cursor)
 
     @property
     def group(self) -> RunGroup | None:
         """The group whose head is under the cursor, or None."""
-        return self._window.head(self.cursor)
-
-    @property
-    def group_at(self) -> RunGroup | None:
-        """The group that the cursor is in, on its head or on one of its runs."""
-        return self._window.group_at(self.cursor)
-
-    @property
-    def is_at_tail(self) -> bool:
-        """Whether the cursor is on the line that follows the last run."""
-        return None in self._missing and self.cursor == self._window.total
+        return self.window.head(self.cursor)
 
     @property
     def is_at_gap(self) -> bool:
-        """Whether the cursor is on a line for missing runs."""
-        return self.is_at_tail or self.gap is not None
+        """Whether the cursor is on a line for missing runs, that below the last run included."""
+        return self.gap is not None or (None in self._missing and self.cursor == self.window.total)
 
     def show(self, window: RunWindow, request: WindowRequest) -> None:
         """Show rows that were read; the cursor and the visible rows stay on their runs."""
-        before, was_replacing, self._window = self._window, self.is_replacing, window
+        before, was_replacing, self.window = self.window, self.is_replacing, window
         here = Position(
             self.cursor,
             self.scroll_offset.y,
             self.page,
             self._unseen,
             self._cursor_id,
-            self._cursor_id is not None and self._row is None,
+            self._cursor_id is not None and self.row is None,
             self._is_moved,
         )
         self.total = window.total + (None in self._missing)
@@ -320,8 +264,7 @@ class RunTable(CursorView, can_focus=True):
         # Remembered, so that the same rows are not requested again.
         self._asked = (request.offset, request.limit)
         self.cursor = there.cursor
-        is_known = window.row(self.cursor) is not None or self.cursor >= window.total or self.gap or self.group
-        if is_known and not there.is_sought:
+        if self._holds_cursor and not there.is_sought:
             self.cursor_moved()
         self.resize_to(self.total)
         if was_replacing:
@@ -348,7 +291,7 @@ class RunTable(CursorView, can_focus=True):
         """Take the exact number of rows: the first answer may have held only a minimum."""
         if total == self.count:
             return
-        self._window = replace(self._window, total=total, gaps=())
+        self.window = replace(self.window, total=total, gaps=())
         self._asked = None
         self._count_rows()
         self._request_rows()
@@ -360,11 +303,11 @@ class RunTable(CursorView, can_focus=True):
             self._count_rows()
             super().put_cursor(self.cursor)
         elif before != texts:
-            for index in (*(number for number, _ in self._window.gaps), self._window.total):
+            for index in (*(number for number, _ in self.window.gaps), self.window.total):
                 self.repaint_row(index)
 
     def _count_rows(self) -> None:
-        self.total = self._window.total + (None in self._missing)
+        self.total = self.window.total + (None in self._missing)
         self.resize_to(self.total)
         self.scroll_y = self.validate_scroll_y(self.scroll_y)
         self.refresh()
@@ -397,7 +340,7 @@ class RunTable(CursorView, can_focus=True):
 
     def seek(self, run_id: str) -> None:
         """Move the cursor to this run with the next rows, if it is among them."""
-        self._cursor_id, self._row, self._is_moved = run_id, None, True
+        self._cursor_id, self.row, self._is_moved = run_id, None, True
 
     def put_cursor(self, index: int) -> None:
         """Put the cursor on a row; it stays on its run."""
@@ -410,24 +353,20 @@ class RunTable(CursorView, can_focus=True):
         self._is_moved = False
 
     @property
-    def row(self) -> RunRow | None:
-        """The run under the cursor."""
-        return self._row
-
-    @property
-    def is_row_awaited(self) -> bool:
-        """Whether the cursor is on a run that is not loaded."""
-        return self._row is None and self.cursor < self._window.total and not (self.gap or self.group)
+    def _holds_cursor(self) -> bool:
+        """Whether the line under the cursor is loaded."""
+        index = self.cursor
+        return index >= self.window.total or bool(self.window.row(index) or self.gap or self.group)
 
     @property
     def rows_on_show(self) -> tuple[RunRow, ...]:
         """The runs in view, as far as they are loaded."""
-        return tuple(row for row in map(self._window.row, self.visible_rows) if row is not None)
+        return tuple(row for row in map(self.window.row, self.visible_rows) if row is not None)
 
     def repaint_runs(self, run_ids: Container[str]) -> None:
         """Repaint the lines of these runs that are in view."""
         for index in self.visible_rows:
-            row = self._window.row(index)
+            row = self.window.row(index)
             if row is not None and row.run_id in run_ids:
                 self.repaint_row(index)
 
@@ -439,8 +378,8 @@ class RunTable(CursorView, can_focus=True):
             return WindowRequest(condition, sort, 0, 3 * self.page, cursor_id=self._cursor_id, grouping=grouping)
         index, row = 0, None
         if self.scroll_offset.y:
-            index = self.cursor if self.cursor in self.visible_rows and self._row else self.scroll_offset.y
-            row = self._window.row(index)
+            index = self.cursor if self.cursor in self.visible_rows and self.row else self.scroll_offset.y
+            row = self.window.row(index)
         anchor_id, index = (row.run_id, index) if row is not None else (None, 0)
         key = (*self._around, anchor_id, index, self._cursor_id, self.cursor)
         return WindowRequest(condition, sort, *key, is_fresh, grouping)
@@ -451,16 +390,16 @@ class RunTable(CursorView, can_focus=True):
 
     def cursor_moved(self) -> None:
         """Announce the run under the cursor."""
-        row = self._row = self._window.row(self.cursor)
+        row = self.row = self.window.row(self.cursor)
         self._cursor_id = row.run_id if row else None
-        if (named := row or self.group) != self._named and not self.is_row_awaited:
+        if (named := row or self.group) != self._named and self._holds_cursor:
             self._named = named
             # Paint the rows first: showing the run itself may take as long again.
             self.call_after_refresh(self.post_message, self.Highlighted())
 
     def _request_rows(self) -> None:
         visible, margin = self.visible_rows, self.page // 2
-        if not visible or self._window.holds(visible.start - margin, visible.stop - 1 + margin):
+        if not visible or self.window.holds(visible.start - margin, visible.stop - 1 + margin):
             return
         if not self._holds_visible_rows:
             self._keep_frame()
@@ -471,18 +410,18 @@ class RunTable(CursorView, can_focus=True):
     @property
     def _holds_visible_rows(self) -> bool:
         visible = self.visible_rows
-        return self._window.holds(visible.start, visible.stop - 1)
+        return self.window.holds(visible.start, visible.stop - 1)
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
-        may_lag = self._aged is self._window and as_of == self._as_of and timedelta(0) <= now - self._aged_at < RESTS
+        may_lag = self._aged is self.window and as_of == self._as_of and timedelta(0) <= now - self._aged_at < RESTS
         if not may_lag:
-            self._aged, self._aged_at = self._window, now
+            self._aged, self._aged_at = self.window, now
         if (as_of is None) != (self._as_of is None) and not self.is_replacing:
             self.styles.text_opacity = 1.0 if as_of is None else STALE
         self._now, self._as_of = now, as_of
         for index in self.visible_rows:
-            row = self._window.row(index)
+            row = self.window.row(index)
             if row is not None and not (may_lag and rests(row, now)) and self._painted.get(index) != self._times(row):
                 self.repaint_row(index)
 
@@ -517,21 +456,27 @@ class RunTable(CursorView, can_focus=True):
             is_same = (held.run_id, held.status, held.updated_at) == (row.run_id, row.status, row.updated_at)
             return row if is_same else held
 
-        self._window = replace(self._window, rows=tuple(map(learnt, self._window.rows)))
-        self._row = learnt(self._row) if self._row else None
+        self.window = replace(self.window, rows=tuple(map(learnt, self.window.rows)))
+        self.row = learnt(self.row) if self.row else None
         self._make_room()
         self.repaint_runs((row.run_id,))
 
     def _make_room(self) -> None:
-        if self.columns.fill(self._window.rows):
+        if self.columns.fill(self.window.rows):
             self.resize_to(self.total)
             self.refresh()
             self.post_message(self.Refilled())
 
     def mark(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
         """Mark these runs too, or unmark them."""
-        self.marks.put(run_ids, is_marked=is_marked)
-        self._marks_changed()
+        self._range = []
+        if is_marked:
+            self.marks |= dict.fromkeys(run_ids)
+        else:
+            unmarked = {*run_ids}
+            self.marks = {run_id: None for run_id in self.marks if run_id not in unmarked}
+        self.refresh()
+        self.post_message(self.Marked())
 
     @property
     def shows_unconfirmed(self) -> bool:
@@ -555,24 +500,25 @@ class RunTable(CursorView, can_focus=True):
             self.post_message(self.GapChosen(self.gap))
         elif self.group is not None:
             self.post_message(self.GroupToggled(self.group.name))
-        elif self._row is not None:
-            self.post_message(self.Chosen(self._row.run_id))
+        elif self.row is not None:
+            self.post_message(self.Chosen(self.row.run_id))
 
     def action_mark(self) -> None:
         """Mark or unmark the run under the cursor, and move on to the next one."""
-        if self._row is not None:
-            self.marks.toggle(self._row.run_id)
-            self._marks_changed()
+        if self.row is not None:
+            self.mark((self.row.run_id,), is_marked=self.row.run_id not in self.marks)
             self.action_move(1)
 
     def action_stretch(self, rows: int) -> None:
         """Mark the run under the cursor and the next one; going back unmarks."""
-        here, there = self._row, self._window.row(self.cursor + rows)
+        here, there = self.row, self.window.row(self.cursor + rows)
         # Stop where rows are missing: a range never skips a run.
         if here is not None and there is not None:
-            self.marks.extend(here.run_id, there.run_id)
+            ids = self._range if self._range[-1:] == [here.run_id] else [here.run_id]
+            is_back = ids[-2:-1] == [there.run_id]
+            self.mark(ids[-1:] if is_back else (here.run_id, there.run_id), is_marked=not is_back)
+            self._range = ids[:-1] if is_back else [*ids, there.run_id]
             self.action_move(rows)
-            self._marks_changed()
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row, open it on a double click, or sort by the column; ctrl marks."""
@@ -585,7 +531,7 @@ class RunTable(CursorView, can_focus=True):
                 self.post_message(self.SortRequested(column.title))
             return
         index = self.scroll_offset.y + event.y - HEADER
-        row = self._window.row(index)
+        row = self.window.row(index)
         if index >= self.total or self.is_replacing:
             return
         self.put_cursor(index)
@@ -593,8 +539,7 @@ class RunTable(CursorView, can_focus=True):
             self.action_choose()
             return
         if event.ctrl and row is not None:
-            self.marks.toggle(row.run_id)
-            self._marks_changed()
+            self.mark((row.run_id,), is_marked=row.run_id not in self.marks)
         elif event.chain > 1:
             self.action_choose()
 
@@ -638,17 +583,17 @@ class RunTable(CursorView, can_focus=True):
             return renderer.header(self.columns.layout, self.sort, self._unseen, view.width, self.scroll_offset.x)
         index = self.scroll_offset.y + y - HEADER
         layout = self.columns.layout
-        gap = self._window.gap(index)
+        gap = self.window.gap(index)
         state = RowState(index == self.cursor, marked=False, focused=self.has_focus)
-        if gap or (index == self._window.total and None in self._missing):
+        if gap or (index == self.window.total and None in self._missing):
             return renderer.missing(self._missing.get(gap, NOT_COUNTED), view.width, state)
-        if head := self._window.head(index):
+        if head := self.window.head(index):
             return renderer.head(head, view.width, state)
         if not self.count:
             return renderer.notice(self.notice, y - HEADER, view.width, view.height - HEADER)
         if index >= self.total:
             return Strip.blank(view.width, renderer.base)
-        row = self._window.row(index)
+        row = self.window.row(index)
         if row is None:
             return renderer.placeholder(layout, view.width, at_cursor=index == self.cursor)
         times = self._painted[index] = self._times(row)
@@ -659,7 +604,3 @@ class RunTable(CursorView, can_focus=True):
     def _times(self, row: RunRow) -> RowTimes:
         ahead, as_of = self.profile_times.get(row.profile, (timedelta(0), self._as_of))
         return row_times(row, self._now + ahead, as_of, self._confirmed_for)
-
-    def _marks_changed(self) -> None:
-        self.refresh()
-        self.post_message(self.Marked())

@@ -109,7 +109,7 @@ async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path
         await scene.press("space", "space", "ctrl+l")
         assert "2 runs are marked: it is run on one. esc unmarks them." in scene.toasts[-1]
         assert not (tmp_path / "ran").exists()
-        first, second = scene.table.marks.ids
+        first, second = scene.table.marks
         scene.table.mark([second], is_marked=False)
         await scene.press("ctrl+l")
         assert (tmp_path / "ran").read_text().strip() == first

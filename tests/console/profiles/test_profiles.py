@@ -356,7 +356,7 @@ async def test_an_action_reaches_the_service_of_its_row_and_no_other(
         await scene.press("ctrl+s")
         await scene.shows("2 marked")
         cancelled = [request.path for request in staging.requests if request.method == "POST"]
-        assert {path.split("/")[-2] for path in cancelled} == {whose(row)[1] for row in scene.table.marks.ids}
+        assert {path.split("/")[-2] for path in cancelled} == {whose(row)[1] for row in scene.table.marks}
 
         await scene.press("escape", "slash", *"status:failed", "enter")
         assert await on_row_of(scene, "acme-staging") == failed

@@ -25,7 +25,7 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
     """The dialog names them and says what its two keys do; enter does nothing. One that has ended is counted."""
     async with staged() as scene:
         await scene.press("slash", *"is:active", "enter", "space", "space")
-        marked = set(scene.table.marks.ids)
+        marked = set(scene.table.marks)
         await scene.press("f")
         for run_id in marked:
             board.turns[run_id] = {"turns": []}
@@ -64,7 +64,7 @@ async def test_what_is_done_with_one_is_done_with_the_marked_one(staged: Staged)
     """Not with the one under the cursor; where several are marked and only one can be meant, that is said."""
     async with staged() as scene:
         await scene.press("space", "space")
-        first, second = scene.table.marks.ids
+        first, second = tuple(scene.table.marks)
         await scene.press("a")
         assert "2 runs of 2 repositories are marked: name one of these." in scene.toasts
         assert isinstance(scene.app.screen, NewRunForm)
@@ -97,7 +97,7 @@ async def test_many_are_marked_and_exported(staged: Staged, tmp_path: Path) -> N
         scene.table.mark(["run_\x1b[2J"])
         await scene.press("slash", *"status:failed", "enter", "asterisk")
         failed = tuple(row.run_id for row in scene.table.rows_on_show)
-        assert scene.table.marks.ids == ("run_\x1b[2J", *failed)
+        assert tuple(scene.table.marks) == ("run_\x1b[2J", *failed)
         await scene.press("y")
         assert scene.app.clipboard.splitlines()[1:] == list(failed)
         assert "\x1b" not in scene.app.clipboard

@@ -130,7 +130,7 @@ async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Lab)
         for column in ("branch", "started", "started", "started"):
             scene.table.post_message(RunTable.SortRequested(column))
             await scene.settle()
-            found.append(len(scene.table.gaps))
+            found.append(len(scene.table.window.gaps))
         assert found == [0, 1, 1, 1]
         assert (scene.table.count, scene.table.total) == (2 * HELD, 2 * HELD + 2)
 
@@ -140,7 +140,7 @@ async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Lab)
         assert "Not here: runs from" in scene.text
         await scene.press("enter")
 
-        assert not scene.table.gaps
+        assert not scene.table.window.gaps
         assert scene.table.count >= 50 + HELD
         assert scene.table.row is not None
         assert scene.table.row.run_id == "run_new029"
