@@ -12,14 +12,15 @@ import smtplib
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 from email.utils import format_datetime, formatdate, parseaddr
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from service.clock import EPOCH, SECOND_MICROS, Clock
 from service.errors import ServiceError
@@ -95,16 +96,8 @@ class MailError(ServiceError):
         """The mail server refuses this message permanently: do not retry it automatically."""
 
 
-class Mailer(Protocol):
-    """Sends messages."""
-
-    def send(self, message: MailMessage) -> None:
-        """Send one message.
-
-        Raises:
-            MailError: It was not sent.
-        """
-        ...
+Mailer = Callable[[MailMessage], None]
+"""A callable that sends one message, or raises MailError."""
 
 
 def invitation_message(
@@ -179,34 +172,27 @@ _PERMANENT: Final = range(500, 600)
 _LONGEST_REPLY: Final = 300
 
 
-class Outbox:
-    """Writes messages into a folder."""
+def write_to_outbox(folder: Path, message: MailMessage) -> None:
+    """Write a message into a folder; it appears there only when it is complete.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def send(self, message: MailMessage) -> None:
-        """Write the message; it appears in the folder only when it is complete.
-
-        Raises:
-            MailError: The folder cannot be written.
-        """
-        draft = self._folder / f".{secrets.token_hex(8)}.part"
-        try:
-            with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                file.write(message.content)
-                file.flush()
-                os.fsync(file.fileno())
-            first = self._folder / f"{message.organization_id}.eml"
-            # A further invitation must not overwrite one that is still undelivered.
-            further = self._folder / f"{message.organization_id}.{message.invitation_id}.eml"
-            draft.rename(further if first.exists() else first)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
-            raise MailError(
-                f"the outbox {self._folder} cannot be written ({error}); make it a folder that the service may write"
-            ) from error
+    Raises:
+        MailError: The folder cannot be written.
+    """
+    draft = folder / f".{secrets.token_hex(8)}.part"
+    try:
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(message.content)
+            file.flush()
+            os.fsync(file.fileno())
+        first = folder / f"{message.organization_id}.eml"
+        # A further invitation must not overwrite one that is still undelivered.
+        further = folder / f"{message.organization_id}.{message.invitation_id}.eml"
+        draft.rename(further if first.exists() else first)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        text = f"the outbox {folder} cannot be written ({error}); make it a folder that the service may write"
+        raise MailError(text) from error
 
 
 class SmtpRelay:
@@ -307,49 +293,42 @@ def _reply(code: int, reply: bytes | str) -> str:
     return f"{code} {one_line(text)}"[:_LONGEST_REPLY]
 
 
-class MailSender:
-    """Delivers the mails of one database."""
-
-    def __init__(self, database: Database, mailer: Mailer, settings: Settings, clock: Clock) -> None:
-        self._database = database
-        self._mailer = mailer
-        self._settings = settings
-        self._clock = clock
-
-    def deliver(self, invitation_id: str, *, only_due: bool = False) -> Invitation | None:
-        """Send the mail of an invitation, due or not; return the invitation, None if it is gone."""
-        with self._database.read() as connection:
-            invitation = invitations.by_id(connection, invitation_id)
-            code = invitations.waiting_code(connection, invitation_id)
-            owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
-            parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
-        now = self._clock()
-        if invitation is None or code is None or owner is None or (only_due and invitation.due_at > now):
-            return invitation
-        failure: MailError | None = None
-        sender, retry_s = self._settings.mail.sender, self._settings.mail.retry_s
-        if invitation.expires_at <= now:
-            failure = MailError("the invitation expired before its mail was sent", refused=True)
-        else:
-            try:
-                url = self._settings.page_url
-                self._mailer.send(invitation_message(sender, invitation, code, owner, parent, url))
-            except MailError as error:
-                failure = error
-        with self._database.write() as connection:
-            if failure is None:
-                invitations.mark_sent(connection, invitation_id, self._clock())
-            else:
-                wait_s = max(retry_s, min(retry_s * 2 ** min(invitation.attempts, 12), _LONGEST_WAIT_S))
-                due_at = None if failure.refused else now + int(wait_s * SECOND_MICROS)
-                invitations.mark_failed(connection, invitation_id, str(failure), due_at=due_at)
+def deliver(
+    database: Database, mailer: Mailer, settings: Settings, clock: Clock, invitation_id: str, *, only_due: bool = False
+) -> Invitation | None:
+    """Send the mail of an invitation, due or not; return the invitation, None if it is gone."""
+    with database.read() as connection:
+        invitation = invitations.by_id(connection, invitation_id)
+        code = invitations.waiting_code(connection, invitation_id)
+        owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
+        parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
+    now = clock()
+    if invitation is None or code is None or owner is None or (only_due and invitation.due_at > now):
+        return invitation
+    failure: MailError | None = None
+    sender, retry_s = settings.mail.sender, settings.mail.retry_s
+    if invitation.expires_at <= now:
+        failure = MailError("the invitation expired before its mail was sent", refused=True)
+    else:
+        try:
+            url = settings.page_url
+            mailer(invitation_message(sender, invitation, code, owner, parent, url))
+        except MailError as error:
+            failure = error
+    with database.write() as connection:
         if failure is None:
-            _logger.info("sent the invitation %s of %s", invitation_id, owner.id)
+            invitations.mark_sent(connection, invitation_id, clock())
         else:
-            cure = "see: runwarden service invitation list" if failure.refused else "it is retried automatically"
-            _logger.error("%s exists, but its invitation was not sent: %s; %s", owner.id, failure, cure)
-        with self._database.read() as connection:
-            return invitations.by_id(connection, invitation_id)
+            wait_s = max(retry_s, min(retry_s * 2 ** min(invitation.attempts, 12), _LONGEST_WAIT_S))
+            due_at = None if failure.refused else now + int(wait_s * SECOND_MICROS)
+            invitations.mark_failed(connection, invitation_id, str(failure), due_at=due_at)
+    if failure is None:
+        _logger.info("sent the invitation %s of %s", invitation_id, owner.id)
+    else:
+        cure = "see: runwarden service invitation list" if failure.refused else "it is retried automatically"
+        _logger.error("%s exists, but its invitation was not sent: %s; %s", owner.id, failure, cure)
+    with database.read() as connection:
+        return invitations.by_id(connection, invitation_id)
 
 
 def mailer_of(folder: DataFolder, settings: MailSettings) -> Mailer:
@@ -358,4 +337,6 @@ def mailer_of(folder: DataFolder, settings: MailSettings) -> Mailer:
     Raises:
         SettingsError: The mail server needs a password that is not there.
     """
-    return Outbox(folder.outbox) if settings.smtp is None else SmtpRelay(settings.smtp, os.environ)
+    return (
+        partial(write_to_outbox, folder.outbox) if settings.smtp is None else SmtpRelay(settings.smtp, os.environ).send
+    )

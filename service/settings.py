@@ -507,16 +507,28 @@ def load_environment(check: Callable[[Mapping[str, str]], object] = lambda _: No
     Raises:
         SettingsError: The file cannot be read or used, and nothing has changed.
     """
-    file = os.environ[ENVIRONMENT_VARIABLE]
+    file = Path(os.environ[ENVIRONMENT_VARIABLE])
+    named = f"{file} ({ENVIRONMENT_VARIABLE})"
     try:
-        found = _variables_in(Path(file))
+        is_open_to_all = file.stat().st_mode & stat.S_IWOTH
+        lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise SettingsError(
-            f"{file} ({ENVIRONMENT_VARIABLE}): {why}; the service's user must be able to read it"
-        ) from error
-    except ValueError as error:
-        raise SettingsError(f"{file} ({ENVIRONMENT_VARIABLE}): {error}") from error
+        raise SettingsError(f"{named}: {why}; the service's user must be able to read it") from error
+    if is_open_to_all:
+        raise SettingsError(f"{named}: everyone may write it: chmod o-w")
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if (entry := line.strip()) and entry[0] not in "#;":
+            match = _ENTRY.fullmatch(entry)
+            if match is None:
+                # The line is not shown: it may hold a secret.
+                raise SettingsError(f"{named}: line {number} is not NAME=value, or a quote in it is not closed")
+            if match["name"] == ENVIRONMENT_VARIABLE:
+                raise SettingsError(f"{named}: line {number}: this variable is set for the process, not in the file")
+            found[match["name"]] = match["quoted"] or match["text"] or ""
+    if _held and not found:
+        raise SettingsError(f"{named}: it is empty")
     gone = _held.keys() - found.keys()
     check({name: value for name, value in os.environ.items() if name not in gone} | found)
     for name in gone:
@@ -540,21 +552,3 @@ def reload_environment(check: Callable[[Mapping[str, str]], object], changed: Ca
         return
     changed()
     _logger.info("read %s again; changed: %s", os.environ[ENVIRONMENT_VARIABLE], ", ".join(names) or "nothing")
-
-
-def _variables_in(file: Path) -> dict[str, str]:
-    if file.stat().st_mode & stat.S_IWOTH:
-        raise ValueError("everyone may write it: chmod o-w")
-    found = {}
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
-        if (entry := line.strip()) and entry[0] not in "#;":
-            match = _ENTRY.fullmatch(entry)
-            if match is None:
-                # The line is not shown: it may hold a secret.
-                raise ValueError(f"line {number} is not NAME=value, or a quote in it is not closed")
-            if match["name"] == ENVIRONMENT_VARIABLE:
-                raise ValueError(f"line {number}: this variable is set for the process, not in the file")
-            found[match["name"]] = match["quoted"] or match["text"] or ""
-    if _held and not found:
-        raise ValueError("it is empty")
-    return found

@@ -292,27 +292,20 @@ def _host(entry: HostEntry) -> hosts.Host:
     if entry.probe == "git" and entry.clone_url is None:
         example = "clone_url (--clone-url), such as https://git.example/{path}.git"
         raise SetupError(f"{entry.platform}: probe git needs {example}")
-    host = entry.host or _named_host(entry) or platform.host
+    named = location(entry.clone_url or "")
+    host = None if named is None else named.host
+    if entry.api_url is not None:
+        host = urlsplit(entry.api_url).hostname
+        # An API address needs no path: `https://api.acme.ghe.com` serves the repositories of `acme.ghe.com`.
+        host = host.removeprefix("api.") if host and host.endswith(".ghe.com") else host
+        host = None if entry.api_url.rstrip("/") == platform.api else host
+    host = entry.host or host or platform.host
     if host is None:
         raise SetupError(f"{entry.platform}: name its host (--host), as in the addresses of its repositories")
     kept = {"group", "probe", "clone_url", "token_env", "app", "rotate"}
     ends = None if entry.token_ends is None else entry.token_ends.isoformat()
     more = {"api_url": api_url, "token_ends": ends, "token_command": entry.token_command or ()}
     return hosts.Host(entry.platform, host.lower(), **more | {name: getattr(entry, name) for name in kept})
-
-
-def _named_host(entry: HostEntry) -> str | None:
-    """The host that an entry's addresses name; None: it has none.
-
-    An API address needs no path: `https://api.acme.ghe.com` serves the repositories of `acme.ghe.com`.
-    """
-    if (entry.api_url or "").rstrip("/") == PLATFORMS[entry.platform].api:
-        return None
-    if entry.api_url is not None:
-        host = urlsplit(entry.api_url).hostname
-        return host.removeprefix("api.") if host and host.endswith(".ghe.com") else host
-    named = location(entry.clone_url or "")
-    return None if named is None else named.host
 
 
 def add_repository(
@@ -324,9 +317,8 @@ def add_repository(
         SetupError: It has no clone address, or another repository has its name.
     """
     try:
-        path = checked_path(entry.platform, entry.path)
-        kept = repositories.by_path(connection, organization.id, entry.platform, path)
-        made = _repository(entry, path, kept, hosts.of(connection, organization.id), folder)
+        held = {_key(one): one for one in repositories.of(connection, organization.id)}
+        made = _repository(entry, held, hosts.of(connection, organization.id), folder)
         repositories.put(connection, organization.id, made, now)
     except ValueError as error:
         raise SetupError(f"repository {entry.name}: {error}") from error
@@ -335,16 +327,20 @@ def add_repository(
 
 def _repository(
     entry: RepositoryEntry,
-    path: str,
-    kept: repositories.Repository | None,
+    held: Mapping[tuple[str, str], repositories.Repository],
     connected: Iterable[hosts.Host],
     folder: Path,
 ) -> repositories.Repository:
-    """Return a repository as configured by an entry; `kept` is its present configuration, if any.
+    """Return a repository as configured by an entry; `held` are those of its organization, by platform and path.
 
     Raises:
-        ValueError: It has no clone address.
+        ValueError: It has no clone address, or another repository has its name.
     """
+    path = checked_path(entry.platform, entry.path)
+    kept = held.get((entry.platform, path.lower()))
+    namesake = next((one for one in held.values() if one.name == entry.name and one is not kept), None)
+    if namesake is not None:
+        raise repositories.taken(entry.name, namesake.path)
     if entry.url is None:
         url = hosts.clone_url(connected, entry.platform, path)
         if url is None:
@@ -446,8 +442,8 @@ class _Organizations:
             self._repositories[owner] = {_key(one): one for one in held}
         self._created: list[Organization] = []
         self._budgets: dict[str, DayBudget] = {}
-        self._connected: dict[tuple[str, str], hosts.Host] = {}
-        self._configured: dict[tuple[str, tuple[str, str]], repositories.Repository] = {}
+        self._connected: list[tuple[str, hosts.Host]] = []
+        self._configured: list[tuple[str, repositories.Repository]] = []
         self.applied: list[dict[str, str | None]] = []
         """The outcome for each host and repository."""
 
@@ -477,27 +473,24 @@ class _Organizations:
         wanted = entry.budget or DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)
         if (wanted.day_usd, wanted.day_tokens) != (organization.day_usd, organization.day_tokens):
             self._budgets[organization.id] = wanted
+        connected = {one.platform: one for one in self._hosts[organization.id]}
         for host in map(_host, entry.hosts):
-            others = [one for one in self._hosts[organization.id] if one.platform != host.platform]
-            before = next((one for one in self._hosts[organization.id] if one not in others), None)
+            before = connected.get(host.platform)
             self.applied.append(_outcome("host", host.platform, organization.id, before, host))
             if before != host:
-                self._hosts[organization.id] = [*others, host]
-                self._connected[organization.id, host.platform] = host
+                connected[host.platform] = host
+                self._connected.append((organization.id, host))
         configured, held = [], self._repositories[organization.id]
         for one in entry.repositories:
             try:
-                path = checked_path(one.platform, one.path)
-                known = held.get((one.platform, path.lower()))
-                made = _repository(one, path, known, self._hosts[organization.id], self._folder)
-                namesake = next((each for each in held.values() if each.name == made.name and each is not known), None)
-                if namesake is not None:
-                    raise repositories.taken(made.name, namesake.path)
+                made = _repository(one, held, connected.values(), self._folder)
             except ValueError as error:
                 raise SetupError(f"repository {one.name}: {error}") from error
+            known = held.get(_key(made))
             self.applied.append(_outcome("repository", f"{made.platform}:{made.path}", organization.id, known, made))
             if known != made:
-                held[_key(made)] = self._configured[organization.id, _key(made)] = made
+                held[_key(made)] = made
+                self._configured.append((organization.id, made))
             configured.append(made)
         shown = []
         for wish in entry.tokens:
@@ -508,7 +501,7 @@ class _Organizations:
                 owned.append(token)
             document = {"id": token.id, "alias": token.alias, "value": value, "scopes": list(token.scopes)}
             shown.append(document | {"expires_at": rfc3339(token.expires_at)})
-        connected = {(one.platform, one.host) for one in self._hosts[organization.id]}
+        places = {(one.platform, one.host) for one in connected.values()}
         return {
             "id": organization.id,
             "name": organization.name,
@@ -520,7 +513,7 @@ class _Organizations:
             "repositories": [
                 {"name": one.name, "platform": one.platform, "path": one.path, "url": without_login(one.url)}
                 # None: its address names no host.
-                | {"connected": (one.platform, where.host) in connected if where is not None and where.host else None}
+                | {"connected": (one.platform, where.host) in places if where is not None and where.host else None}
                 for one, where in ((one, location(one.url)) for one in configured)
             ],
         }
@@ -530,9 +523,8 @@ class _Organizations:
         organizations.add(self._connection, self._created)
         for organization_id, budget in self._budgets.items():
             organizations.change(self._connection, organization_id, **budget.model_dump())
-        hosts.put_all(self._connection, [(owner, one) for (owner, _), one in self._connected.items()], self._now)
-        configured = [(owner, one) for (owner, _), one in self._configured.items()]
-        repositories.put_all(self._connection, configured, self._now)
+        hosts.put_all(self._connection, self._connected, self._now)
+        repositories.put_all(self._connection, self._configured, self._now)
         for trial in organizations.trials_of(self._connection, [*{owner for owner, _ in self._connected}]):
             organizations.start_trial(self._connection, trial.organization_id, self._now)
 

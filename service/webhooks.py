@@ -76,61 +76,53 @@ def signed_headers(endpoint: Endpoint, event: Event, now: int) -> dict[str, str]
     return {"webhook-id": event.id, "webhook-timestamp": at, "webhook-signature": " ".join(signatures)}
 
 
-class EventSender:
-    """Delivers the events of one database; each endpoint is served by one worker at a time."""
-
-    def __init__(self, database: Database, settings: EventSettings, clock: Clock) -> None:
-        self._database = database
-        self._settings = settings
-        self._clock = clock
-
-    def deliver(self, endpoint_id: str) -> None:
-        """Deliver an endpoint's due events, for a limited time."""
-        until = time.monotonic() + _TURN_S
-        while time.monotonic() < until:
-            with self._database.read() as connection:
-                endpoint = events.endpoint(connection, endpoint_id)
-                event = events.first_due(connection, endpoint_id, self._clock())
-            if endpoint is None or event is None:
-                return
-            # A pause postpones all due events of the endpoint, otherwise only this one is retried later.
-            pause_s, failure, is_gone = None, None, False
-            try:
-                answer = ask(
-                    endpoint.url,
-                    self._settings.timeout_s,
-                    method="POST",
-                    document=event.payload.encode(),
-                    headers=signed_headers(endpoint, event, self._clock()),
-                    addresses=addresses_of(endpoint.url, (*self._settings.allow_private, *endpoint.allowed)),
-                )
-            except (HostUnreachableError, EndpointError) as error:
-                # Without the URL, whose path may contain a secret: the log shows the failure.
-                failure, pause_s = str(error).removeprefix(f"{endpoint.url.partition('?')[0]}: "), 0.0
-            else:
-                if answer.status not in _SUCCESS:
-                    hint = ": redirects are not followed" if answer.status in _REDIRECT else ""
-                    failure, pause_s = f"it answered {answer.status}{hint}", wait_of(answer)
-                    is_gone = answer.status == _GONE
-            now = self._clock()
-            if failure is None:
-                with self._database.write() as connection:
-                    events.mark_delivered(connection, event.id, now)
-                _logger.info("delivered %s (%s) to %s", event.type, event.id, endpoint.id)
-                continue
-            # The random part spreads the retries of events that failed together.
-            spread = random.uniform(0.5, 1.0)  # noqa: S311 — no secret
-            wait_s = min(self._settings.retry_s * 2 ** min(event.attempts, 20), _LONGEST_WAIT_S) * spread
-            last = event.wanted_at + int(self._settings.give_up_s * SECOND_MICROS)
-            due_at = min(now + int(max(wait_s, pause_s or 0.0) * SECOND_MICROS), last)
-            is_over, then = is_gone or now >= last, f"retried in {(due_at - now) / SECOND_MICROS:.0f} s"
-            with self._database.write() as connection:
-                if pause_s is not None and not is_over:
-                    events.put_off(connection, endpoint.id, due_at)
-                events.mark_failed(connection, event, failure, due_at=None if is_over else due_at)
-                is_dead = is_gone or (is_over and not events.has_taken_since(connection, endpoint.id, event.wanted_at))
-                if is_dead:
-                    events.disable(connection, endpoint.id, f"the endpoint was disabled: {failure}", now)
-            if is_over:
-                then = "the endpoint is disabled" if is_dead else "given up"
-            _logger.warning("%s (%s) was not delivered to %s: %s; %s", event.type, event.id, endpoint.id, failure, then)
+def deliver(database: Database, settings: EventSettings, clock: Clock, endpoint_id: str) -> None:
+    """Deliver an endpoint's due events, for a limited time; one worker at a time does so."""
+    until = time.monotonic() + _TURN_S
+    while time.monotonic() < until:
+        with database.read() as connection:
+            endpoint = events.endpoint(connection, endpoint_id)
+            event = events.first_due(connection, endpoint_id, clock())
+        if endpoint is None or event is None:
+            return
+        # A pause postpones all due events of the endpoint, otherwise only this one is retried later.
+        pause_s, failure, is_gone = None, None, False
+        try:
+            answer = ask(
+                endpoint.url,
+                settings.timeout_s,
+                method="POST",
+                document=event.payload.encode(),
+                headers=signed_headers(endpoint, event, clock()),
+                addresses=addresses_of(endpoint.url, (*settings.allow_private, *endpoint.allowed)),
+            )
+        except (HostUnreachableError, EndpointError) as error:
+            # Without the URL, whose path may contain a secret: the log shows the failure.
+            failure, pause_s = str(error).removeprefix(f"{endpoint.url.partition('?')[0]}: "), 0.0
+        else:
+            if answer.status not in _SUCCESS:
+                hint = ": redirects are not followed" if answer.status in _REDIRECT else ""
+                failure, pause_s = f"it answered {answer.status}{hint}", wait_of(answer)
+                is_gone = answer.status == _GONE
+        now = clock()
+        if failure is None:
+            with database.write() as connection:
+                events.mark_delivered(connection, event.id, now)
+            _logger.info("delivered %s (%s) to %s", event.type, event.id, endpoint.id)
+            continue
+        # The random part spreads the retries of events that failed together.
+        spread = random.uniform(0.5, 1.0)  # noqa: S311 — no secret
+        wait_s = min(settings.retry_s * 2 ** min(event.attempts, 20), _LONGEST_WAIT_S) * spread
+        last = event.wanted_at + int(settings.give_up_s * SECOND_MICROS)
+        due_at = min(now + int(max(wait_s, pause_s or 0.0) * SECOND_MICROS), last)
+        is_over, then = is_gone or now >= last, f"retried in {(due_at - now) / SECOND_MICROS:.0f} s"
+        with database.write() as connection:
+            if pause_s is not None and not is_over:
+                events.put_off(connection, endpoint.id, due_at)
+            events.mark_failed(connection, event, failure, due_at=None if is_over else due_at)
+            is_dead = is_gone or (is_over and not events.has_taken_since(connection, endpoint.id, event.wanted_at))
+            if is_dead:
+                events.disable(connection, endpoint.id, f"the endpoint was disabled: {failure}", now)
+        if is_over:
+            then = "the endpoint is disabled" if is_dead else "given up"
+        _logger.warning("%s (%s) was not delivered to %s: %s; %s", event.type, event.id, endpoint.id, failure, then)

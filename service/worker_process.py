@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from service import mail, webhooks
 from service.clock import now_micros
 from service.errors import ServiceError
 from service.execution.commits import check_signing
@@ -20,17 +21,15 @@ from service.execution.retention import Retention
 from service.execution.sandbox import find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
-from service.forge.poster import Poster
+from service.forge.poster import post
 from service.git import GitCommandError
 from service.hosts.rotation import TokenRotation
-from service.mail import MailSender, mailer_of
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, ExecutionSettings, Settings
 from service.store import agents, hosts, repositories
 from service.store.database import Database, DatabaseClock
 from service.triggers.receiver import Receiver
-from service.webhooks import EventSender
 
 _logger = logging.getLogger(__name__)
 
@@ -150,18 +149,15 @@ def build_worker(
     slots = concurrency or settings.execution.concurrency
     executing = settings.execution.model_copy(update={"concurrency": slots})
     clock = DatabaseClock(database)
-    names = settings.secret_names
-    execution = TurnExecution(database, folder, executing, sandbox, clock, names, tracer, settings.forge)
+    secrets = settings.secret_names
+    execution = TurnExecution(database, folder, executing, sandbox, clock, secrets, tracer, settings.forge)
     # Retention compares file times, so it needs this machine's clock.
     retention = Retention(database, folder, settings, now_micros)
-    mail = MailSender(database, mailer_of(folder, settings.mail), settings, clock)
-    poster = Poster(database, settings.forge.model_copy(update={"run_url": settings.run_url}), clock, names)
-    sender = EventSender(database, settings.events, clock)
     rotating = TokenRotation(database, clock)
     errands: dict[str, Callable[[str], object]] = {
-        "mail": partial(mail.deliver, only_due=True),
-        "post": poster.post,
-        "tell": sender.deliver,
+        "mail": partial(mail.deliver, database, mail.mailer_of(folder, settings.mail), settings, clock, only_due=True),
+        "post": partial(post, database, settings, clock),
+        "tell": partial(webhooks.deliver, database, settings.events, clock),
         "schedule": Receiver(database, settings, clock).start_due,
         "rotate": lambda _: rotating.run(),
     }

@@ -15,7 +15,7 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import rfc3339_or_none
 from service.forge.onboarding import OnboardingError, onboard
-from service.mail import MailSender, checked_address
+from service.mail import checked_address, deliver
 from service.reference import PLATFORMS, checked_path
 from service.store import audit, hosts, invitations, organizations, repositories
 from service.store.invitations import Invitation
@@ -80,16 +80,12 @@ def create_organization(
         invitation_id = invitations.invite(connection, made.id, email, now)
         for action, target in (("organization.create", made.id), ("invitation.send", invitation_id)):
             audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=made.id)
-    sender = mail_sender(context)
-    invitation = sender.deliver(invitation_id)
+    invitation = send_invitation(context, invitation_id)
     if invitation is None or invitation.mail != "sent":
         refused = invitation is not None and invitation.mail == "refused"
         what = "the mail server refused its invitation" if refused else "its invitation is not sent yet, and is retried"
-        raise HttpError(
-            500,
-            "provisioning_failed",
-            f"the organization {made.id} exists, but {what}; a retry creates another organization",
-        )
+        text = f"the organization {made.id} exists, but {what}; a retry creates another organization"
+        raise HttpError(500, "provisioning_failed", text)
     return {
         "organization_id": made.id,
         "organization_name": made.name,
@@ -98,9 +94,9 @@ def create_organization(
     }
 
 
-def mail_sender(context: Context) -> MailSender:
-    """Return the sender of invitation mails."""
-    return MailSender(context.database, context.mailer, context.settings, context.clock)
+def send_invitation(context: Context, invitation_id: str) -> Invitation | None:
+    """Send the mail of an invitation; return the invitation, None if it is gone."""
+    return deliver(context.database, context.mailer, context.settings, context.clock, invitation_id)
 
 
 @partners.get("/external/invitations", **described(200, InvitationsBody))
@@ -123,7 +119,7 @@ def resend_invitation(invitation_id: str, context: RequestContext, caller: Creat
         made = invitations.invite_again(connection, old, caller.actor, context.clock())
         if made is None:
             raise HttpError(409, "invitation_closed", f"the invitation is {old.state(context.clock())}")
-    sent = mail_sender(context).deliver(made)
+    sent = send_invitation(context, made)
     if sent is None:
         raise HttpError(404, "invitation_not_found", "the organization was deleted")
     return _invitation_body(context, sent)

@@ -1,12 +1,14 @@
 """`invitation` and `member`: who may sign in on the page, in which role, and whether their mails were sent."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, get_args
 
 import click
 
 from service.cli.output import AdminContext, admin_command, line, missing, organization_option, owner_of
 from service.clock import now_micros, rfc3339, rfc3339_or_none
-from service.mail import MailSender, checked_address, mailer_of
+from service.mail import checked_address, deliver, mailer_of
 from service.settings import Role
 from service.setup import SetupError, find_organization
 from service.store import invitations, sessions
@@ -61,7 +63,7 @@ def send(admin: AdminContext, email: str, slug: str, role: Role) -> None:
         with admin.change("invitation.send", database) as change:
             owner = change.of(slug).id
             made = change.target = invitations.invite(change.connection, owner, address, now_micros(), role)
-        _conclude(admin, [_sender(admin, database).deliver(made)])
+        _conclude(admin, [_sender(admin, database)(made)])
 
 
 @invitation.command("retry")
@@ -76,7 +78,7 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
             if invitation_id is not None and not found:
                 raise missing("mail to retry for", invitation_id, "service invitation list")
             change.target, change.detail = invitation_id, plural(len(found), "mail")
-        _conclude(admin, [sender.deliver(one) for one in found])
+        _conclude(admin, [sender(one) for one in found])
 
 
 @invitation.command("withdraw")
@@ -138,9 +140,9 @@ def _address(email: str) -> str:
         raise SetupError(f"email: {error}") from error
 
 
-def _sender(admin: AdminContext, database: Database) -> MailSender:
+def _sender(admin: AdminContext, database: Database) -> Callable[[str], Invitation | None]:
     settings = admin.folder.settings()
-    return MailSender(database, mailer_of(admin.folder, settings.mail), settings, now_micros)
+    return partial(deliver, database, mailer_of(admin.folder, settings.mail), settings, now_micros)
 
 
 def _conclude(admin: AdminContext, tried: list[Invitation | None]) -> None:

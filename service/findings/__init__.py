@@ -5,7 +5,7 @@ finding is checked by itself.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Final, Literal, Self, get_args
 from urllib.parse import unquote, urlsplit
 
@@ -172,51 +172,47 @@ def sarif_drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
         rules = {_text(rule.get("id")): rule for each in components for rule in map(table, items(each.get("rules")))}
         own = [table(rule) for rule in items(components[0].get("rules"))]
         for result in map(table, items(run.get("results"))):
-            if not result.get("suppressions") and result.get("baselineState") != "absent":
-                yield _draft(result, rules, own, root)
-
-
-def _draft(
-    result: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]], own: Sequence[Mapping[str, Any]], root: str
-) -> dict[str, object]:
-    reference = table(result.get("rule"))
-    index = result.get("ruleIndex", reference.get("index"))
-    by_index = own[index] if type(index) is int and 0 <= index < len(own) and not reference else {}
-    rule_id = _text(result.get("ruleId")) or _text(reference.get("id")) or _text(by_index.get("id"))
-    rule = rules.get(rule_id, by_index)
-    location = table(table(next(iter(items(result.get("locations"))), None)).get("physicalLocation"))
-    region = table(location.get("region"))
-    # The text of the message, or the rule's message string that it names, its placeholders filled.
-    given = table(result.get("message"))
-    message = _text(given.get("text")) or _text(given.get("markdown"))
-    if not message:
-        strings = table(rule.get("messageStrings"))
-        message = _text(table(strings.get(_text(given.get("id")))).get("text"))
-    message = message[:_LONGEST_MESSAGE]
-    for number, argument in enumerate(items(given.get("arguments"))[:20]):
-        message = message.replace(f"{{{number}}}", _text(argument)[:_LONGEST_ARGUMENT])[: 2 * _LONGEST_MESSAGE]
-    message = message.strip()
-    short = _text(table(rule.get("shortDescription")).get("text")) or message
-    title, _, _ = (message or short or rule_id).strip().partition("\n")
-    line, end = region.get("startLine"), region.get("endLine")
-    # A region that ends before the first column of a line ends with the line before.
-    if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
-        end -= 1
-    configured = table(rule.get("defaultConfiguration")).get("level")
-    level = _text(result.get("level")) or _text(configured) or "warning"
-    try:
-        score = float(_text(table(rule.get("properties")).get("security-severity")) or "0")
-    except ValueError:
-        score = 0.0
-    return {
-        "rule": rule_id[:100],
-        "severity": "blocker" if score >= _CRITICAL else _SARIF_SEVERITIES.get(level, "minor"),
-        "path": _path(table(location.get("artifactLocation")).get("uri"), root),
-        "line": line,
-        "end_line": None if line is None else end,
-        "title": title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}…",
-        "message": "" if message == title else message[:_LONGEST_MESSAGE],
-    }
+            if result.get("suppressions") or result.get("baselineState") == "absent":
+                continue
+            reference = table(result.get("rule"))
+            index = result.get("ruleIndex", reference.get("index"))
+            by_index = own[index] if type(index) is int and 0 <= index < len(own) and not reference else {}
+            rule_id = _text(result.get("ruleId")) or _text(reference.get("id")) or _text(by_index.get("id"))
+            rule = rules.get(rule_id, by_index)
+            location = table(table(next(iter(items(result.get("locations"))), None)).get("physicalLocation"))
+            region = table(location.get("region"))
+            # The text of the message, or the rule's message string that it names, its placeholders filled.
+            given = table(result.get("message"))
+            message = _text(given.get("text")) or _text(given.get("markdown"))
+            if not message:
+                strings = table(rule.get("messageStrings"))
+                message = _text(table(strings.get(_text(given.get("id")))).get("text"))
+            message = message[:_LONGEST_MESSAGE]
+            for number, argument in enumerate(items(given.get("arguments"))[:20]):
+                text = _text(argument)[:_LONGEST_ARGUMENT]
+                message = message.replace(f"{{{number}}}", text)[: 2 * _LONGEST_MESSAGE]
+            message = message.strip()
+            short = _text(table(rule.get("shortDescription")).get("text"))
+            title, _, _ = (message or short or rule_id).strip().partition("\n")
+            line, end = region.get("startLine"), region.get("endLine")
+            # A region that ends before the first column of a line ends with the line before.
+            if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
+                end -= 1
+            configured = table(rule.get("defaultConfiguration")).get("level")
+            level = _text(result.get("level")) or _text(configured) or "warning"
+            try:
+                score = float(_text(table(rule.get("properties")).get("security-severity")) or "0")
+            except ValueError:
+                score = 0.0
+            yield {
+                "rule": rule_id[:100],
+                "severity": "blocker" if score >= _CRITICAL else _SARIF_SEVERITIES.get(level, "minor"),
+                "path": _path(table(location.get("artifactLocation")).get("uri"), root),
+                "line": line,
+                "end_line": None if line is None else end,
+                "title": title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}…",
+                "message": "" if message == title else message[:_LONGEST_MESSAGE],
+            }
 
 
 def _path(uri: Any, root: str) -> Any:

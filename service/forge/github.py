@@ -271,13 +271,15 @@ class Forgejo(GitHub):
             if error.status is None and error.is_final:
                 return {}
             raise
-        files = re.split(r"(?m)^diff --git ", answer.raw.decode("utf-8", "replace"))
-        parts = (text.partition("\n@@") for text in files)
-        return {
-            name: shown_lines(f"@@{hunks}", with_context=True)
-            for head, _, hunks in parts
-            if (name := _new_name(head)) is not None
-        }
+        shown = {}
+        for text in re.split(r"(?m)^diff --git ", answer.raw.decode("utf-8", "replace")):
+            head, _, hunks = text.partition("\n@@")
+            if (named := _ADDED.search(head)) is not None:
+                name, quoted = named.groups("")
+                # Git quotes other characters as C does, and the bytes of a character one by one.
+                name = name or quoted.encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
+                shown[name] = shown_lines(f"@@{hunks}", with_context=True)
+        return shown
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post a review with the comments, and the text as a comment of its own, which can be changed later.
@@ -355,12 +357,3 @@ def _posted(document: Mapping[str, Any]) -> PostedText:
 def _login(user: object) -> str:
     """Return the name of an account in an answer; empty: there is none."""
     return str(table(user).get("login") or "")
-
-
-def _new_name(head: str) -> str | None:
-    """Return the path of the new file, as a patch begins; None: there is none."""
-    named = _ADDED.search(head)
-    if named is None or named[1]:
-        return named and named[1]
-    # Git quotes other characters as C does, and the bytes of a character one by one.
-    return named[2].encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")

@@ -12,11 +12,10 @@ from service.forge.review import post_review
 from service.hosts.tokens import TokenError, rotated, token_of
 from service.reference import location
 from service.secrets import Secrets, of_environment
-from service.settings import ForgeSettings
+from service.settings import Settings
 from service.store import agents, hosts, postings, repositories, runs, turns
 from service.store.database import Database
 from service.store.hosts import Host
-from service.store.postings import Posting
 from service.store.repositories import Repository
 from service.store.runs import Run
 
@@ -30,67 +29,53 @@ _LONGEST_WAIT_S: Final = 900.0
 _logger = logging.getLogger(__name__)
 
 
-class Poster:
-    """Posts for one database; of each run one worker posts at a time."""
-
-    def __init__(
-        self, database: Database, settings: ForgeSettings, clock: Clock, secret_names: Sequence[str | None] = ()
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._clock = clock
-        self._secret_names = secret_names
-
-    def post(self, run_id: str) -> None:
-        """Send the due postings of a run."""
-        while True:
-            with self._database.read() as connection:
-                run = runs.by_id(connection, run_id)
-                posting = postings.first_due(connection, run_id, now := self._clock())
-                if run is None or posting is None:
-                    return
-                connected = hosts.of(connection, run.organization_id)
-                agent = agents.by_name(connection, run.organization_id, run.agent)
-                of_run = turns.of(connection, run.id)
-                default = repositories.default_branch(connection, run.url)
-                same = postings.same_changes(connection, run, posting, now) if posting.kind == "pull_request" else ()
-                requested = postings.of_run(connection, run_id)
-            names = [*self._secret_names, *(one.token_env for one in connected)]
-            names += () if agent is None else agent.secret_names
-            url = self._settings.run_url
-            shown = None if url is None else url.replace("{run_id}", run.id)
-            by_kind = {one.kind: one for one in requested if one.kind != "status"}
-            issue = by_kind["comment"].wanted["issue"] if "comment" in by_kind else None
-            mask = Secrets(of_environment(names) | rotated(self._database, connected)).mask
-            subject = Subject(posting, run, of_run, default, shown, mask, same, by_kind.get("pull_request"), issue)
-            try:
-                forge = forge_of(self._database, connected, run, self._settings.timeout_s)
-                posted = _HANDLERS[posting.kind](forge, subject)
-            except ForgeError as error:
-                self._fail(posting, run, error)
-            except Exception:  # The boundary: one posting's fault must not keep the others back.
-                _logger.exception("%s: the %s failed in the service itself", posting.run_id, posting.kind)
-                self._fail(posting, run, ForgeError("the service itself failed; its log says why", status=500))
-            else:
-                with self._database.write() as connection:
-                    postings.mark_posted(connection, posting, posted, self._clock())
-                _logger.info("%s: posted the %s%s", run.id, posting.kind, f": {posted.url}" if posted.url else "")
-
-    def _fail(self, posting: Posting, run: Run, error: ForgeError) -> None:
-        now = self._clock()
-        wait_s = min(self._settings.retry_s * 2 ** min(posting.attempts, 20), _LONGEST_WAIT_S)
+def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> None:
+    """Send the due postings of a run; one worker at a time does so."""
+    while True:
+        with database.read() as connection:
+            run = runs.by_id(connection, run_id)
+            posting = postings.first_due(connection, run_id, now := clock())
+            if run is None or posting is None:
+                return
+            connected = hosts.of(connection, run.organization_id)
+            agent = agents.by_name(connection, run.organization_id, run.agent)
+            of_run = turns.of(connection, run.id)
+            default = repositories.default_branch(connection, run.url)
+            same = postings.same_changes(connection, run, posting, now) if posting.kind == "pull_request" else ()
+            requested = postings.of_run(connection, run_id)
+        names = [*settings.secret_names, *(one.token_env for one in connected)]
+        names += () if agent is None else agent.secret_names
+        shown = None if settings.run_url is None else settings.run_url.replace("{run_id}", run.id)
+        by_kind = {one.kind: one for one in requested if one.kind != "status"}
+        issue = by_kind["comment"].wanted["issue"] if "comment" in by_kind else None
+        mask = Secrets(of_environment(names) | rotated(database, connected)).mask
+        subject = Subject(posting, run, of_run, default, shown, mask, same, by_kind.get("pull_request"), issue)
+        try:
+            forge = forge_of(database, connected, run, settings.forge.timeout_s)
+            posted = _HANDLERS[posting.kind](forge, subject)
+        except ForgeError as error:
+            failure = error
+        except Exception:  # The boundary: one posting's fault must not keep the others back.
+            _logger.exception("%s: the %s failed in the service itself", posting.run_id, posting.kind)
+            failure = ForgeError("the service itself failed; its log says why", status=500)
+        else:
+            with database.write() as connection:
+                postings.mark_posted(connection, posting, posted, clock())
+            _logger.info("%s: posted the %s%s", run.id, posting.kind, f": {posted.url}" if posted.url else "")
+            continue
+        wait_s = min(settings.forge.retry_s * 2 ** min(posting.attempts, 20), _LONGEST_WAIT_S)
         # The random part spreads the retries of postings that failed together.
-        wait_s = max(error.retry_after_s or 0.0, wait_s * random.uniform(0.5, 1.0))  # noqa: S311 — no secret
-        due_at = now + int(wait_s * SECOND_MICROS)
-        is_late = due_at > posting.wanted_at + int(self._settings.give_up_s * SECOND_MICROS)
-        is_over = error.is_final or is_late
-        with self._database.write() as connection:
+        wait_s = max(failure.retry_after_s or 0.0, wait_s * random.uniform(0.5, 1.0))  # noqa: S311 — no secret
+        due_at = clock() + int(wait_s * SECOND_MICROS)
+        is_late = due_at > posting.wanted_at + int(settings.forge.give_up_s * SECOND_MICROS)
+        is_over = failure.is_final or is_late
+        with database.write() as connection:
             # Any other failure is this posting's own.
-            if error.retry_after_s is not None or error.is_away:
+            if failure.retry_after_s is not None or failure.is_away:
                 postings.put_off(connection, run, due_at)
-            postings.mark_failed(connection, posting, str(error), due_at=None if is_over else due_at)
+            postings.mark_failed(connection, posting, str(failure), due_at=None if is_over else due_at)
         cure = "not retried automatically" if is_over else f"retried in {wait_s:.0f} s"
-        _logger.warning("%s: the %s was not posted: %s; %s", posting.run_id, posting.kind, error, cure)
+        _logger.warning("%s: the %s was not posted: %s; %s", posting.run_id, posting.kind, failure, cure)
 
 
 def forge_of(database: Database, connected: Sequence[Host], run: Run | Repository, timeout_s: float) -> Forge:

@@ -57,9 +57,7 @@ def ask(
         HostUnreachableError: No connection, no answer within the deadline, or not HTTP.
     """
     started = time.monotonic()
-    given = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity"} | dict(
-        headers or {}
-    )
+    given = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
     body = document if document is None or isinstance(document, bytes) else json.dumps(document).encode()
     given |= {} if body is None else {"Content-Type": "application/json"}
     try:
@@ -89,21 +87,17 @@ def ask(
         finally:
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise HostUnreachableError(
-            f"{without_login(url.partition('?')[0])}: {_reason(error, started, timeout_s)}"
-        ) from error
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        if isinstance(error, TimeoutError) or time.monotonic() - started >= timeout_s:
+            why = f"no whole answer within {timeout_s:g} s"
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            why = f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
+        elif not why or not isinstance(error, (OSError, ValueError)):
+            why = f"{type(error).__name__} {why}".strip()
+        raise HostUnreachableError(f"{without_login(url.partition('?')[0])}: {why}") from error
     got = {name.lower(): value for name, value in response.getheaders()}
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError):
         document = None
     return HostResponse(response.status, got, document, raw, time.monotonic() - started)
-
-
-def _reason(error: Exception, started: float, timeout_s: float) -> str:
-    if isinstance(error, TimeoutError) or time.monotonic() - started >= timeout_s:
-        return f"no whole answer within {timeout_s:g} s"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
-    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return text if text and isinstance(error, (OSError, ValueError)) else f"{type(error).__name__} {text}".strip()

@@ -16,6 +16,7 @@ from service.hosts import HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import token_of
 from service.store.database import Database
 from service.store.hosts import Host
+from service.text import table
 
 _TIMEOUT_S: Final = 60.0
 _LARGEST_ANSWER: Final = 16 << 20
@@ -106,26 +107,23 @@ class ApiCommits:
         return tree
 
     def _ask(self, method: str, path: str, document: object) -> dict[str, Any]:
+        def answer_with(token: str | None) -> HostResponse:
+            headers = {"Authorization": f"Bearer {token}", "X-GitHub-Api-Version": "2022-11-28"}
+            options: dict[str, Any] = {"headers": headers, "document": document, "largest": _LARGEST_ANSWER}
+            return ask(f"{self._base}{path}", _TIMEOUT_S, method=method, **options)
+
         try:
             token = token_of(self._database, self._host)
-            answer = self._answer(token, method, path, document)
+            answer = answer_with(token)
             if answer.status == HTTPStatus.UNAUTHORIZED:
-                token = token_of(self._database, self._host, token)
-                answer = self._answer(token, method, path, document)
+                answer = answer_with(token_of(self._database, self._host, token))
         except HostUnreachableError as error:
-            raise GitCommandError(
-                f"the commit cannot be made through GitHub's API: {error}", is_passing=True
-            ) from error
-        body = answer.body if isinstance(answer.body, dict) else {}
+            text = f"the commit cannot be made through GitHub's API: {error}"
+            raise GitCommandError(text, is_passing=True) from error
+        body = table(answer.body)
         if answer.status in range(200, 300) and isinstance(body.get("sha") or body.get("ref"), str):
             return body
         said = str(body.get("message", "")).strip()
         fix = "" if answer.status not in _FIXES else f"; {_FIXES[answer.status]}"
         text = f"GitHub answered {answer.status} to {method} {path.partition('/heads')[0]}: {said}{fix}"
-        is_passing = answer.status in _PASSING or bool(_LIMITED.search(said))
-        raise GitCommandError(text, is_passing=is_passing)
-
-    def _answer(self, token: str | None, method: str, path: str, document: object) -> HostResponse:
-        headers = {"Authorization": f"Bearer {token}", "X-GitHub-Api-Version": "2022-11-28"}
-        options: dict[str, Any] = {"headers": headers, "document": document, "largest": _LARGEST_ANSWER}
-        return ask(f"{self._base}{path}", _TIMEOUT_S, method=method, **options)
+        raise GitCommandError(text, is_passing=answer.status in _PASSING or bool(_LIMITED.search(said)))

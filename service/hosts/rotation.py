@@ -88,6 +88,7 @@ class TokenRotation:
     def _look_after(self, host: Host, given: str) -> None:
         """Rotate a host's token if it expires soon; `given` is the token in its variable."""
         digest, now = _digest(given), self._clock()
+        today = (EPOCH + now * MICROSECOND).date()
         # The token's row, from now on under the name of its variable.
         with self._database.write() as connection:
             insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
@@ -116,11 +117,11 @@ class TokenRotation:
             self._save(digest, {"fault": lost, "is_lost": True})
         elif shown.status != HTTPStatus.OK or not isinstance(shown.body, dict):
             self._note(row, _refused(host, shown))
-        elif (days := _due(shown.body, _day(now))) is None:
+        elif (days := _due(shown.body, today)) is None:
             self._note(row, None)
         elif self._change(row, asked_at=now):
             # If this fails, the answer is unknown, and `asked_at` stays.
-            ends = (_day(now) + timedelta(days=days)).isoformat()
+            ends = (today + timedelta(days=days)).isoformat()
             answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
             new = table(answer.body).get("token")
             if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
@@ -175,10 +176,6 @@ def _refused(host: Host, answer: HostResponse) -> str:
     said = str(body.get("message") or body.get("error_description") or body.get("error") or "").strip()
     text = f"the token in {host.token_env} cannot be rotated: {host.host} answered {answer.status} {said}".rstrip()
     return f"{text}; it must be valid, and needs the scope self_rotate or api: replace it, or remove rotate"
-
-
-def _day(micros: int) -> date:
-    return (EPOCH + micros * MICROSECOND).date()
 
 
 def _digest(token: str) -> str:

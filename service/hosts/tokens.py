@@ -65,16 +65,6 @@ def token_of(database: Database, host: Host, refused: str | None = None) -> str 
         raise TokenError(f"there is no token for {host.host}: {error}") from error
 
 
-def _token_at(database: Database, host: Host, url: str, refused: str | None = None) -> str | None:
-    """Return a host's token for git at an address; None when the address is on another host, which must not see it.
-
-    Raises:
-        TokenError: As for `token_of`.
-    """
-    where = location(url)
-    return token_of(database, host, refused) if where is not None and where.host == host.host else None
-
-
 def rotated(database: Database, connected: Iterable[Host]) -> dict[str, str]:
     """Return the tokens that took the place of those in variables, under names that say so."""
     found = {}
@@ -109,7 +99,7 @@ class HostLogin:
         Raises:
             TokenError: There is no token now.
         """
-        self._token = None if self._host is None else _token_at(self._database, self._host, self._url)
+        self._token = self._ask()
         return login(self._url, self._token)
 
     def at(self, url: str) -> "HostLogin":
@@ -129,7 +119,14 @@ class HostLogin:
             raise TokenError(text, is_lasting=True)
         if self._host is None or refused is None:
             return False
-        return _token_at(self._database, self._host, self._url, refused) != refused
+        return self._ask(refused) != refused
+
+    def _ask(self, refused: str | None = None) -> str | None:
+        where = location(self._url)
+        if self._host is None or where is None or where.host != self._host.host:
+            # Another host must not see the token.
+            return None
+        return token_of(self._database, self._host, refused)
 
 
 @functools.cache

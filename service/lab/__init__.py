@@ -118,16 +118,9 @@ class ConsumedFault:
     """True once the fault is over: the answer is sent, or the connection gone."""
 
 
-class FailingMailer:
-    """A mailer that always fails (spec 7.1); the mail sender retries later."""
-
-    def send(self, message: MailMessage) -> None:
-        """Refuse.
-
-        Raises:
-            MailError: Always.
-        """
-        raise MailError(f"the lab was set to hold back {message.invitation_id}")
+def _hold_back(message: MailMessage) -> None:
+    """Send no mail (spec 7.1); the mail sender retries later."""
+    raise MailError(f"the lab was set to hold back {message.invitation_id}")
 
 
 class Lab:
@@ -155,20 +148,6 @@ class Lab:
         self._endpoints.include_router(router)
         _logger.warning("THE LAB IS ON: faults, shifted expiry and made-up runs can be ordered under %s", PREFIX)
 
-    def _consume(self, method: str, path: str) -> tuple[Fault, ConsumedFault] | None:
-        """Consume the first fault that is meant for a request; None: there is none."""
-        called = next((name for verb, pattern, name in _PATHS if verb == method and pattern.fullmatch(path)), None)
-        found = next((one for one in self.script if called and one.fault.operation in {called, "any"}), None)
-        if called is None or found is None:
-            return None
-        found.left -= 1
-        if found.left == 0:
-            self.script.remove(found)
-        entry = ConsumedFault(found.id, called, found.fault.kind, path, rfc3339(self.context.clock()))
-        self.consumed.append(entry)
-        self.number_consumed += 1
-        return found.fault, entry
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or break it as the script says."""
         if scope["type"] != "http":
@@ -184,11 +163,19 @@ class Lab:
         if path == PREFIX or path.startswith(f"{PREFIX}/"):
             await self._endpoints(scope, receive, marked)
             return
-        found = self._consume(scope["method"], path)
-        if found is None:
+        method = scope["method"]
+        called = next((name for verb, pattern, name in _PATHS if verb == method and pattern.fullmatch(path)), None)
+        found = next((one for one in self.script if called and one.fault.operation in {called, "any"}), None)
+        if called is None or found is None:
             await self._app(scope, receive, marked)
             return
-        fault, entry = found
+        found.left -= 1
+        if found.left == 0:
+            self.script.remove(found)
+        fault = found.fault
+        entry = ConsumedFault(found.id, called, fault.kind, path, rfc3339(self.context.clock()))
+        self.consumed.append(entry)
+        self.number_consumed += 1
         _logger.warning("lab: fault %d (%s) hits %s", entry.fault_id, fault.kind, path)
         await asyncio.sleep(fault.delay_s)
         if fault.kind in {"status", "reset"}:
@@ -210,7 +197,7 @@ class Lab:
     async def _execute(self, fault: Fault, entry: ConsumedFault, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application execute a request, and spoil its answer."""
         if fault.kind == "partial":
-            broken = replace(self.context, mailer=FailingMailer())
+            broken = replace(self.context, mailer=_hold_back)
             scope = {**scope, "state": {**scope["state"], CONTEXT: broken}}
         held: list[Message] = []
 

@@ -94,12 +94,18 @@ def start_log(form: LogFormat) -> Masks:
 def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
     """Return a formatter that writes a record as text or JSON, with its secrets masked."""
 
-    def clean(_logger: object, _method: str, event: Event) -> Event:
-        """Mask secrets, and show control characters."""
+    def clean(logger: object, method: str, event: Event) -> Event:
+        """Mask secrets, and show control characters; put the fields in order."""
+        error = (event.get("exc_info") or (None, None))[1]
+        if isinstance(error, ServiceError):
+            # Only its text: only a programming fault needs a traceback.
+            del event["exc_info"]
+            event["event"] = f"{event['event']}: {error}"
+        event = structlog.processors.format_exc_info(logger, method, event)
         for key, value in event.items():
             if value is not None and not isinstance(value, bool | int | float):
                 event[key] = masks.mask(printable(str(value)) if key == "exception" else one_line(str(value)))
-        return event
+        return {key: event[key] for key in (*_HEAD, *FIELDS, *event) if key in event}
 
     return ProcessorFormatter(
         foreign_pre_chain=[
@@ -111,11 +117,9 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
         processors=[
             ProcessorFormatter.remove_processors_meta,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            _without_traceback,
-            structlog.processors.format_exc_info,
             clean,
             # Only ASCII, so that a reader of the log need not know its encoding.
-            (lambda _, __, event: json.dumps(_ordered(event))) if form == "json" else _as_text,
+            (lambda _, __, event: json.dumps(event)) if form == "json" else _as_text,
         ],
     )
 
@@ -125,17 +129,8 @@ def bound(**fields: object) -> AbstractContextManager[None]:
     return structlog.contextvars.bound_contextvars(**fields)
 
 
-def _without_traceback(_logger: object, _method: str, event: Event) -> Event:
-    """Show only the text of a `ServiceError`: only a programming fault needs a traceback."""
-    error = (event.get("exc_info") or (None, None))[1]
-    if isinstance(error, ServiceError):
-        del event["exc_info"]
-        event["event"] = f"{event['event']}: {error}"
-    return event
-
-
 def _as_text(_logger: object, _method: str, event: Event) -> str:
-    given = {key: str(value) for key, value in _ordered(event).items() if key not in {*_HEAD, "exception"}}
+    given = {key: str(value) for key, value in event.items() if key not in {*_HEAD, "exception"}}
     quoted = {
         key: text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False) for key, text in given.items()
     }
@@ -143,7 +138,3 @@ def _as_text(_logger: object, _method: str, event: Event) -> str:
     line = f"{event['timestamp']} {event['level'].upper()} {event['logger']}: {event['event']}{fields}"
     # Indented, so that no line of a traceback looks like a record.
     return line + "".join(f"\n    {one}" for one in event.get("exception", "").splitlines())
-
-
-def _ordered(event: Event) -> dict[str, Any]:
-    return {key: event[key] for key in (*_HEAD, *FIELDS, *event) if key in event}

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Response
 
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
-from service.api.organizations import mail_sender
+from service.api.organizations import send_invitation
 from service.api.runs import page_of
 from service.clock import DAY_MICROS, SECOND_MICROS
 from service.page.site import leads_to, page
@@ -170,5 +170,5 @@ def resend(invitation_id: str, context: RequestContext, _: Writer, __: Operator)
         made = None if old is None else invitations.invite_again(connection, old, ACTOR, now)
         if made is None:
             raise HttpError(404, "invitation_not_found", "there is no invitation that could be sent again")
-    mail_sender(context).deliver(made)
+    send_invitation(context, made)
     return leads_to("/operator")

@@ -52,9 +52,12 @@ class _Attributes(_Request):
     updated_at: Time
 
 
-class _RequestDelivery(Part):
+class _Delivery(Part):
     user: Account
     project: Repository
+
+
+class _RequestDelivery(_Delivery):
     object_attributes: _Attributes
     labels: tuple[Label, ...] = ()
     changes: dict[str, object] = Field(default_factory=dict)
@@ -90,9 +93,7 @@ class _IssueChanges(Part):
     confidential: object = None
 
 
-class _IssueDelivery(Part):
-    user: Account
-    project: Repository
+class _IssueDelivery(_Delivery):
     object_attributes: Issue
     labels: tuple[Label, ...] = ()
     assignees: tuple[Account, ...] = ()
@@ -123,12 +124,10 @@ class _Note(Part):
     updated_at: Time
 
 
-class _NoteDelivery(Part):
+class _NoteDelivery(_Delivery):
     """A comment on a merge request or an issue."""
 
     is_comment: ClassVar[bool] = True
-    user: Account
-    project: Repository
     object_attributes: _Note
     merge_request: _Request | None = None
     issue: Issue | None = None

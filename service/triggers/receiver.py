@@ -191,8 +191,16 @@ class Receiver:
             return DeliveryDecision("refused", f"{rule.agent} is at work on this issue")
         if reason := self._late(connection, subject, event, now):
             return DeliveryDecision("stale", reason)
-        if refusal := _refusal(connection, subject, repository, rule, event):
-            return DeliveryDecision("refused", refusal)
+        owner = organizations.by_id(connection, subject.organization_id)
+        if owner is None or not owner.active:
+            return DeliveryDecision("refused", "the organization is not active")
+        if agents.by_name(connection, subject.organization_id, rule.agent) is None:
+            return DeliveryDecision("refused", f"the agent {rule.agent} is not configured")
+        if not event.is_fork and event.issue is None:
+            default = event.default_branch or repositories.default_branch(connection, repository.url)
+            is_protected = repositories.is_protected(event.head, default, repository.protected)
+            if fault := f"the branch {event.head} is protected" if is_protected else branch_fault(event.head):
+                return DeliveryDecision("refused", fault)
         most = self._settings.triggers.pull_request_runs_a_day
         if deliveries.started_since(connection, subject, now - DAY_MICROS) >= most:
             what = "issue" if subject.is_issue else "pull request"
@@ -216,12 +224,8 @@ class Receiver:
         if event.changed_at < deliveries.latest_change(connection, subject, only_closed=event.kind in {COMMENT, ISSUE}):
             return "a later change came first"
         # Older decisions are deleted, so a repetition of an older delivery would not be recognized.
-        kept = int(self._settings.retention.deliveries_days * DAY_MICROS)
-        return (
-            "older than the decisions that are kept (retention.deliveries_days)"
-            if event.changed_at < now - kept
-            else None
-        )
+        is_old = event.changed_at < now - int(self._settings.retention.deliveries_days * DAY_MICROS)
+        return "older than the decisions that are kept (retention.deliveries_days)" if is_old else None
 
     def _hour_limit(self, connection: sa.Connection, subject: SubjectKey, now: int) -> str | None:
         most, hour_ago = self._settings.triggers.repository_runs_an_hour, now - DAY_MICROS // 24
@@ -315,23 +319,6 @@ def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str,
     if run is None or not deliveries.conclude(connection, entry_id, STARTED, f"approved by {by}", run.id):
         raise ApprovalError(f"{entry_id} cannot start: {decision.detail or 'it does not wait any longer'}")
     return run
-
-
-def _refusal(
-    connection: sa.Connection, subject: SubjectKey, repository: Repository, rule: TriggerRule, event: HookEvent
-) -> str | None:
-    """Return why the run that a rule asks for cannot start; None: it can."""
-    owner = organizations.by_id(connection, subject.organization_id)
-    if owner is None or not owner.active:
-        return "the organization is not active"
-    if agents.by_name(connection, subject.organization_id, rule.agent) is None:
-        return f"the agent {rule.agent} is not configured"
-    if event.is_fork or event.issue is not None:
-        return None
-    default = event.default_branch or repositories.default_branch(connection, repository.url)
-    if repositories.is_protected(event.head, default, repository.protected):
-        return f"the branch {event.head} is protected"
-    return branch_fault(event.head)
 
 
 def _request(subject: SubjectKey, repository: Repository, rule: TriggerRule, delivery: WebhookDelivery) -> TurnRequest:

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from service.store.database import Database
 from service.store.events import DELIVERED, GIVEN_UP, MOST_ENDPOINTS, WAITING, Endpoint, EndpointError, Event
 from service.store.hosts import Host
 from service.store.turns import TurnOutcome
-from service.webhooks import EventSender, addresses_of
+from service.webhooks import addresses_of, deliver
 from tests.lab import Drip, Drop, Hang, Received, Respond, Server, Step
 from tests.service.certificates import make_certificate
 from tests.service.conftest import BOTH, Api, Make, accepted, organization
@@ -43,7 +44,7 @@ class Desk:
     def send_with(self, **settings: Any) -> None:
         """Send by these settings from now on."""
         given = EventSettings(**{"allow_private": LOOPBACK, "timeout_s": 30} | settings)
-        self.sender = EventSender(self.database, given, self.now)
+        self.send = partial(deliver, self.database, given, self.now)
 
     def now(self) -> int:
         return now_micros() + self.late
@@ -63,7 +64,7 @@ class Desk:
         with self.database.read() as connection:
             due = events.due_endpoints(connection, self.now(), 100)
         for one in due:
-            self.sender.deliver(one)
+            self.send(one)
 
     def pass_on(self) -> None:
         """Move the clock to the next attempt."""

@@ -5,6 +5,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
-from service.mail import MailError, MailMessage, MailSender, SmtpRelay
+from service.mail import MailError, MailMessage, SmtpRelay, deliver
 from service.settings import MailSettings, Settings, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
@@ -74,7 +75,8 @@ class Mailroom:
         self.meanwhile: Callable[[], object] = lambda: None
         """What happens while a mail is handed over."""
         self.now = now_micros()
-        self.sender = MailSender(self.database, self, Settings(mail=MailSettings(retry_s=60)), lambda: self.now)
+        settings = Settings(mail=MailSettings(retry_s=60))
+        self.deliver = partial(deliver, self.database, self.send, settings, lambda: self.now)
         with self.database.write() as connection:
             self.id = organizations.create(connection, name="Bücher\r\nBcc: all@customer.example", now=self.now).id
 
@@ -103,7 +105,7 @@ class Mailroom:
         with self.database.read() as connection:
             due = invitations.due_mails(connection, self.now)
         for invitation_id in due:
-            self.sender.deliver(invitation_id, only_due=True)
+            self.deliver(invitation_id, only_due=True)
         return due
 
     def of(self, invitation_id: str) -> Invitation:
@@ -125,7 +127,7 @@ def test_a_name_cannot_add_headers(mailroom: Mailroom, tmp_path: Path) -> None:
 
     Of a mail that left, only the code's digest stays; it opens for thirty days, the organization stays (spec 3).
     """
-    delivered = present(mailroom.sender.deliver(mailroom.invite("jane@bücher.example")))
+    delivered = present(mailroom.deliver(mailroom.invite("jane@bücher.example")))
     message, end = mailroom.sent[0], mailroom.now + 30 * DAY_MICROS
 
     assert b"\r\nBcc:" not in message.content.partition(b"\r\n\r\n")[0]
@@ -160,7 +162,7 @@ def test_what_was_refused_waits_for_a_person_and_what_expired_is_not_sent(mailro
     """Nothing retries it by itself; thirty days of trying are enough (spec 3)."""
     one = mailroom.invite()
     mailroom.failure = MailError("550 no such user", refused=True)
-    mailroom.sender.deliver(one)
+    mailroom.deliver(one)
     mailroom.now += 29 * DAY_MICROS
     assert mailroom.send_due() == []
     assert (mailroom.of(one).state(mailroom.now), mailroom.of(one).failure) == ("refused", "550 no such user")
@@ -178,9 +180,9 @@ def test_an_invitation_that_was_withdrawn_is_not_sent_and_opens_nothing(mailroom
     """Taken back before it left, or while it is being handed over."""
     waiting, under_way = mailroom.invite(), mailroom.invite("joe@customer.example")
     assert mailroom.withdraw(waiting)
-    mailroom.sender.deliver(waiting)
+    mailroom.deliver(waiting)
     mailroom.meanwhile = lambda: mailroom.withdraw(under_way)
-    mailroom.sender.deliver(under_way)
+    mailroom.deliver(under_way)
 
     assert len(mailroom.sent) == 1
     assert {mailroom.of(one).state(mailroom.now) for one in (waiting, under_way)} == {"withdrawn"}

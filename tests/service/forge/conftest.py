@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 
 from service.clock import SECOND_MICROS
 from service.findings import IdentifiedFinding, packed
-from service.forge.poster import Poster
-from service.settings import DataFolder, ForgeSettings
+from service.forge.poster import post
+from service.settings import DataFolder, ForgeSettings, Settings
 from service.setup import AgentEntry, HostEntry, connect_host, put_agent
 from service.store import organizations, postings, repositories, runs, turn_files, turns
 from service.store.database import Database
@@ -40,8 +41,8 @@ class Desk:
         self.place = {"platform": self.platform, "path": self.path, "url": self.url}
         lay_tables(place)
         self.database = Database(DataFolder(place).database_url)
-        self.settings = ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60)
-        self.poster = Poster(self.database, self.settings, lambda: self.now)
+        settings = Settings(forge=ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60))
+        self.post_run = partial(post, self.database, settings, lambda: self.now)
         self.owner_id = organization(self.database, now=self.now)
         self.plan(EVERYTHING)
         self.connect()
@@ -104,7 +105,7 @@ class Desk:
                 found = postings.due_runs(connection, self.now, 1)
             if not found:
                 return
-            self.poster.post(found[0])
+            self.post_run(found[0])
 
     def later(self, seconds: float) -> None:
         self.now += int(seconds * SECOND_MICROS)

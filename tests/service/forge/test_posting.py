@@ -27,8 +27,8 @@ FOUND = finding("a", 1)
 OLD, NEW = "a" * 40, "b" * 40
 WORKER = """
 import sys
-from service.forge.poster import Poster
-from service.settings import ForgeSettings
+from service.forge.poster import post
+from service.settings import ForgeSettings, Settings
 from service.store import postings
 from service.store.database import Database
 
@@ -36,7 +36,7 @@ database, now = Database(sys.argv[1]), int(sys.argv[2])
 with database.read() as connection:
     found = postings.due_runs(connection, now, 1)
 for run_id in found:
-    Poster(database, ForgeSettings(timeout_s=60), lambda: now).post(run_id)
+    post(database, Settings(forge=ForgeSettings(timeout_s=60)), lambda: now, run_id)
 """
 
 
@@ -321,7 +321,7 @@ def test_of_two_with_the_same_change_the_earlier_one_opens_its_pull_request(desk
         desk.end(due[at], f"{at}" * 40, branch=f"agent/{at}", tree_sha="7" * 40)
         desk.later(1)
     desk.server.before = lambda one: Respond(500, {}) if one.method == "POST" and b"agent/0" in one.body else None
-    desk.poster.post(due[1])
+    desk.post_run(due[1])
     waits = desk.posting(due[1], "pull_request")
     desk.later(900)
     desk.post()
