@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def measure(count: int) -> Iterator[Figure]:
 async def _fetched(base_url: str, fetch: Fetch) -> Cost:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cache.sqlite3"
-        async with await Cache.open(path) as cache, Client(base_url, Token("bench")) as client:
+        async with await Cache.open(path) as cache, aclosing(Client(base_url, Token("bench"))) as client:
             runs = RunSync(client, cache, lambda _: None, clock=utc_now, page_size=PAGE, first_runs=PAGE)
             wall_s, cpu_s = time.perf_counter(), time.process_time()
             await fetch(runs, client)

@@ -216,7 +216,7 @@ class Actions(Struct, frozen=True):
         """
         self.check(request)
         again = again or not isinstance(request, CreateOrganization)
-        return await self._carry_out(request, new_action_id(self.clock()), key=key, again=again)
+        return await self._carry_out(request, key=key, again=again)
 
     async def rehearse(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> None:
         """Check whether `submit` would send the request; nothing is sent or recorded.
@@ -241,7 +241,7 @@ class Actions(Struct, frozen=True):
         request = request_of(old)
         self.check(request)
         await self.adopt_orphans()
-        return await self._carry_out(request, new_action_id(self.clock()), supersedes=old.action_id)
+        return await self._carry_out(request, supersedes=old.action_id)
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
         """Record the result of an unknown action, as the user found out.
@@ -295,12 +295,12 @@ class Actions(Struct, frozen=True):
     async def _carry_out(
         self,
         request: WriteRequest,
-        action_id: str,
         *,
         key: str | None = None,
         again: bool = True,
         supersedes: str | None = None,
     ) -> Action:
+        action_id = new_action_id(self.clock())
         try:
             with _refusing(self.command_line):
                 action = await self.ledger.prepare(

@@ -1,11 +1,11 @@
 """The Activity tab: every write with its outcome, unknown ones first."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,9 +42,6 @@ from widgets.kit.badges import STYLES, Badge, action_badge
 from widgets.kit.cells import Column
 from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import Chip
-
-if TYPE_CHECKING:
-    from textual.timer import Timer
 
 SINCE: Final[Mapping[str, timedelta | None]] = {
     "any": None,
@@ -208,7 +205,6 @@ class ActivityScreen(BaseScreen):
         """The write that the next reading moves the cursor to; empty: the cursor stays."""
         self._limit = PAGE
         self._reader = CoalescedTask(self._read, self.run_worker)
-        self._search_pause: Timer | None = None
 
     # Parts that a list of other writes replaces
 
@@ -400,10 +396,10 @@ class ActivityScreen(BaseScreen):
         self.wanted = ActivityQuery()
 
     @on(Input.Changed)
-    def _search_changed(self) -> None:
-        if self._search_pause is not None:
-            self._search_pause.stop()
-        self._search_pause = self.set_timer(SEARCH_PAUSE_S, self._search_now)
+    @work(group="search", exclusive=True)
+    async def _search_changed(self) -> None:
+        await asyncio.sleep(SEARCH_PAUSE_S)
+        self._search_now()
 
     @on(ListSearch.Left)
     def _search_left(self) -> None:
@@ -411,8 +407,6 @@ class ActivityScreen(BaseScreen):
         self._table.focus()
 
     def _search_now(self) -> None:
-        if self._search_pause is not None:
-            self._search_pause.stop()
         self.wanted = replace(self.wanted, search=" ".join(self.query_one(ListSearch).value.split()))
 
     # Keys that act on the write under the cursor
@@ -478,9 +472,10 @@ class ActivityScreen(BaseScreen):
             self._reader.ask()
 
     @on(LineTable.Chosen)
-    def _chosen(self) -> None:
+    @work
+    async def _chosen(self) -> None:
         if self._table.item is not None:
-            self.run_worker(partial(self.open_entry, self._table.item))
+            await self.open_entry(self._table.item)
 
     async def open_entry(self, entry: ActivityEntry) -> None:
         """Open the run or the organization of a write."""

@@ -185,11 +185,6 @@ class RunBatch(Struct, frozen=True):
         return replace(self, sent=sent)
 
     @property
-    def has_begun(self) -> bool:
-        """Whether a request was sent or is about to be."""
-        return bool(self.sent) or self.is_sending
-
-    @property
     def unknown(self) -> tuple[Action, ...]:
         """Actions of unknown outcome."""
         results = [result for result in self.sent.values() if result.outcome != "blocked"]

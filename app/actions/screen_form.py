@@ -55,8 +55,8 @@ from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import Tone
 
-RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
-"""A request as typed, or the problems that prevent it."""
+Built = tuple[WriteRequest, tuple[FieldProblem, ...]]
+"""A request as typed, and the problems of what cannot be read, for which it has stand-ins."""
 _DRAFT_EVERY_S: Final = 0.5
 """How often a draft that has changed is stored."""
 _MOST_SENT: Final = 200
@@ -96,6 +96,8 @@ class ActionForm(ModalScreen[Action | None]):
         hidden("enter", "next_field", priority=True),
     ]
     TITLE_TEXT: ClassVar[str]
+    SENDS_FROM: ClassVar[frozenset[FormPhase]] = frozenset({"preview"})
+    """The phases in which the request can be sent."""
     DRAFT: ClassVar[str] = ""
     """The draft's name, if it does not depend on the form's origin."""
     FIELDS: tuple[Field, ...] = ()
@@ -161,22 +163,26 @@ class ActionForm(ModalScreen[Action | None]):
         return [field.make(self._initial.get(field.key, "")) for field in self.FIELDS]
 
     @abstractmethod
-    def build(self, values: Values) -> RequestOrProblems:
-        """Return the request of these values, or the problems of those that cannot be read."""
+    def build(self, values: Values) -> Built:
+        """Return the request of these values, and the problems of those that cannot be read."""
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems of the values."""
-        built = self.build(self.values)
-        return built if isinstance(built, tuple) else problems(built)
+        request, unread = self.build(self.values)
+        return (*unread, *problems(request))
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
         """Return all requests of these values; none while there are problems."""
-        built = self.build(values)
-        return () if isinstance(built, tuple) else (built,)
+        request, unread = self.build(values)
+        return () if unread else (request,)
 
     @abstractmethod
     def consequence(self, request: WriteRequest) -> str:
         """Describe the effect of sending in a sentence."""
+
+    def explanation(self, request: WriteRequest) -> Content:
+        """What the preview shows above the request."""
+        return Content(safe_text(self.consequence(request)))
 
     def placeholders(self) -> dict[str, str]:
         """The values of a template's placeholders."""
@@ -323,17 +329,24 @@ class ActionForm(ModalScreen[Action | None]):
         return True
 
     def action_forward(self) -> None:
-        """Preview, unless there are problems; then send."""
+        """Preview the exact request, unless there are problems; then send it."""
         if self.phase == "editing":
             # Show all problems, including those of untouched fields, and focus the first field that has one.
             for field in self.fields.values():
                 field.insist()
             if found := self._complain():
                 self.fields.get(found[0].field, next(iter(self.fields.values()))).take_focus()
-            elif not isinstance(built := self.build(self.values), tuple):
-                self.request = built
-                self.show_preview(built)
-        elif self.phase == "preview" and self.request is not None and self.may_send():
+            else:
+                self.request, _ = self.build(self.values)
+                body = json.dumps(json.loads(as_json(self.request)), indent=2, ensure_ascii=False)
+                self.query_one(RequestPreview).show(
+                    "POST",
+                    safe_text(f"{self.engine.profile.base_url}{self.request.path}"),
+                    safe_block(body, limit=_PREVIEW_CHARACTERS),
+                    self.explanation(self.request),
+                )
+                self.enter("preview")
+        elif self.phase in self.SENDS_FROM and self.request is not None and self.may_send():
             # The phase changes before the first await: a second key finds nothing to send.
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")
@@ -544,17 +557,6 @@ class ActionForm(ModalScreen[Action | None]):
             self.dialog.note(text, tone)
 
     # Its request
-
-    def show_preview(self, request: WriteRequest) -> None:
-        """Show the exact request before it is sent."""
-        body = json.dumps(json.loads(as_json(request)), indent=2, ensure_ascii=False)
-        self.query_one(RequestPreview).show(
-            "POST",
-            safe_text(f"{self.engine.profile.base_url}{request.path}"),
-            safe_block(body, limit=_PREVIEW_CHARACTERS),
-            Content(safe_text(self.consequence(request))),
-        )
-        self.enter("preview")
 
     async def _send(self, request: WriteRequest) -> None:
         await self.form_draft.sending()

@@ -16,10 +16,10 @@ from textual.widgets import OptionList
 from app.actions.asked import NAMES
 from app.actions.batch import BatchSender
 from app.actions.drafts import Values
-from app.actions.refusals import ActionRefusedError, problems
+from app.actions.refusals import ActionRefusedError
 from app.actions.screen_batch import LISTED, RETRY, ManyTask, RunBatch, place_of
 from app.actions.screen_fields import Field, written_pairs
-from app.actions.screen_form import ActionForm, RequestOrProblems
+from app.actions.screen_form import ActionForm, Built
 from app.api.requests import StartAgent, WriteRequest
 from app.console.session import FollowRun, Session
 from app.console.sheets import Sheet
@@ -27,7 +27,7 @@ from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text
 from storage.errors import StorageError
 from storage.records import Action
-from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict, RequestPreview
+from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
 from widgets.kit import after_refresh
@@ -48,6 +48,7 @@ class ManyForm(ActionForm):
         FormButton("stop", "Stop", "esc", "back", ("sending",)),
         FormButton("next", "Send the next", "^s", "forward", ("refused", "outcome"), is_primary=True),
     )
+    SENDS_FROM = frozenset({"preview", "refused", "outcome"})
 
     def __init__(
         self, engine: Engine, task: ManyTask, *, cap: int, changed: Callable[[RunBatch], object] = lambda _: None
@@ -58,7 +59,7 @@ class ManyForm(ActionForm):
         self._cap = cap
         self._is_stopped = False
         self._changed_batch = changed
-        self._batch = RunBatch(f"{task.text.draft} {engine.clock().isoformat()}", task)
+        self.run_batch = RunBatch(f"{task.text.draft} {engine.clock().isoformat()}", task)
         self.FIELDS = (Field("instructions", "instructions", task.text.hint, ParagraphField, task.text.placeholder),)
         super().__init__(engine, draft=task.text.draft, is_ready=task.text is RETRY)
 
@@ -80,13 +81,12 @@ class ManyForm(ActionForm):
             facts["left out"] = task.left_out
         return {name: safe_text(fact) for name, fact in facts.items()}
 
-    def build(self, values: Values) -> RequestOrProblems:
-        """The first of the requests, or the problems."""
+    def build(self, values: Values) -> Built:
+        """The first of the requests, and the problem of all."""
         words = values["instructions"]
-        first, _ = self._many.request((self._batch.left_to_send or self._many.runs)[0], words)
-        if (problem := self._many.problem(words)) is not None:
-            return (problem, *problems(first))
-        return first
+        first, _ = self._many.request((self.run_batch.left_to_send or self._many.runs)[0], words)
+        problem = self._many.problem(words)
+        return first, () if problem is None else (problem,)
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
         """Return a request for each run."""
@@ -96,9 +96,8 @@ class ManyForm(ActionForm):
         """Leave the placeholders as typed: they are filled in for each run when it is sent."""
         return {name: f"{{{name}}}" for name in NAMES}
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        del request
         count = len(self._many.runs)
         batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
         text = self._many.text
@@ -109,16 +108,8 @@ class ManyForm(ActionForm):
         if action == "back" and self.phase == "sending":
             return not self._is_stopped
         if action == "forward" and self.phase in {"refused", "outcome"}:
-            return bool(self._batch.left_to_send) and self._open is None
+            return bool(self.run_batch.left_to_send) and self._open is None
         return action != "copy_id" and super().is_possible(action)
-
-    def action_forward(self) -> None:
-        """Go on from the fields to the preview, then send batch by batch."""
-        if self.phase in {"refused", "outcome"} and self.request is not None and self.may_send():
-            self.enter("sending")
-            self.run_worker(self._send(self.request), group="send")
-        else:
-            super().action_forward()
 
     def action_back(self) -> None:
         """Go back one step; while sending, stop after the current run."""
@@ -134,22 +125,16 @@ class ManyForm(ActionForm):
         if phase == "sending":
             self._is_stopped = False
         super().enter(phase)
-        if phase in {"refused", "outcome"} and self._batch.left_to_send and self._open is None:
+        if phase in {"refused", "outcome"} and self.run_batch.left_to_send and self._open is None:
             self.query_one("#verb-next").focus()
-
-    @property
-    def confirmed(self) -> tuple[str, ...]:
-        """Ids of the runs for which it took effect."""
-        return self._batch.confirmed
 
     @property
     def run_ids(self) -> tuple[str, ...]:
         """The runs that were started or continued."""
-        return self._batch.made
+        return self.run_batch.made
 
-    def show_preview(self, request: WriteRequest) -> None:
-        """Show all runs, and the first request."""
-        super().show_preview(request)
+    def explanation(self, request: WriteRequest) -> Content:
+        """The effect of sending, and all runs."""
         lines = [Content(self.consequence(request)), Content()]
         lines += [Content.assemble((f"{name:<10}", STYLES["quiet"]), fact) for name, fact in self._facts().items()]
         lines.append(Content())
@@ -169,54 +154,53 @@ class ManyForm(ActionForm):
         if len(self._many.runs) > 1:
             quiet = "The first request; each of the others is made from its own run:"
             lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
-        self.query_one(RequestPreview).explain(Content("\n").join(lines))
+        return Content("\n").join(lines)
 
-    async def _send(self, request: WriteRequest) -> None:
-        del request
+    async def _send(self, _request: WriteRequest) -> None:
         await self.form_draft.sending()
-        rest = self._batch.left_to_send[: self._cap]
+        rest = self.run_batch.left_to_send[: self._cap]
         words = self.values["instructions"]
         actions = self.engine.actions
         sender = BatchSender(lambda request, key: actions.submit(request, key=key))
         problem = ""
         try:
-            self._put(replace(self._batch, is_sending=True))
+            self._put(replace(self.run_batch, is_sending=True))
             for count, run in enumerate(rest):
                 if self._is_stopped or not sender.may_send:
                     break
-                done, in_all = len(self._batch.confirmed), ""
+                done, in_all = len(self.run_batch.confirmed), ""
                 if len(rest) < len(self._many.runs):
                     in_all = f" · {done:,} of {len(self._many.runs):,} in all"
                 so_far = f"{count:,} of {len(rest):,} sent{in_all} · now {run.run_id}   esc stop after this one"
                 self.dialog.sending(safe_text(so_far, limit=LISTED))
                 result = await sender.send(*self._many.request(run, words))
-                self._put(replace(self._batch, sent={**self._batch.sent, run.run_id: result}))
+                self._put(replace(self.run_batch, sent={**self.run_batch.sent, run.run_id: result}))
         except (ActionRefusedError, StorageError) as error:
             problem = str(error)
-        self._put(replace(self._batch, is_sending=False))
+        self._put(replace(self.run_batch, is_sending=False))
         self.engine.polling.poll_soon("runs")
         await self._end(problem)
 
     def _put(self, batch: RunBatch) -> None:
-        self._batch = batch
+        self.run_batch = batch
         self._changed_batch(batch)
 
     def _resolved(self, action: Action | None) -> None:
         """Put the resolved outcome into the batch, after which the next runs can be sent."""
         if action is None or self._open is None:
             return
-        self._put(self._batch.resolved(action, self._open.action_id))
+        self._put(self.run_batch.resolved(action, self._open.action_id))
         self.run_worker(self._end(""))
 
     async def _end(self, problem: str) -> None:
-        sent = tuple(self._batch.sent.values())
-        unknown = next(iter(self._batch.unknown), None)
+        sent = tuple(self.run_batch.sent.values())
+        unknown = next(iter(self.run_batch.unknown), None)
         blocked = next((one.action for one in sent if one.outcome == "blocked"), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
         self._result = unknown or next((one.action for one in sent if one.is_done), None)
-        everything = len(self._batch.confirmed) == len(self._many.runs)
+        everything = len(self.run_batch.confirmed) == len(self._many.runs)
         await (self.form_draft.done() if everything else self.form_draft.not_sent())
-        self.show_outcome(outcome(self._batch, self._cap, problem))
+        self.show_outcome(outcome(self.run_batch, self._cap, problem))
 
     def beat(self) -> None:
         """Show the count of requests alone, and not the time that other forms show while sending."""
@@ -252,7 +236,6 @@ HINTS: Final = "enter open · f follow all · del drop the list · esc close"
 class BatchScreen(Sheet[str | None]):
     """A live list over the screen; closes with the chosen run."""
 
-    LEAVE = "dismiss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "close", id="batch.close"),
         Binding("f", "follow", "follow all", id="batch.follow"),

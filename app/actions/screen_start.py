@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
 
-from textual import work
+from textual import events, on, work
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
 
 from app.actions.drafts import Values, named
-from app.actions.refusals import FieldProblem, problems
+from app.actions.refusals import FieldProblem
 from app.actions.screen_fields import (
     BRANCH,
     PAIRS_HINT,
@@ -21,7 +21,7 @@ from app.actions.screen_fields import (
     written,
     written_pairs,
 )
-from app.actions.screen_form import ActionForm, RequestOrProblems
+from app.actions.screen_form import ActionForm, Built
 from app.api.errors import ApiError
 from app.api.requests import Json, StartAgent, StartRun, WriteRequest
 from app.console.sheets import ChoiceSheet
@@ -71,26 +71,23 @@ class NewRunForm(ActionForm):
         inputs.display = False
         return (*rows, self._box, inputs, metadata)
 
-    def build(self, values: Values) -> RequestOrProblems:
-        """The request as typed, or the problems of what cannot be read."""
+    def build(self, values: Values) -> Built:
+        """The request as typed, and the problems of what cannot be read."""
         text = {field.key: values.get(field.key, "") for field in self.FIELDS}
         name, branch, words = text["name"].strip(), text["branch_name"].strip() or None, text[WORDS]
         key = "inputs" if name else "metadata"
         repository, pairs = read_repository(text["repository"]), read_pairs(key, text[key])
-        unread = [pairs] if isinstance(pairs, FieldProblem) else []
+        unread = (pairs,) if isinstance(pairs, FieldProblem) else ()
         given = {} if isinstance(pairs, FieldProblem) else pairs
         if name:
             # The platform's prefix is ours; this endpoint takes the bare group/project.
             bare = text["repository"].strip().removeprefix("gitlab:")
             inputs: dict[str, Json] = {WORDS: words} if words.strip() else {}
-            request: StartAgent | StartRun = StartAgent(name, bare, branch, inputs | given)
-        elif isinstance(repository, FieldProblem):
-            unread.insert(0, repository)
+            return StartAgent(name, bare, branch, inputs | given), unread
+        if isinstance(repository, FieldProblem):
             # Stands in, so that the other fields can be checked.
-            request = StartRun(words, Repository.of("github", {}), branch, given)
-        else:
-            request = StartRun(words, repository, branch, given)
-        return (*unread, *problems(request)) if unread else request
+            return StartRun(words, Repository.of("github", {}), branch, given), (repository, *unread)
+        return StartRun(words, repository, branch, given), unread
 
     def values_of(self, request: StartRun | StartAgent) -> Values:
         """The texts of the fields that make this request; an agent's instructions are among its inputs."""
@@ -115,10 +112,7 @@ class NewRunForm(ActionForm):
 
     # The service's agents
 
-    async def on_mount(self) -> None:
-        """Read which agents there are."""
-        self._read_agents()
-
+    @on(events.Mount)
     @work(group="agents")
     async def _read_agents(self) -> None:
         names: tuple[str, ...] = ()
@@ -221,16 +215,12 @@ class NewRunForm(ActionForm):
             if (value := known.get(one.name)) is not None
         }
 
-    @property
-    def _unknown(self) -> list[str]:
-        """The lines of inputs for which the agent has no field."""
-        given, names = read_pairs("inputs", self.values["inputs"]), {one.name for one in self._inputs}
-        return [""] if isinstance(given, FieldProblem) else [key for key in given if key not in names]
-
     def _show_pairs(self) -> None:
         """Show metadata or inputs: those that the request takes, and those that have a value, so that none is lost."""
         values, has_name = self.values, bool(self.values["name"].strip())
-        self.fields["inputs"].display = bool(self._unknown) or (has_name and not self._inputs)
+        given = read_pairs("inputs", values["inputs"])
+        has_others = isinstance(given, FieldProblem) or not {one.name for one in self._inputs}.issuperset(given)
+        self.fields["inputs"].display = has_others or (has_name and not self._inputs)
         self.fields["metadata"].display = not has_name or bool(values["metadata"].strip())
 
     def problems(self) -> tuple[FieldProblem, ...]:
@@ -250,7 +240,8 @@ class NewRunForm(ActionForm):
             return tuple(found)
         if WORDS in given and self.values[WORDS].strip():
             found.append(FieldProblem("inputs", "The instructions are above; delete them here."))
-        unknown = [key for key in self._unknown if self._inputs and key != WORDS]
+        known = {WORDS, *(one.name for one in self._inputs)}
+        unknown = [key for key in given if self._inputs and key not in known]
         found += [FieldProblem("inputs", f"{name} takes no input {key}: delete it.") for key in unknown]
         # Only definite faults: the service checks the types.
         for key, one in self._declared.items():

@@ -15,9 +15,9 @@ from app.actions.copies import UnfaithfulError
 from app.actions.drafts import Values, named
 from app.actions.follow_ups import waiting_words
 from app.actions.reconciliation import LOOK_S, submitted
-from app.actions.refusals import ActionRefusedError, FieldProblem, problems
+from app.actions.refusals import ActionRefusedError, FieldProblem
 from app.actions.screen_fields import Field
-from app.actions.screen_form import ActionForm, RequestOrProblems
+from app.actions.screen_form import ActionForm, Built
 from app.actions.screen_start import NewRunForm
 from app.api.errors import ApiError
 from app.api.requests import (
@@ -194,20 +194,19 @@ class ContinueRunForm(ActionForm):
         super()._fill(values)
         self._way = self._default if self._has_ended else values.get("when", self._default)
 
-    def build(self, values: Values) -> RequestOrProblems:
+    def build(self, values: Values) -> Built:
         """The request as typed."""
         words = values["instructions"]
         if (when := _MESSAGES.get(values.get("when", self._default))) is not None:
-            return SayToRun(self._run.run_id, words, when)
-        return continuation(self._run, words) if self._sent is None else replace(self._sent, instructions=words)
+            return SayToRun(self._run.run_id, words, when), ()
+        return (continuation(self._run, words) if self._sent is None else replace(self._sent, instructions=words)), ()
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems, all of the one field."""
         return tuple(replace(one, field="instructions") for one in super().problems())
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        del request
         is_early = not (self._has_ended or self._way)
         early = " It is still active, so that the service may refuse." if is_early else ""
         return _EFFECTS[self._way].format(self._run.run_id) + early
@@ -266,18 +265,16 @@ class OnboardForm(ActionForm):
         Field("project_id", "project id", "A number; it is used if both are given.", placeholder="optional"),
     )
 
-    def build(self, values: Values) -> RequestOrProblems:
-        """The request as typed, or the problems of what cannot be read."""
+    def build(self, values: Values) -> Built:
+        """The request as typed, and the problem of an id that cannot be read."""
         path, number = values["project_path"].strip() or None, values["project_id"].strip()
         if number and not (number.isascii() and number.isdigit()):
             wrong = FieldProblem("project_id", "A project id is a number; or leave it empty.")
-            # The 1 stands in, so that the path can be checked.
-            return (wrong, *problems(OnboardProject(project_id=1, project_path=path)))
-        return OnboardProject(project_id=int(number) if number else None, project_path=path)
+            return OnboardProject(project_id=1, project_path=path), (wrong,)
+        return OnboardProject(project_id=int(number) if number else None, project_path=path), ()
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        del request
         return "Connects the project and sets up its webhook. Onboarding twice is harmless."
 
 
@@ -307,9 +304,9 @@ class OrganizationForm(ActionForm):
 
     _attempts: tuple[Action, ...] = ()
 
-    def build(self, values: Values) -> RequestOrProblems:
+    def build(self, values: Values) -> Built:
         """The request as typed."""
-        return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None)
+        return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None), ()
 
     def make_rows(self) -> Sequence[Widget]:
         """The meaning of a success, the address and the offer code."""
@@ -357,9 +354,8 @@ class OrganizationForm(ActionForm):
             return (*found, FieldProblem(AGAIN, f"Type {email} again to create one more."))
         return found
 
-    def consequence(self, request: WriteRequest) -> str:
+    def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending, with earlier successes."""
-        del request
         made = len(self._made)
         another = f" It has {made} from here already; this creates one more." if made else ""
         return f"Creates one organization and invites {self.values['email'].strip()} to administer it.{another}"
@@ -433,7 +429,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
         case _:
             raise UnfaithfulError("Cancel the run again instead: cancelling twice is harmless.")
     is_shown = all(field.shows(values[field.key]) for field in form.FIELDS)
-    if form.build(values) != request or not is_shown:
+    if form.build(values) != (request, ()) or not is_shown:
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
     form.begin_with(values, named("resend", action.action_id))
     return form

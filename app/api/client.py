@@ -23,8 +23,6 @@ _LARGEST_PATCH: Final = 64 << 20
 """The size of the largest change that a service keeps without pushing it."""
 _ARTIFACT_S: Final = 600.0
 """How much longer than other answers a large file may take."""
-_DONE: Final = frozenset({200, 201, 202})
-"""The spec leaves most of the success statuses open (4.6)."""
 
 
 class Client:
@@ -56,12 +54,6 @@ class Client:
         other = copy(self)
         other.priority = priority
         return other
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Close all connections, and share the last answers' budget with other processes."""
@@ -130,7 +122,7 @@ class Client:
         body = as_json(request) if body_json is None else body_json
         try:
             path, query = (StartRun.address, request.query) if isinstance(request, ContinueRun) else (request.path, "")
-            call = Call("POST", path, parse_qsl(query), body=body, expected=_DONE)
+            call = Call("POST", path, parse_qsl(query), body=body)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         with wire.offered() if WRITE_KINDS[request.kind].is_extension else nullcontext():

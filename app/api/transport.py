@@ -55,6 +55,9 @@ _FIRST_BYTE: Final = "http11.send_request_headers.started"
 _KEEP_S: Final = 2.0
 """Shorter than any server's patience: a reused connection has not just been closed by the server."""
 _CONNECTIONS: Final = 16
+_READ: Final = frozenset({200})
+_WRITTEN: Final = frozenset({200, 201, 202})
+"""The spec leaves most of the success statuses open (4.6)."""
 _LAB: Final = "X-Runwarden-Lab"
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
 
@@ -129,8 +132,6 @@ class Call(Struct, frozen=True):
     query: Sequence[tuple[str, str]] = ()
     body: str | None = None
     """JSON; None: no body."""
-    expected: frozenset[int] = frozenset({200})
-    """Statuses that count as success."""
     patience_s: float = 0.0
     """How much longer than usual the answer may take, because the service was asked to wait."""
     most_bytes: int = MOST_BYTES
@@ -324,7 +325,7 @@ class Transport:
                     retry_after=response.headers.get("Retry-After"),
                     sent_at=response.headers.get("Date"),
                 )
-            if status not in call.expected:
+            if status not in (_WRITTEN if writes else _READ):
                 why = f"The service answered {status}, which the API does not have."
                 if response.is_redirect:
                     where = mask.text(response.headers.get("Location", "nowhere"))[:200]

@@ -121,11 +121,7 @@ def identity(found: dict[str, Any], name: str, status: int | None = None) -> str
 
 def _shown(received: object) -> str:
     """A field as text, whatever its type; null and a missing one are empty."""
-    return "" if received is None else received if isinstance(received, str) else _as_json(received)
-
-
-def _as_json(received: object) -> str:
-    return msgspec.json.encode(received).decode()
+    return "" if received is None else received if isinstance(received, str) else msgspec.json.encode(received).decode()
 
 
 def _run(received: object) -> Run | None:
@@ -152,7 +148,7 @@ def _run(received: object) -> Run | None:
         repository=repository,
         created_at=timestamp(found.get("created_at")),
         updated_at=timestamp(found.get("updated_at")),
-        raw_json=_as_json(found),
+        raw_json=msgspec.json.encode(found).decode(),
     )
 
 
@@ -193,7 +189,7 @@ def health_report(body: bytes) -> tuple[HealthSample, ...]:
             found = received if isinstance(received, dict) else {"status": received}
             host, group = (None if found.get(name) is None else _shown(found[name]) for name in ("host", "group"))
             status = _shown(found.get("status")).strip() or NO_STATUS
-            samples.append(HealthSample(platform, status, host, group, _as_json(received)))
+            samples.append(HealthSample(platform, status, host, group, msgspec.json.encode(received).decode()))
     return tuple(samples)
 
 

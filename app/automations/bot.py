@@ -15,8 +15,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self, get_args
 
-from msgspec import Struct
-
 from app.api.network import Network, send_heartbeat
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts, Snapshot, snapshot
@@ -58,16 +56,6 @@ RETRY_EVERY_S: Final = 10.0
 """How often to check for messages whose next attempt is due."""
 log = logging.getLogger(__name__)
 _FROM_THE_RULE: Final = "(derived from the rule's name and its trigger)"
-
-
-class Preview(Struct, frozen=True):
-    """The exact effect of a rule, for confirmation."""
-
-    verb: str
-    """`POST`, `RUN` or `NOTIFY`."""
-    target: str
-    body: str
-    """JSON or text; may be empty."""
 
 
 @dataclass(slots=True)
@@ -152,8 +140,11 @@ class Bot:
         await self._dispatcher.deliver()
         return None if problem is None else problem.message
 
-    async def preview(self, rule: Rule, run_id: str | None) -> Preview:
-        """The effect that the rule would have now, on this run if it needs one.
+    async def preview(self, rule: Rule, run_id: str | None) -> tuple[str, str, str]:
+        """The exact effect that the rule would have now, on this run if it needs one, for confirmation.
+
+        Returns:
+            The verb (`POST`, `RUN` or `NOTIFY`), the target, and the body as JSON or text, which may be empty.
 
         Raises:
             CannotActError: It cannot act; the message says why.
@@ -163,11 +154,11 @@ class Bot:
         facts = facts_of(rule, decision, self.profile.name)
         match rule.do:
             case DoNotify(route, title, text):
-                return Preview("NOTIFY", route, "\n".join(filter(None, (filled(title or _FROM_THE_RULE, facts), text))))
+                return "NOTIFY", route, "\n".join(filter(None, (filled(title or _FROM_THE_RULE, facts), text)))
             case DoCommand(argv):
-                return Preview("RUN", shlex.join(filled_argument(argument, facts) for argument in argv), "")
+                return "RUN", shlex.join(filled_argument(argument, facts) for argument in argv), ""
         request = await self._runner.responses.request(rule, decision)
-        return Preview("POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False))
+        return "POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False)
 
     async def trigger(self, rule: Rule, run_id: str | None) -> None:
         """Trigger a rule manually within its limits, on this run if it needs one.
@@ -216,11 +207,15 @@ class Bot:
         name = self.engine.profile.name
         incidents = IncidentReader.of(engine.cache, settings, engine.profile)
         notify = settings.notify
+        tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
+        routes = {route.urls_env for route in notify.routes if route.urls_env} | {notify.heartbeat_env}
+        # Environment variables that contain secrets.
+        hidden = frozenset({"RUNWARDEN_TOKEN", *tokens, *routes})
         self._runner = Runner(
             rules=rules_of(settings.automations, name),
             state=self.state,
             cache=engine.cache,
-            responses=ResponseRunner(engine, hidden_variables(settings)),
+            responses=ResponseRunner(engine, hidden),
             observer=Observer(
                 RunFacts(engine.cache, engine.ledger, engine.extension.reason, engine.extension.turns_now), incidents
             ),
@@ -376,13 +371,6 @@ def host_routes(rules: Sequence[Rule]) -> tuple[str, ...]:
     """The routes on which these rules report that a code host is unhealthy or has recovered."""
     watching = (rule.do for rule in rules if rule.is_on and isinstance(rule.on, OnHealth))
     return tuple({do.route if isinstance(do, DoNotify) else DEFAULT_ROUTE: None for do in watching})
-
-
-def hidden_variables(settings: Settings) -> frozenset[str]:
-    """The environment variables that contain secrets and are hidden from programs of rules."""
-    tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
-    routes = {route.urls_env for route in settings.notify.routes if route.urls_env} | {settings.notify.heartbeat_env}
-    return frozenset({"RUNWARDEN_TOKEN", *tokens, *routes})
 
 
 def document(decision: Decision) -> dict[str, object]:

@@ -27,7 +27,6 @@ from app.profiles import ConfigError
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, RunFilter
 from storage.records.decision import Decision
-from storage.state import State
 from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.dialog import coloured
 from widgets.forms.facts import TableAndFacts
@@ -104,15 +103,6 @@ class AutomationsScreen(BaseScreen):
         name, automations = self.bookmark, self._automations
         return next((rule for rule in automations.rules if rule.name == name), None) if automations else None
 
-    @property
-    def _state(self) -> State:
-        """The profile's state.
-
-        Raises:
-            StorageError: It cannot be used.
-        """
-        return self._engine.usable_state()
-
     def on_mount(self) -> None:
         """Focus the table and read the rules."""
         self._explain()
@@ -182,7 +172,8 @@ class AutomationsScreen(BaseScreen):
             lines = (safe_text(str(self._file.problem)), "The previous rules are shown.")
             trouble = Notice("✗", "The configuration has a mistake", lines, "bad")
         try:
-            automations = await read_automations(self._state, settings, session.profile.name, session.clock())
+            state = self._engine.usable_state()
+            automations = await read_automations(state, settings, session.profile.name, session.clock())
         except StorageError as error:
             # Only this tab is affected: runs and hosts can still be stored.
             trouble = storage_notice(str(error))
@@ -207,7 +198,7 @@ class AutomationsScreen(BaseScreen):
         """Load the rule's journal and its TOML."""
         if (view := self._view) is None:
             return
-        journal = await self._state.journal(view.key, limit=JOURNAL)
+        journal = await self._engine.usable_state().journal(view.key, limit=JOURNAL)
         written = await asyncio.to_thread(self._file.written, view.key)
         if self._view is not None and self._view.key == view.key:
             self.query_one(RulePane).show_more(self._view, journal, written, self.session.clock())
@@ -274,7 +265,7 @@ class AutomationsScreen(BaseScreen):
         """Confirm the change and make a running bot reload it."""
         self.session.inbox.use_automations(self._file.settings.automations)
         self._reader.ask()
-        bot = process_of(await self._state.lease_owner(LEASE, self.session.clock()))
+        bot = process_of(await self._engine.usable_state().lease_owner(LEASE, self.session.clock()))
         if bot is None:
             then = f"No bot is running: start one with {self._file.settings.command_line} watch."
         elif hand_over(bot):
@@ -294,13 +285,14 @@ class AutomationsScreen(BaseScreen):
         """Pause the rule, or resume it."""
         if (rule := self._rule) is None:
             return
-        state = await self._state.begin_rule(rule.name, fingerprint(rule), self.session.clock())
-        if state.paused is None:
+        state = self._engine.usable_state()
+        paused = (await state.begin_rule(rule.name, fingerprint(rule), self.session.clock())).paused
+        if paused is None:
             login = self._engine.actions.actor.rpartition(":")[2]
-            await self._state.pause(rule.name, f"by {login}")
+            await state.pause(rule.name, f"by {login}")
         else:
-            await self._state.resume(rule.name)
-        word = "Paused" if state.paused is None else "Resumed"
+            await state.resume(rule.name)
+        word = "Paused" if paused is None else "Resumed"
         self.session.notify(f"{word}: {safe_text(rule.name, limit=60)}. Press P to undo.")
         self._reader.ask()
 
@@ -335,11 +327,11 @@ class AutomationsScreen(BaseScreen):
         bot = Bot(self._file.settings, self._engine, lambda *_, **__: None, decisions.append)
         title = safe_text(f"Run now: {rule.name}", limit=80)
         try:
-            preview = await bot.preview(rule, run_id)
+            verb, target, body = await bot.preview(rule, run_id)
             facts = [
                 Content("It counts towards the limits and is recorded in the journal."),
-                Content.assemble((preview.verb, "bold $accent"), " ", safe_text(preview.target)),
-                *map(coloured, safe_block(preview.body)),
+                Content.assemble((verb, "bold $accent"), " ", safe_text(target)),
+                *map(coloured, safe_block(body)),
             ]
             sheet = ConfirmSheet(title, facts, verb="Run it now", leaving="Leave it")
             sheet.mark = mark_of(self.session)
@@ -365,7 +357,7 @@ class AutomationsScreen(BaseScreen):
         if (view := self._view) is None:
             return
         now = self.session.clock()
-        decisions = runs_of(await self._state.journal(view.key, limit=JOURNAL))
+        decisions = runs_of(await self._engine.usable_state().journal(view.key, limit=JOURNAL))
         cached = await self._engine.cache.details(tuple(decisions))
         choices: list[tuple[Content, str]] = []
         for run_id, decision in decisions.items():

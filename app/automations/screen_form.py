@@ -46,14 +46,6 @@ do = { notify = "default" }
 """
 
 
-def recipes(settings: Settings) -> tuple[str, ...]:
-    """Return one table for each recipe; routes that are not configured become `default`."""
-    routes = {route.name for route in settings.notify.routes}
-    text = resources.files("app.automations").joinpath("recipes.toml").read_text("utf-8")
-    text = _ROUTE.sub(lambda match: match[0] if match[1] in routes else 'notify = "default"', text)
-    return tuple(f"[[automations]]{part.rstrip()}\n" for part in text.split("[[automations]]")[1:])
-
-
 class AutomationForm(ModalScreen[str | None]):
     """Closes with the rule's name once it is saved."""
 
@@ -194,7 +186,12 @@ class AutomationForm(ModalScreen[str | None]):
     async def action_template(self) -> None:
         """Replace the text with a chosen recipe."""
         settings, now = self._file.settings, self._engine.clock()
-        read = [(_read(table, settings, ()), table) for table in recipes(settings)]
+        routes = {route.name for route in settings.notify.routes}
+        recipes = resources.files("app.automations").joinpath("recipes.toml").read_text("utf-8")
+        # Routes that are not configured become `default`.
+        recipes = _ROUTE.sub(lambda match: match[0] if match[1] in routes else 'notify = "default"', recipes)
+        tables = [f"[[automations]]{part.rstrip()}\n" for part in recipes.split("[[automations]]")[1:]]
+        read = [(_read(table, settings, ()), table) for table in tables]
         choices = [
             (Content.assemble((rule.name, "bold"), f"\n   {sentence(rule, now)}"), table)
             for rule, table in read

@@ -15,7 +15,7 @@ from app.api.network import Network
 from app.engine.text import plural
 from app.notify.alerts import follow_up_alerts, move_alert, own_alert, state_alerts, wanted
 from app.notify.channels import send
-from app.notify.plan import Present, Situation, plan
+from app.notify.plan import Situation, plan
 from app.notify.watch import IncidentReader
 from app.profiles import NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE
@@ -80,7 +80,7 @@ class Dispatcher:
             self._since = (await self.state.begin_rule(OWN, asked, now)).since
         since = max(self._since, now - LATEST)
         reports_hosts = notifies and "health" in self.notify.on
-        present, alerts, news = await self._read(now, since, () if reports_hosts else self.host_routes)
+        situation, alerts, news = await self._read(now, since, () if reports_hosts else self.host_routes)
         if notifies:
             alerts += await follow_up_alerts(self.state, since, self.profile)
             if RULES in self.notify.on:
@@ -97,10 +97,15 @@ class Dispatcher:
             problems = await self.state.told()
             if not waiting and not problems:
                 return False
-            last_made = await self.state.last_made()
-            marks = await self.state.marks()
-            undelivered = await self.state.undelivered()
-            due = plan(Situation(now, present, waiting, problems, last_made, undelivered, marks), notify)
+            situation = replace(
+                situation,
+                waiting=waiting,
+                told=problems,
+                last_made=await self.state.last_made(),
+                undelivered=await self.state.undelivered(),
+                marks=await self.state.marks(),
+            )
+            due = plan(situation, notify)
             # Plan again if another process has made messages or reported an alert in the meantime.
             if await self.state.apply_plan(due, now, basis):
                 break
@@ -119,7 +124,7 @@ class Dispatcher:
 
     async def _read(
         self, now: datetime, since: datetime, host_routes: Sequence[str]
-    ) -> tuple[Present, list[Alert], StatusChanges]:
+    ) -> tuple[Situation, list[Alert], StatusChanges]:
         """The current problems, alerts for those that started since then, and the new changes of status."""
         ahead = await self.cache.run_clock_ahead()
         news = await self.cache.changes(self._watermark or Watermark(), since=since)
@@ -132,7 +137,8 @@ class Dispatcher:
         lasting = [each for each in incidents if not each.is_over]
         broken = self.broken()
         self._broken_since = {job: self._broken_since.get(job, now) for job in broken}
-        present = Present(
+        situation = Situation(
+            now,
             incidents=incidents,
             stuck=frozenset(each.run_id for each in stuck),
             unknown=frozenset(each.action_id for each in await self.ledger.unresolved()),
@@ -149,7 +155,7 @@ class Dispatcher:
         for job, at in ((job, at) for job, at in self._broken_since.items() if now - at >= BROKEN_FOR):
             key, title = f"job:{job}:{at.isoformat()}", f'Runwarden\'s job "{job}" fails: {self.profile}'
             others.append(own_alert(key, f"job:{job}", "error", title, broken[job], at, {}, is_lasting=True))
-        return present, [each for each in (*moves, *of_runs, *others) if each.at >= since], news
+        return situation, [each for each in (*moves, *of_runs, *others) if each.at >= since], news
 
     async def deliver(self) -> None:
         """Deliver the messages that are due, each route independently of the others."""

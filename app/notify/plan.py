@@ -37,9 +37,10 @@ BEGAN: Final = "began_at"
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
-class Present(Struct, frozen=True):
-    """The problems known to exist now."""
+class Situation(Struct, frozen=True):
+    """Everything that decides which messages are due, at one moment: known problems, and what is reported of them."""
 
+    now: datetime
     incidents: tuple[Incident, ...] = ()
     """The code hosts' incidents, each host's newest first."""
     stuck: frozenset[str] = frozenset()
@@ -49,6 +50,14 @@ class Present(Struct, frozen=True):
     """Subjects of failing polls: their problems cannot be known. Also the jobs of the bot that fail."""
     completed: Mapping[str, datetime] = field(default_factory=dict)
     """When a run last completed, by repository."""
+    waiting: tuple[Alert, ...] = ()
+    told: tuple[ReportedProblem, ...] = ()
+    last_made: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    """When the last message was made, by route and batch."""
+    undelivered: frozenset[tuple[str, str]] = frozenset()
+    """The route and batch of each message that did not arrive yet."""
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """Marks on the inbox's items, by group."""
 
     def has(self, group: str, newest_at: datetime) -> bool | None:
         """Whether the problem that `group` names still exists; None if a failing link hides the answer."""
@@ -73,37 +82,19 @@ class Present(Struct, frozen=True):
         own = (each for each in self.incidents if each.platform == platform)
         return next((each for each in own if each.start <= at), None)
 
-
-class Situation(Struct, frozen=True):
-    """Everything that decides which messages are due, at one moment."""
-
-    now: datetime
-    present: Present = field(default_factory=Present)
-    waiting: tuple[Alert, ...] = ()
-    told: tuple[ReportedProblem, ...] = ()
-    last_made: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
-    """When the last message was made, by route and batch."""
-    undelivered: frozenset[tuple[str, str]] = frozenset()
-    """The route and batch of each message that did not arrive yet."""
-    marks: Mapping[str, Mark] = field(default_factory=dict)
-    """Marks on the inbox's items, by group."""
-
     def is_snoozed(self, one: Alert | ReportedProblem) -> bool:
         """Whether it was snoozed and nothing new has happened since."""
         at = one.newest_at if isinstance(one, ReportedProblem) else one.at
-        return any(mark.hides(at, self.now) for mark in self._marks(one))
-
-    def is_muted(self, one: Alert | ReportedProblem) -> bool:
-        """Whether it was muted permanently."""
-        return any(mark.is_muted for mark in self._marks(one))
+        return any(mark.hides(at, self.now) for mark in self.marks_on(one))
 
     def is_acknowledged(self, problem: ReportedProblem) -> bool:
         """Whether everything reported about it was marked as done."""
         # A stuck run or a write is one event; a repository can fail again and again.
         since = _LONG_AGO if problem.kind in {"stuck", "action"} else problem.newest_at
-        return any(mark.done_until is not None and mark.done_until >= since for mark in self._marks(problem))
+        return any(mark.done_until is not None and mark.done_until >= since for mark in self.marks_on(problem))
 
-    def _marks(self, one: Alert | ReportedProblem) -> list[Mark]:
+    def marks_on(self, one: Alert | ReportedProblem) -> list[Mark]:
+        """The marks that cover it."""
         return [self.marks[key] for key in one.keys if key in self.marks]
 
 
@@ -160,10 +151,10 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         route_of = notify.route(problem.route)
         is_due = route_of.repeat is not None and at.now >= problem.last_at + route_of.repeat
         is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or notify.is_quiet(problem.route, at.now)
-        incident = at.present.incident(problem.group.partition(":")[2], problem.newest_at)
+        incident = at.incident(problem.group.partition(":")[2], problem.newest_at)
         # The code host is well again, but not for long enough to say so.
         is_put_off = is_put_off or (problem.kind == "host" and incident is not None and not incident.goes_on)
-        is_there = at.present.has(problem.group, problem.newest_at) is True
+        is_there = at.has(problem.group, problem.newest_at) is True
         # A reminder that cannot be delivered is tried again, and must not arrive after a newer one.
         is_waiting = (problem.route, problem.batch) in at.undelivered
         is_wanted = is_due and is_there and not (is_put_off or is_waiting)
@@ -183,11 +174,11 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
     is_snoozed = at.is_snoozed(alert)
     is_failure = alert.kind == "failed"
     # A snoozed event is never reported later, unlike a snoozed problem.
-    if at.is_muted(alert) or (is_snoozed and alert.kind not in ENDING):
+    if any(mark.is_muted for mark in at.marks_on(alert)) or (is_snoozed and alert.kind not in ENDING):
         return "muted"
     waited, is_there = at.now - (alert.entered_at or at.now), None
     if alert.kind in ENDING:
-        is_there = at.present.has(alert.group, alert.at)
+        is_there = at.has(alert.group, alert.at)
         was_told = any((each.group, each.source) == (alert.group, alert.source) for each in at.told)
         if is_there is False and alert.kind in OUTAGES and not was_told and not is_snoozed:
             return "passed" if waited <= LONGEST_WAIT else "expired"
@@ -222,7 +213,7 @@ def _counted(
 
 def _over(lasting: Sequence[ReportedProblem], at: Situation, notify: NotifySettings) -> list[ReportedProblem]:
     """Problems that are over, held back until their batch is over, or for one interval, to share one message."""
-    is_there = {problem.key: at.present.has(problem.group, problem.newest_at) for problem in lasting}
+    is_there = {problem.key: at.has(problem.group, problem.newest_at) for problem in lasting}
     open_batches = {(each.route, each.batch) for each in lasting if is_there[each.key] is not False}
     over: list[ReportedProblem] = []
     for problem in (each for each in lasting if is_there[each.key] is False):
@@ -253,7 +244,7 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
             name = newest.about.get("repository") or safe_text(what, limit=80)
             title, level = OVER.get(newest.group, OVER[kind]).format(name), "information"
             if kind == "host":
-                incident = at.present.incident(what, newest.newest_at)
+                incident = at.incident(what, newest.newest_at)
                 how = ": its incident is no longer on record"
                 if incident is not None:
                     lasted = _between(incident, at.now)
@@ -271,7 +262,7 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
 def _passed(alert: Alert, route: str, at: Situation) -> Message:
     """One message about an outage that was over before it could be reported, with its start and end."""
     name = safe_text(alert.group.partition(":")[2], limit=80)
-    incident = at.present.incident(name, alert.at) if alert.kind == "host" else None
+    incident = at.incident(name, alert.at) if alert.kind == "host" else None
     title, body = f"{alert.title}, over by now", alert.body
     if incident is not None:
         ending = "" if incident.recovered_at is not None else " until it was disconnected"

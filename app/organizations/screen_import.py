@@ -7,7 +7,7 @@ from functools import partial
 from typing import ClassVar, Final, Literal, cast
 
 from msgspec.structs import replace
-from textual import on, work
+from textual import events, on, work
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
@@ -92,12 +92,10 @@ class OrganizationImportScreen(BaseScreen):
         yield self._bar
         yield self._table
 
-    def on_mount(self) -> None:
-        """Resume the import that was begun before."""
-        self._resume()
-
+    @on(events.Mount)
     @work
     async def _resume(self) -> None:
+        """Resume the import that was begun before."""
         self._table.notice = NO_FILE
         self._bar.file.take_focus()
         if (draft := await self._form_draft.restore()) is not None:

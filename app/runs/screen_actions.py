@@ -258,4 +258,4 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
     follows = {"changed": session.batches.put} if engine is session.engine else {}
     form = ManyForm(engine, task, cap=session.settings.console.send_cap, **follows)
     await screen.app.push_screen_wait(form)
-    return form.confirmed
+    return form.run_batch.confirmed

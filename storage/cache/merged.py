@@ -2,12 +2,15 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 from storage.cache.cache import Cache
 from storage.cache.run_sql import in_order
 from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.run import row_id, whose
+
+T = TypeVar("T")
 
 
 class MergedCaches:
@@ -18,23 +21,17 @@ class MergedCaches:
 
     async def count(self, condition: RunFilter) -> int:
         """The number of matching runs in all caches."""
-        return sum(await asyncio.gather(*(cache.count(condition) for cache in self._caches.values())))
+        return sum(await self._each(lambda _, cache: cache.count(condition)))
 
     async def stuck(self) -> frozenset[str]:
         """The ids of the rows of stuck runs."""
-        found = await asyncio.gather(*(cache.stuck() for cache in self._caches.values()))
+        found = await self._each(lambda _, cache: cache.stuck())
         return frozenset(row_id(name, run_id) for name, ids in zip(self._caches, found, strict=True) for run_id in ids)
 
     async def window(self, request: WindowRequest) -> RunWindow:
         """The rows around a position, as `Cache.window`, without gaps and groups; each row has its profile."""
         condition, sort, limit = request.condition, request.sort, request.limit
-        counts = dict(
-            zip(
-                self._caches,
-                await asyncio.gather(*(cache.count(condition) for cache in self._caches.values())),
-                strict=True,
-            )
-        )
+        counts = dict(zip(self._caches, await self._each(lambda _, cache: cache.count(condition)), strict=True))
         total = sum(counts.values())
         anchor = await self._place(request.anchor_id, condition, sort)
         shift = 0 if anchor is None else anchor - request.anchor_index
@@ -43,9 +40,7 @@ class MergedCaches:
         from_end = total - offset
         is_near_end = from_end < offset + limit
         reach = from_end if is_near_end else offset + limit
-        found = await asyncio.gather(
-            *(cache.keys(condition, sort, reach, is_backwards=is_near_end) for cache in self._caches.values())
-        )
+        found = await self._each(lambda _, cache: cache.keys(condition, sort, reach, is_backwards=is_near_end))
         keys = in_order([(key, name) for name, own in zip(self._caches, found, strict=True) for key in own], sort)
         chosen = [name for _, name in (keys[-reach:] if is_near_end else keys[offset:])[:limit]]
         above = Counter(name for _, name in keys[:offset])
@@ -73,10 +68,9 @@ class MergedCaches:
         names = list(self._caches)
         first = names[: names.index(profile)]
         return sum(
-            await asyncio.gather(
-                *(
-                    cache.rows_before(key, condition, sort, is_after_equal=name in first)
-                    for name, cache in self._caches.items()
-                )
-            )
+            await self._each(lambda name, cache: cache.rows_before(key, condition, sort, is_after_equal=name in first))
         )
+
+    async def _each(self, read: Callable[[str, Cache], Awaitable[T]]) -> list[T]:
+        """What is read of each cache, in the order of the profiles."""
+        return await asyncio.gather(*(read(name, cache) for name, cache in self._caches.items()))

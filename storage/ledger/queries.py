@@ -152,13 +152,9 @@ def agents(connection: sqlite3.Connection) -> dict[str, str]:
     return {run_id: unquote(path.split("/")[-2]) for run_id, path in found.fetchall()}
 
 
-def organizations(connection: sqlite3.Connection, subject: str | None = None) -> tuple[Action, ...]:
-    """All attempts to create an organization, newest first; with a subject, those for it."""
-    if subject is None:
-        return select(connection, "WHERE kind = 'organization.create' ORDER BY seq DESC")
-    return select(
-        connection, "WHERE subject = ? AND kind = 'organization.create' ORDER BY seq DESC", (sqlite_text(subject),)
-    )
+def organizations(connection: sqlite3.Connection) -> tuple[Action, ...]:
+    """All attempts to create an organization, newest first."""
+    return select(connection, "WHERE kind = 'organization.create' ORDER BY seq DESC")
 
 
 def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[Action]:

@@ -46,39 +46,32 @@ class Transition(Struct, frozen=True):
     """The name in messages: "confirming is not possible from there"."""
     record: str
     """Its name in the audit."""
-    sources: frozenset[ActionState]
+    sources: tuple[ActionState, ...]
     target: ActionState
     resolution: Resolution | None = None
     """The user's resolution that it records. None: the program makes it."""
-    undoes: frozenset[Resolution | None] = frozenset({None})
+    undoes: tuple[Resolution | None, ...] = (None,)
     """The resolutions that an action may have before it; None means no resolution."""
 
 
-_PREPARED: Final[frozenset[ActionState]] = frozenset({"prepared"})
-_SENDING: Final[frozenset[ActionState]] = frozenset({"sending"})
-_UNKNOWN: Final[frozenset[ActionState]] = frozenset({"unknown"})
-_RESOLVED: Final[frozenset[ActionState]] = frozenset({"confirmed", "not_created"})
-
-SENDING: Final = Transition("sending", "sending", _PREPARED, "sending")
-CONFIRM: Final = Transition("confirming", "confirmed", _SENDING, "confirmed")
-REJECT: Final = Transition("rejecting", "rejected", _SENDING, "rejected")
-UNKNOWN: Final = Transition("giving up on the outcome", "unknown", _SENDING, "unknown")
-NOT_SENT: Final = Transition("marking as not sent", "not_sent", _PREPARED | _SENDING, "not_sent")
-RESOLVE_CREATED: Final = Transition("resolving as created", "resolved_created", _UNKNOWN, "confirmed", "created")
+SENDING: Final = Transition("sending", "sending", ("prepared",), "sending")
+CONFIRM: Final = Transition("confirming", "confirmed", ("sending",), "confirmed")
+REJECT: Final = Transition("rejecting", "rejected", ("sending",), "rejected")
+UNKNOWN: Final = Transition("giving up on the outcome", "unknown", ("sending",), "unknown")
+NOT_SENT: Final = Transition("marking as not sent", "not_sent", ("prepared", "sending"), "not_sent")
+RESOLVE_CREATED: Final = Transition("resolving as created", "resolved_created", ("unknown",), "confirmed", "created")
 RESOLVE_NOT_CREATED: Final = Transition(
-    "resolving as not created", "resolved_not_created", _UNKNOWN, "not_created", "not_created"
+    "resolving as not created", "resolved_not_created", ("unknown",), "not_created", "not_created"
 )
-SUPERSEDE: Final = Transition("sending again", "sent_again", _UNKNOWN, "unknown", "sent_again")
+SUPERSEDE: Final = Transition("sending again", "sent_again", ("unknown",), "unknown", "sent_again")
 UNRESOLVE: Final = Transition(
     "undoing the resolution",
     "resolution_undone",
-    _RESOLVED,
+    ("confirmed", "not_created"),
     "unknown",
-    undoes=frozenset[Resolution | None]({"created", "not_created"}),
+    undoes=("created", "not_created"),
 )
-REOPEN: Final = Transition(
-    "reopening", "reopened", _UNKNOWN, "unknown", undoes=frozenset[Resolution | None]({"sent_again"})
-)
+REOPEN: Final = Transition("reopening", "reopened", ("unknown",), "unknown", undoes=("sent_again",))
 
 
 class StateChange(Struct, frozen=True):

@@ -27,7 +27,7 @@ _ALERT: Final = "key, grp, source, route, level, title, body, at_us, about_json,
 _TOLD: Final = "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count"
 _DELIVERY: Final = "id, message_json, made_us, attempts, outcome, error, origin"
 
-
+_FORGET_ALERTS: Final = "DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL"
 _ENTER: Final = f"INSERT INTO alerts ({_ALERT}, outcome) VALUES ({', '.join('?' * 11)}) ON CONFLICT (key)"
 
 
@@ -44,7 +44,7 @@ def claim_alerts(
     A console reports the end of a state if a console reported its beginning. `apart`: regardless of bots.
     """
     won, here = set[str](), "console:" if apart else ""
-    _forget_alerts(connection, now)
+    connection.execute(_FORGET_ALERTS, (to_us(now - KEPT),))
     for each in alerts:
         begun = [f"{here}{key}" for key in each.after]
         if begun and not any(_outcome(connection, key) == "shown" for key in begun):
@@ -217,13 +217,9 @@ def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int
 def forget_reported(connection: sqlite3.Connection, now: datetime) -> None:
     """Delete settled alerts, and reported ones without an end, when they are older than `KEPT`."""
     before = to_us(now - KEPT)
-    _forget_alerts(connection, now)
+    connection.execute(_FORGET_ALERTS, (before,))
     connection.execute("DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL", (before,))
     connection.execute("DELETE FROM told WHERE last_us < ?", (before,))
-
-
-def _forget_alerts(connection: sqlite3.Connection, now: datetime) -> None:
-    connection.execute("DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL", (to_us(now - KEPT),))
 
 
 def _delivery(row: tuple[Any, ...]) -> Delivery:

@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
@@ -29,5 +30,5 @@ async def read(client: Client) -> ApiError:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[Client]:
-    async with Client(server.base_url, Token("token-for-tests"), deadline_s=60.0) as client:
+    async with aclosing(Client(server.base_url, Token("token-for-tests"), deadline_s=60.0)) as client:
         yield client

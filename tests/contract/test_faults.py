@@ -1,6 +1,7 @@
 """Connections and answers that break: what the client may say of the request's fate."""
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
@@ -28,7 +29,7 @@ async def test_the_deadline_covers_the_whole_answer(server: Server, step: Step) 
     """A server that is silent, or slow for ever, costs one deadline and leaves a write in doubt."""
     server.script(step)
 
-    async with Client(server.base_url, Token("t"), deadline_s=0.5) as client:
+    async with aclosing(Client(server.base_url, Token("t"), deadline_s=0.5)) as client:
         for _ in range(20):  # a busy machine may spend the deadline before the first byte
             error = await create(client)
             if not error.surely_not_sent:

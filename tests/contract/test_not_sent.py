@@ -1,5 +1,6 @@
 """When nothing is sent, the client says so, and it is true."""
 
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +22,12 @@ async def test_no_listener_and_no_tls_mean_that_nothing_was_sent(server: Server)
     async def commit() -> None:
         commits.append("sending")
 
-    async with Client(f"http://127.0.0.1:{free_port()}/v1", Token("t")) as client:
+    async with aclosing(Client(f"http://127.0.0.1:{free_port()}/v1", Token("t"))) as client:
         with pytest.raises(UnreachableError) as caught:
             await client.send(ORGANIZATION, before_first_byte=commit)
     # A failed handshake comes before the request as well.
     server.script(Drop("unread"))
-    async with Client(server.base_url.replace("http:", "https:"), Token("t"), deadline_s=60) as client:
+    async with aclosing(Client(server.base_url.replace("http:", "https:"), Token("t"), deadline_s=60)) as client:
         of_tls = await create(client)
 
     assert isinstance(of_tls, UnreachableError)
@@ -85,7 +86,7 @@ async def test_an_odd_agent_name_stays_one_segment(server: Server, client: Clien
 
 @pytest.mark.parametrize("token", [None, TokenError("The token is empty.", cure="Create one.")])
 async def test_without_a_token_nothing_is_asked(server: Server, token: TokenError | None) -> None:
-    async with Client(server.base_url, token) as client:
+    async with aclosing(Client(server.base_url, token)) as client:
         with pytest.raises(NoTokenError) as caught:
             await client.list_runs()
 

@@ -1,6 +1,7 @@
 """Proxies and private certificates: a company's network, as a client meets it."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,9 @@ async def service(certificate: Certificate) -> AsyncIterator[Server]:
         yield server
 
 
-def client_of(base_url: str = SERVICE, **network: object) -> Client:
-    return Client(base_url, Token("t"), deadline_s=60.0, network=Network(**{"env": {}, **network}))  # type: ignore[arg-type]
+def client_of(base_url: str = SERVICE, **network: object) -> aclosing[Client]:
+    way = Network(**{"env": {}, **network})  # type: ignore[arg-type]
+    return aclosing(Client(base_url, Token("t"), deadline_s=60.0, network=way))
 
 
 async def test_the_environments_proxy_is_used_with_its_login(service: Server, certificate: Certificate) -> None:

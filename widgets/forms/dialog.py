@@ -63,10 +63,6 @@ class RequestPreview(VerticalScroll):
         self.query_one(".request-preview--body", Static).update(Content("\n").join(map(coloured, body)))
         self.scroll_home(animate=False)
 
-    def explain(self, consequence: Content) -> None:
-        """Replace the description of its consequence."""
-        self.query_one(".request-preview--consequence", Static).update(consequence)
-
 
 OutcomeVerdict = Literal["done", "failed", "unknown", "blocked"]
 _MARKS: Final[dict[OutcomeVerdict, Badge]] = {

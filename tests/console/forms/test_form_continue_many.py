@@ -63,7 +63,7 @@ async def test_every_run_gets_the_same_words_in_batches_of_the_cap(stage: Any, e
 
     assert [request.json()["run_id"] for request in post.requests] == ["run_1", "run_2", "run_3"]
     assert {request.json()["instructions"] for request in post.requests} == {"Try again."}
-    assert form.confirmed == ("run_1", "run_2", "run_3")
+    assert form.run_batch.confirmed == ("run_1", "run_2", "run_3")
     assert {action.state for action in await engine.ledger.actions()} == {"confirmed"}
 
 
