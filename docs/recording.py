@@ -4,7 +4,6 @@ It needs rsvg-convert (Debian's librsvg2-bin), img2webp (webp), and chromium wit
 """
 
 import asyncio
-import json
 import os
 import re
 import subprocess
@@ -20,7 +19,7 @@ from textual.pilot import Pilot
 from app.api.requests import StartAgent
 from app.console.app import RunwardenApp
 from app.demo import seed_month, team_at_work
-from app.demo.service_process import administer
+from app.demo.service_process import apply
 from app.demo.world import World, build
 from app.engine.engine import Engine
 from app.profiles.engines import ProfileEngines
@@ -108,8 +107,8 @@ async def film(recording: Recording, world: World, engine: Engine, failed: str) 
     await hold(1.4)
     await press("right_square_bracket", "right_square_bracket", then=0.4)
     await hold(0.6)
-    above = await engine.cache.index_of(failed, RunFilter(statuses=("failed",)), RunSort())
-    await press(*["j"] * (above or 0), then=0.2)
+    listed = await engine.cache.rows(RunFilter(statuses=("failed",)), RunSort(), offset=0, limit=100)
+    await press(*["j"] * [row.run_id for row in listed].index(failed), then=0.2)
     await press("enter", then=0.2, shows="Changes")
     await hold(1.6)
     await press("l", then=0, shows="No space left")
@@ -218,8 +217,7 @@ def world() -> Iterator[World]:
             space.write_text("full")
             argv = ["{python}", "-c", NIGHTLY.replace("SPACE", repr(str(space)))]
             order = {"agents": [{"name": "nightly", "argv": argv, "readable": [str(space)]}]}
-            (built.folder / "nightly.json").write_text(json.dumps(order))
-            administer(["apply", str(built.folder / "nightly.json"), "--data-dir", str(built.service_dir), "--json"])
+            apply(built.service_dir, built.folder / "nightly.json", order)
             with team_at_work(built):
                 yield built
         finally:

@@ -90,8 +90,12 @@ FRESH: Final = 20
 SINCE: Final = len(" ✗ 12m  ")
 """Cells of a host's state, even while it is healthy: no word moves when it fails."""
 
-COUNTED: Final = ("status:working", "status:queued", "status:failed since:24h")
-"""The query that each count opens."""
+COUNTS: Final[tuple[tuple[str, str, str, Tone, str], ...]] = (
+    ("●", "working", "working", "busy", "status:working"),
+    ("○", "queued", "queued", "wait", "status:queued"),
+    ("✗", "failed_today", "failed 24h", "bad", "status:failed since:24h"),
+)
+"""The counts of runs: glyph, figure, words, tone, and the query that each opens."""
 
 
 class Vitals(Struct, frozen=True):
@@ -132,16 +136,6 @@ class Vitals(Struct, frozen=True):
     def link_fails(self) -> bool:
         """Whether the last poll of runs failed."""
         return self.runs_link is not None and self.runs_link.is_failing
-
-    @property
-    def counts(self) -> tuple[tuple[str, int, str, str], ...]:
-        """The run counts: glyph, number, words and style."""
-        counts: tuple[tuple[str, int, str, Tone], ...] = (
-            ("●", self.working, "working", "busy"),
-            ("○", self.queued, "queued", "wait"),
-            ("✗", self.failed_today, "failed 24h", "bad"),
-        )
-        return tuple((glyph, n, words, STYLES[tone if n else "quiet"]) for glyph, n, words, tone in counts)
 
 
 class Brevity(IntEnum):
@@ -246,10 +240,12 @@ class HeaderBar(ClickableLine):
         vitals, is_brief = self._vitals, brevity >= Brevity.GLYPHS
         yield from self._hosts(now, brevity)
         gap = " " if is_brief else "  "
-        for (glyph, n, words, style), query in zip(vitals.counts if vitals.known else (), COUNTED, strict=False):
+        for glyph, figure, words, tone, query in COUNTS if vitals.known else ():
+            n: int = getattr(vitals, figure)
             # All words, the first one, or none.
             word = words if brevity is Brevity.FULL else words.split()[0]
-            text = Content.styled(f"{glyph}{n:,}" if is_brief else f"{glyph} {n:,} {word}", style)
+            shown = f"{glyph}{n:,}" if is_brief else f"{glyph} {n:,} {word}"
+            text = Content.styled(shown, STYLES[tone if n else "quiet"])
             yield Content(gap)
             yield text if vitals.links else clickable(text, "app.tab", "runs", query)
 

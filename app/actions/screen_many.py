@@ -236,7 +236,6 @@ HINTS: Final = "enter open · f follow all · del drop the list · esc close"
 class BatchScreen(Sheet[str | None]):
     """A live list over the screen; closes with the chosen run."""
 
-    LEAVE = "dismiss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "close", id="batch.close"),
         Binding("f", "follow", "follow all", id="batch.follow"),

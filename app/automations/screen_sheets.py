@@ -39,7 +39,6 @@ Word = Literal["approved", "rejected"]
 class ApprovalsSheet(Sheet[None]):
     """The pending approvals, oldest first. An answer applies to the marked ones, or to the one under the cursor."""
 
-    LEAVE = "leave"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "ctrl+s", "answer('approved')", "approve", tooltip="Let the bot send it as shown", id="approvals.approve"
@@ -234,7 +233,6 @@ class _StoppedError(Exception):
 class ReplaySheet(Sheet[None]):
     """Shows the progress of a replay, then how often and when the rule would have acted."""
 
-    LEAVE = "dismiss(None)"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss(None)", "close", key_display="esc", id="replay.close")
     ]

@@ -1,4 +1,4 @@
-"""`runwarden console` and `runwarden demo`: the console, or its first screen as text where there is no terminal."""
+"""`runwarden console`, `demo`, `serve` and `service`: what takes the terminal, or prints a first screen without one."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -17,12 +17,17 @@ from app.cli.options import ScreenCommand
 from app.start.streams import draw_on_stdout
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from app.profiles import Profile, Settings
 
 WEB_DRIVER: Final = "textual.drivers.web_driver:WebDriver"
 """The driver that `textual serve` gives to the processes it starts."""
 _CHECK_PARENT_S: Final = 1.0
 _KILL_AFTER_S: Final = 5.0
+DATA_DIR_VARIABLE: Final = "RUNWARDEN_SERVICE_DATA_DIR"
+"""The environment variable with the service's data folder."""
+PASS_THROUGH: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 
 
 def end_with_server() -> None:
@@ -119,3 +124,52 @@ def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Pat
             invocation.output.note(line)
         heading = " Its last output is above." if error.log else ""
         raise failed("demo", f"{error}{heading}", log=list(error.log)) from error
+
+
+class ServiceCommand(click.Command):
+    """A command of the service's command line, which is another program and completes its own words."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        """Return the other program's suggestions for this word."""
+        from app.cli.completion import completed_by_service
+
+        before = ["serve"] if self.name == "serve" else []
+        return completed_by_service([*before, *ctx.params["arguments"]], incomplete)
+
+
+ARGUMENTS: Final = click.argument(
+    "arguments",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=lambda ctx, _, incomplete: ctx.command.shell_complete(ctx, incomplete),
+)
+
+
+@click.command(cls=ServiceCommand, context_settings=PASS_THROUGH, add_help_option=False)
+@ARGUMENTS
+@click.pass_obj
+def serve(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
+    """Run the self-hosted service in the foreground; its own --data-dir, --host and --port follow."""
+    _become(invocation, ["serve", *arguments])
+
+
+@click.command(cls=ServiceCommand, context_settings=PASS_THROUGH, add_help_option=False)
+@ARGUMENTS
+@click.pass_obj
+def service(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
+    """Administer a self-hosted service: org, token, offer, host, repository, agent."""
+    _become(invocation, list(arguments))
+
+
+def _become(invocation: Invocation, arguments: list[str]) -> NoReturn:
+    if invocation.read_only:
+        raise failed("read_only", "--read-only cannot be used here: a service and its administration write.")
+    require_extra("service")  # Checked here, because the service cannot start without it, and so cannot report it.
+    if invocation.data_dir is not None:
+        # Means the same before the command's name as after it; after it wins.
+        os.environ[DATA_DIR_VARIABLE] = str(invocation.data_dir)
+    if invocation.asked_format is not None:
+        arguments = ["--output", invocation.asked_format, *arguments]
+    sys.stdout.flush()
+    # -P: a folder called `service` in the current directory is not ours.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "service", *arguments])

@@ -159,7 +159,8 @@ class Invocation:
             if is_live and await asyncio.to_thread(is_held, held := data_folder(settings, profile) / CACHE_FILE):
                 self.warn(f"The answer is not kept: another process holds the cache ({held}).")
                 cache_file = Path(stack.enter_context(TemporaryDirectory())) / CACHE_FILE
-            engine = await Engine.open(settings, profile, actor="cli", announce=announce, cache_file=cache_file)
+            engine = await Engine.open(settings, profile, actor="cli", cache_file=cache_file)
+            engine.subscribe(announce)
             await stack.enter_async_context(self._closing(engine))
             if needs_token and engine.token_problem is not None:
                 raise engine.token_problem

@@ -30,7 +30,7 @@ from app.console.session import (
     ShownNotice,
     SwitchProfile,
 )
-from app.console.terminal import TERMINAL_BINDINGS, Terminal
+from app.console.terminal import Terminal
 from app.console.themes import DEFAULT, begin_with_theme, keep_preferences
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
@@ -39,23 +39,10 @@ from storage.errors import StorageError
 from widgets.kit import hidden
 
 if TYPE_CHECKING:
-    from textual.command import Provider
-
     from app.profiles.engines import ProfileEngines
     from app.runs.screen_following import RunFollower
     from storage.cache.first_paint import FirstPaint
 
-NAVIGATION_BINDINGS: Final = (
-    *(hidden(tab.key, f"tab('{tab.name}')", tab.title, id=f"tab.{tab.name}") for tab in TABS),
-    Binding(
-        "U",
-        f"tab('activity', '{FIRST_UNKNOWN}')",
-        "unknown outcome",
-        tooltip="Go to writes with an unknown outcome",
-        id="app.unknown",
-    ),
-    hidden("backspace", "back", "back", tooltip="Go back to the previous screen", id="app.back"),
-)
 MOST_VISITED: Final = 100
 MODES: Final = (*(tab.name for tab in TABS), ALL)
 
@@ -88,12 +75,6 @@ class BetweenScreen(Screen[None]):
         yield Static(f"◌ Opening {self._name_of_profile} …", markup=False)
 
 
-def _commands() -> "type[Provider]":
-    from app.console.palette import ConsoleCommands
-
-    return ConsoleCommands
-
-
 WRITING: Final = frozenset({"send", "import"})
 """Groups of workers that write to the service: one that is cancelled leaves its outcome unknown."""
 
@@ -104,9 +85,16 @@ class RunwardenApp(BaseApp[None]):
     TITLE = "runwarden"
     DEFAULT_MODE = "runs"
     CSS_PATH = CONSOLE_CSS
-    COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
-        *NAVIGATION_BINDINGS,
+        *(hidden(tab.key, f"tab('{tab.name}')", tab.title, id=f"tab.{tab.name}") for tab in TABS),
+        Binding(
+            "U",
+            f"tab('activity', '{FIRST_UNKNOWN}')",
+            "unknown outcome",
+            tooltip="Go to writes with an unknown outcome",
+            id="app.unknown",
+        ),
+        hidden("backspace", "back", "back", tooltip="Go back to the previous screen", id="app.back"),
         Binding("colon", "command_palette", "palette", id="app.palette"),
         hidden("ctrl+p", "command_palette", "palette", id="app.palette"),
         hidden("q", "quit", "quit", id="app.quit"),
@@ -115,7 +103,7 @@ class RunwardenApp(BaseApp[None]):
         hidden("0", f"tab('{ALL}')", "all profiles", tooltip="Their runs in one list", id="tab.profiles"),
         hidden("N", "notice", "notice", tooltip="Open what the last notice is about", id="app.notice"),
         hidden("F", "followed", "followed runs", tooltip="List followed runs", id="app.followed"),
-        *TERMINAL_BINDINGS,
+        hidden("ctrl+z", "suspend_process", "suspend", tooltip="Resume with fg", id="app.suspend"),
     ]
 
     session: Session
@@ -285,10 +273,10 @@ class RunwardenApp(BaseApp[None]):
 
     def action_command_palette(self) -> None:
         """Open the palette."""
-        from app.console.palette import ConsolePalette
+        from app.console.palette import ConsoleCommands, ConsolePalette
 
         if not isinstance(self.screen, ConsolePalette):
-            self.push_screen(ConsolePalette(id="--command-palette"))
+            self.push_screen(ConsolePalette([ConsoleCommands], id="--command-palette"))
 
     @work
     async def action_notice(self) -> None:
@@ -366,8 +354,8 @@ class RunwardenApp(BaseApp[None]):
             return
         elif any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
             session.notify("A request is being sent: switch when it is done.", severity="warning")
-        elif self._is_switching or not session.is_settled:
-            session.notify(session.not_open)
+        elif self._is_switching or (session.engine is None and session.vitals.storage_trouble is None):
+            session.notify(session.not_open)  # It was neither opened, nor did that fail.
         else:
             self._is_switching = True
             self.run_worker(partial(self._switch, name, run), group="switch")

@@ -43,10 +43,16 @@ class KeyFact(Struct, frozen=True):
 
 def catalog() -> tuple[KeyFact, ...]:
     """All actions whose keys can be changed, by id. Imports every screen: not for the way to the first frame."""
+    for root in _ROOTS:
+        package = importlib.import_module(root.removesuffix("."))
+        for module in pkgutil.walk_packages(package.__path__, root):
+            if _SCREENS.match(module.name):
+                importlib.import_module(module.name)
     by_id: dict[str, list[tuple[str, Binding]]] = {}
-    for owner, binding in all_bindings():
-        if binding.id is not None:
-            by_id.setdefault(binding.id, []).append((owner, binding))
+    for kind in dict.fromkeys(_descendants(DOMNode)):
+        for binding in bindings_of(kind):
+            if binding.id is not None:
+                by_id.setdefault(binding.id, []).append((kind.__name__, binding))
     return tuple(
         KeyFact(
             name,
@@ -130,17 +136,6 @@ def written(key: str) -> str:
     """A key as users write it: `question_mark` is `?`; empty: it is not a key."""
     # A comma separates keys.
     return key if key == "comma" else "" if key.startswith(NO_KEY) else _CHARACTERS.get(key, key)
-
-
-def all_bindings() -> Iterator[tuple[str, Binding]]:
-    """Every binding of ours with the class that has it. Imports every screen."""
-    for root in _ROOTS:
-        package = importlib.import_module(root.removesuffix("."))
-        for module in pkgutil.walk_packages(package.__path__, root):
-            if _SCREENS.match(module.name):
-                importlib.import_module(module.name)
-    for kind in dict.fromkeys(_descendants(DOMNode)):
-        yield from ((kind.__name__, binding) for binding in bindings_of(kind))
 
 
 def bindings_of(kind: type[DOMNode]) -> Iterator[Binding]:

@@ -1,13 +1,10 @@
 """The user's own commands: templates filled in with the run in focus, run as argument lists, without a shell."""
 
 import asyncio
-import os
 import re
 import shlex
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
@@ -19,7 +16,7 @@ from app.console.base import BaseScreen
 from app.console.session import Session
 from app.console.sheets import ConfirmSheet
 from app.console.terminal import Terminal
-from app.engine.processes import started
+from app.engine.processes import end_group, started
 from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
 from storage import RunwardenError
@@ -113,9 +110,7 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
         return CommandResult(None, safe_text(""))
     finally:
         # The whole process session: the command may have started others.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await end_group(process)
 
 
 def run_in_terminal(argv: Sequence[str]) -> int:

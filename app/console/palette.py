@@ -112,7 +112,7 @@ class ConsoleCommands(Provider):
         recent = [known[name] for name in self._recent if name in known]
         rest = (*self._key_actions(), *self._own(), *self._tabs())
         for command in (*recent, *(each for each in rest if each not in recent)):
-            yield DiscoveryHit(_line(Content(command.name), command), self._remembered(command), command.name)
+            yield DiscoveryHit(_line(Content(command.name), command), partial(self._run, command), command.name)
 
     async def search(self, query: str) -> Hits:
         """List the matches, best first; among equals, recent choices."""
@@ -131,21 +131,17 @@ class ConsoleCommands(Provider):
             for at in positions:
                 name = name.stylize(self.match_style or "bold", at, at + 1)
             bonus = RECENT_SCORE if command.name in self._recent else 0.0
-            yield Hit(score + bonus, _line(name, command), self._remembered(command), command.name)
+            yield Hit(score + bonus, _line(name, command), partial(self._run, command), command.name)
 
     def _all(self) -> Iterator[PaletteCommand]:
         yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations)
         for name in sorted(theme.name for theme in THEMES):
             yield PaletteCommand(f"Theme {name}", "saved for the next start", partial(self._use_theme, name))
 
-    def _remembered(self, command: PaletteCommand) -> Callable[[], Awaitable[object] | object]:
-        """A function that runs the command, and lists it first the next time."""
-
-        def run() -> Awaitable[object] | object:
-            self._keep(lambda known: known.with_recent(command.name))
-            return command.run()
-
-        return run
+    def _run(self, command: PaletteCommand) -> Awaitable[object] | object:
+        """Run the command, and list it first the next time."""
+        self._keep(lambda known: known.with_recent(command.name))
+        return command.run()
 
     def _key_actions(self) -> Iterator[PaletteCommand]:
         seen: set[str] = set()
@@ -258,7 +254,6 @@ async def _go_and_do(app: App[Any], tab: str, action: str) -> None:
 class KeyHelpScreen(Sheet[None]):
     """A sheet of keys."""
 
-    LEAVE = "leave"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", id="help.filter"),
         Binding("escape", "leave", "close", id="help.leave"),

@@ -234,17 +234,15 @@ class VitalsFeed:
         self._storage_trouble = message
         self._show(self.now)
 
-    def count_inbox(self, count: int) -> None:
-        """Show the number of items in the inbox."""
-        if count != self.now.inbox:
-            self._show(replace(self.now, inbox=count))
+    def change(self, **figures: Any) -> None:
+        """Show these figures, if they are others than before."""
+        if (vitals := replace(self.now, **figures)) != self.now:
+            self._show(vitals)
 
     def set_up(self, tab: str, *, is_set_up: bool) -> None:
         """Show this optional tab, or hide it."""
         before = self.now.set_up
-        after = before | {tab} if is_set_up else before - {tab}
-        if after != before:
-            self._show(replace(self.now, set_up=after))
+        self.change(set_up=before | {tab} if is_set_up else before - {tab})
 
     @property
     def as_of(self) -> datetime | None:
@@ -318,9 +316,7 @@ class VitalsFeed:
         # Separate from the other figures: a poll does not change it, and the ledger may fail while the cache works.
         if (engine := self._session.engine) is None:
             return
-        unknown = (await engine.ledger.journal(UNKNOWN, limit=0)).matching
-        if unknown != self.now.unknown:
-            self._show(replace(self.now, unknown=unknown))
+        self.change(unknown=(await engine.ledger.journal(UNKNOWN, limit=0)).matching)
         is_set_up = bool((await engine.ledger.journal(CREATED, limit=0)).matching)
         self.set_up("organizations", is_set_up=is_set_up or bool(self._may_create))
         link = link_of(await engine.cache.links(), "runs")
@@ -425,7 +421,7 @@ class InboxFeed:
         self._read_at, self._is_stale = engine.clock(), False
         self.can_undo = await self.inbox.can_undo()
         self.items = await self.inbox.items()
-        self._session.vitals.count_inbox(len(self.items))
+        self._session.vitals.change(inbox=len(self.items))
         self.changed.publish(self.items)
 
 
@@ -566,11 +562,6 @@ class Session:
         self.vitals.engine_changed(event)
         self.batches.engine_changed(event)
         self.inbox.engine_changed(event)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the engine was opened, or failed to open."""
-        return self.engine is not None or self.vitals.storage_trouble is not None
 
     @property
     def not_open(self) -> str:

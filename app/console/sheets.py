@@ -46,16 +46,17 @@ class Sheet(ModalScreen[T]):
     """A box over the screen. Forms are not sheets: they have buttons and keep typed text."""
 
     CSS_PATH = OVER_CSS
-    LEAVE: ClassVar[str] = "leave"
-    """The action of escape."""
-
     on_event = guarded_event
+
+    def action_leave(self) -> None:
+        """Close without a change."""
+        self.dismiss(None)
 
     async def on_click(self, event: events.Click) -> None:
         """Leave the sheet after a click outside."""
         widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if widget is self:
-            await self.run_action(self.LEAVE)
+            await self.run_action("leave")
 
 
 class SheetNote(Static):
@@ -101,10 +102,6 @@ class PickerScreen(Sheet[T | None]):
     def compose_choice(self) -> ComposeResult:
         """Compose the choice."""
         yield from ()
-
-    def action_leave(self) -> None:
-        """Close without a change."""
-        self.dismiss(None)
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str = "", group: str) -> None:
         """Run the work as a worker of the app: leaving the sheet does not stop it half-way."""

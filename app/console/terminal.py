@@ -17,7 +17,6 @@ from textual.strip import Strip
 
 from app.console.process import restore_on_signals
 from app.engine.text import safe_text
-from widgets.kit import hidden
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ TMUX_S: Final = 2.0
 """How long tmux may take to store a text."""
 SENT: Final = "sent to the terminal's clipboard"
 """Whether it arrives there, no terminal says."""
-TERMINAL_BINDINGS: Final = (hidden("ctrl+z", "suspend_process", "suspend", tooltip="Resume with fg", id="app.suspend"),)
 KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
 """Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""
 LOOK_S: Final = 2.0

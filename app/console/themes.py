@@ -47,24 +47,23 @@ MOST_RECENT: Final = 12
 """Names kept for the palette."""
 
 
-class ColourRemover(LineFilter):
-    """Removes colours, for the theme without any: every background except a cursor's is black."""
+class StyleFilter(LineFilter):
+    """Changes the style of each text that is drawn."""
+
+    def __init__(self, changed: Callable[[Style], Style]) -> None:
+        super().__init__()
+        self._changed = changed
 
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
-        """Return the segments with attributes only."""
-        return [Segment(text, None if style is None else _plain(style), control) for text, style, control in segments]
-
-
-class SixteenColours(LineFilter):
-    """Replaces, on terminals with 16 colours, pairs of colours that cannot be read."""
-
-    def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
-        """Return the segments, readable on every ground."""
-        return [Segment(text, style and _readable(style), control) for text, style, control in segments]
+        """Return the segments in their changed styles."""
+        return [
+            Segment(text, None if style is None else self._changed(style), control) for text, style, control in segments
+        ]
 
 
 @lru_cache(1024)
 def _readable(style: Style) -> Style:
+    """Replace, on terminals with 16 colours, a pair of colours that cannot be read."""
     if style.color is None or style.bgcolor is None:
         return style
     text, ground = (part.downgrade(ColorSystem.STANDARD).number for part in (style.color, style.bgcolor))
@@ -80,63 +79,55 @@ def _readable(style: Style) -> Style:
 
 
 def _plain(style: Style) -> Style:
+    """Remove colours, for the theme without any: every background except a cursor's is black."""
     behind = style.bgcolor.triplet if style.bgcolor is not None else None
     is_lit = behind is not None and max(behind) > FAINT
     return style + PLAIN + Style(reverse=bool(style.reverse) != is_lit)
 
 
-def _theme(name: str, hues: str, cursor: str, selection: str | None = None, *, dark: bool = True) -> Theme:
-    """Build a theme: `hues` belong to `_PARTS`, `cursor` is a list cursor's background; no `selection`: Textual's."""
+def _theme(name: str, hues: str, selection: str | None = None, *, dark: bool = True) -> Theme:
+    """Build a theme: `hues` belong to `_PARTS`, the last to a list cursor's background; no `selection`: Textual's."""
+    *hues_of_parts, cursor = hues.split()
     variables = {"block-cursor-blurred-background": cursor}
     if selection is not None:
         variables["input-selection-background"] = selection
-    colours: dict[str, Any] = dict(zip(_PARTS.split(), hues.split(), strict=True))
+    colours: dict[str, Any] = dict(zip(_PARTS.split(), hues_of_parts, strict=True))
     return Theme(name, dark=dark, variables=variables, **colours)
 
 
 THEMES: Final = (
     _theme(
         "runwarden",
-        "#6cb6ff #b6a4f0 #7fd6c2 #6fcf97 #f0c05a #ff7b72 #dbe2ea #0f1318 #141a21 #1d2530",
-        "#1e3145",
+        "#6cb6ff #b6a4f0 #7fd6c2 #6fcf97 #f0c05a #ff7b72 #dbe2ea #0f1318 #141a21 #1d2530 #1e3145",
         "#6cb6ff 35%",
     ),
     _theme(
         LIGHT,
-        "#0b62b8 #6b4fc0 #08705f #12733b #875500 #b8261f #1b2229 #fafbfc #f1f4f7 #e3e9ef",
-        "#dfeaf6",
+        "#0b62b8 #6b4fc0 #08705f #12733b #875500 #b8261f #1b2229 #fafbfc #f1f4f7 #e3e9ef #dfeaf6",
         "#0b62b8 25%",
         dark=False,
     ),
     # Okabe and Ito's hues: they stay apart for every kind of colour blindness.
     _theme(
         "runwarden-colour-blind",
-        "#56b4e9 #cfcfcf #f0e442 #3cc9a3 #f0e442 #ff8a3d #f2f2f2 #101114 #16181c #23262c",
-        "#1d3442",
+        "#56b4e9 #cfcfcf #f0e442 #3cc9a3 #f0e442 #ff8a3d #f2f2f2 #101114 #16181c #23262c #1d3442",
     ),
     _theme(
-        "runwarden-contrast",
-        "#7fc8ff #e0c8ff #ffffff #7dff9b #ffe45c #ff8f8f #ffffff #000000 #000000 #2a2a2a",
-        "#00456b",
+        "runwarden-contrast", "#7fc8ff #e0c8ff #ffffff #7dff9b #ffe45c #ff8f8f #ffffff #000000 #000000 #2a2a2a #00456b"
     ),
     _theme(
         FEW_COLOURS,
-        "#00ffff #00aaaa #00ffff #55ff55 #ffff00 #ff5555 #ffffff #000000 #000000 #000080",
-        "#000080",
+        "#00ffff #00aaaa #00ffff #55ff55 #ffff00 #ff5555 #ffffff #000000 #000000 #000080 #000080",
         "#000080",
     ),
     _theme(
         FEW_LIGHT_COLOURS,
-        "#0000aa #000000 #0000aa #000000 #aa00aa #aa0000 #000000 #ffffff #ffffff #aaaaaa",
-        "#aaaaaa",
+        "#0000aa #000000 #0000aa #000000 #aa00aa #aa0000 #000000 #ffffff #ffffff #aaaaaa #aaaaaa",
         "#aaaaaa",
         dark=False,
     ),
     _theme(
-        NO_COLOURS,
-        "#ffffff #ffffff #ffffff #ffffff #ffffff #ffffff #ffffff #000000 #000000 #000000",
-        "#ffffff",
-        "#ffffff",
+        NO_COLOURS, "#ffffff #ffffff #ffffff #ffffff #ffffff #ffffff #ffffff #000000 #000000 #000000 #ffffff", "#ffffff"
     ),
 )
 
@@ -146,7 +137,9 @@ def begin_with_theme(app: "BaseApp[Any]", settings: Settings) -> str:
 
     Returns why the default is used instead; empty: it is not.
     """
-    name = read_preferences(settings).theme_over(settings.console.theme)
+    chosen, name = read_preferences(settings), settings.console.theme
+    if chosen.theme and chosen.configured == name:
+        name = chosen.theme
     for theme in THEMES:
         app.register_theme(theme)
     problem, has_few = theme_problem(name), app.console.color_system == "standard"
@@ -157,9 +150,9 @@ def begin_with_theme(app: "BaseApp[Any]", settings: Settings) -> str:
     app.set_reactive(App.theme, NO_COLOURS if app.no_color else name)
     app.stylesheet.set_variables(app.get_css_variables())
     if app.no_color:
-        app.own_filter = ColourRemover()
+        app.own_filter = StyleFilter(_plain)
     elif has_few:
-        app.own_filter = SixteenColours()
+        app.own_filter = StyleFilter(_readable)
     return problem
 
 
@@ -185,10 +178,6 @@ class UserPreferences(Struct, frozen=True):
     split: str = ""
     """The size of the pane next to the runs. Empty: the default."""
     version: int = _VERSION
-
-    def theme_over(self, configured: str) -> str:
-        """The theme to begin with."""
-        return self.theme if self.theme and self.configured == configured else configured
 
     def with_theme(self, theme: str, configured: str) -> "UserPreferences":
         """Remember a theme."""

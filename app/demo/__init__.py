@@ -266,19 +266,8 @@ async def execute(engine: "Engine", own: str = "") -> None:
 
 def seed_month(service: ServiceProcess) -> None:
     """Let the lab make up the last month of a team's runs."""
-    ask_lab(
-        service.base_url,
-        service.lab_token,
-        "/runs",
-        {
-            "organization": "acme",
-            "runs": MONTH_RUNS,
-            "span": "30d",
-            "rhythm": "team",
-            "repositories": len(REPOSITORIES),
-            "agents": list(AGENTS),
-        },
-    )
+    order = {"organization": "acme", "runs": MONTH_RUNS, "span": "30d", "rhythm": "team", "agents": [*AGENTS]}
+    ask_lab(service.base_url, service.lab_token, "/runs", order | {"repositories": len(REPOSITORIES)})
 
 
 def ask_lab(base_url: str, token: str, path: str, order: dict[str, Any]) -> None:

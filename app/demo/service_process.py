@@ -57,15 +57,16 @@ class ServiceProcess(Struct, frozen=True):
             self.process.wait()
 
 
-def administer(arguments: list[str]) -> dict[str, Any]:
-    """Run an administration command of the service and return its JSON document.
+def apply(data_dir: Path, file: Path, order: object) -> dict[str, Any]:
+    """Write an order into a file, have the service carry it out, and return the service's JSON document.
 
     Raises:
-        DemoError: The command failed.
+        DemoError: The service refused it.
     """
+    file.write_text(json.dumps(order, indent=2), "utf-8")
     done = subprocess.run(
         # -P: ignore a folder called `service` in the current directory.
-        [sys.executable, "-P", "-m", "service", *arguments],
+        [sys.executable, "-P", "-m", "service", "apply", str(file), "--data-dir", str(data_dir), "--json"],
         check=False,
         capture_output=True,
         text=True,

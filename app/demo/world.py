@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from app.demo.service_process import NO_ACCOUNT, DemoError, ServiceProcess, administer, bubblewrap_works, start
+from app.demo.service_process import NO_ACCOUNT, DemoError, ServiceProcess, apply, bubblewrap_works, start
 from app.profiles import Choice, Profile, Settings, load
 
 if TYPE_CHECKING:
@@ -206,11 +206,9 @@ def build(folder: Path, *, is_live: bool) -> World:
         "offers": [{"code": OFFER, "kind": "partner"}],
         "agents": [*_agents(folder, is_live=is_live)],
     }
-    setup = folder / "service-setup.json"
-    setup.write_text(json.dumps(order, indent=2), encoding="utf-8")
     options = LIVE if is_live else ()
     with ThreadPoolExecutor() as pool:
-        applied = pool.submit(administer, ["apply", str(setup), "--data-dir", str(folder / SERVICE), "--json"])
+        applied = pool.submit(apply, folder / SERVICE, folder / "service-setup.json", order)
         made = [pool.submit(make, repository, root) for repository in REPOSITORIES]
         service = start(folder / SERVICE, folder / LOG, "--port", "0", *options)
     try:
@@ -284,11 +282,9 @@ def add_program(world: World, name: str) -> None:
     model: dict[str, object] = {"provider": provider, "key_env": f"{variables}_API_KEY", "budget": OWN_BUDGET}
     if address := os.environ.get(f"{variables}_BASE_URL"):
         model["base_url"] = address
-    file = world.folder / "own-agent.json"
     description = f"Your own {name}, with your key: at most $1 a run and $5 a day."
     agent = {"name": name, "preset": preset, "model": model, "description": description}
-    file.write_text(json.dumps({"agents": [agent]}), "utf-8")
-    administer(["apply", str(file), "--data-dir", str(world.service_dir), "--json"])
+    apply(world.service_dir, world.folder / "own-agent.json", {"agents": [agent]})
 
 
 def resume(folder: Path) -> World:

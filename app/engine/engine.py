@@ -74,7 +74,6 @@ class Engine(Struct, frozen=True):
         profile: Profile,
         *,
         actor: str,
-        announce: Announce | None = None,
         clock: Callable[[], datetime] = utc_now,
         cache_file: Path | None = None,
     ) -> Self:
@@ -99,7 +98,7 @@ class Engine(Struct, frozen=True):
             await client.budget.load()
             stack.pop_all()
         cache, ledger = files.cache, files.ledger
-        events = EventBus(*([announce] if announce else []))
+        events = EventBus()
         poll, publish, leases = profile.poll, events.publish, state if isinstance(state, State) else None
         # A user waits for a command's requests; a console and a bot poll in the background.
         for_runs, for_health = (

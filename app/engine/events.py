@@ -76,8 +76,8 @@ Announce = Callable[[Event], None]
 class EventBus:
     """Passes each event to every listener."""
 
-    def __init__(self, *listeners: Announce) -> None:
-        self._listeners = list(listeners)
+    def __init__(self) -> None:
+        self._listeners: list[Announce] = []
 
     def publish(self, event: Event) -> None:
         """Pass the event on, in the order of subscription."""

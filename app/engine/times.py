@@ -132,12 +132,8 @@ def span(seconds: float, *, pads_hours: bool = True) -> str:
 
 def clock_time(at: datetime, now: datetime) -> str:
     """A moment in local time: `14:02:11` today, `12 Apr 14:02` this year, with the year before that."""
-    local, today = at.astimezone(), now.astimezone()
-    if local.date() == today.date():
-        return f"{local:%H:%M:%S}"
-    if local.year == today.year:
-        return f"{local.day} {local:%b %H:%M}"
-    return f"{local.day} {local:%b %Y %H:%M}"
+    local = at.astimezone()
+    return f"{local:%H:%M:%S}" if local.date() == now.astimezone().date() else f"{day(at, now)} {local:%H:%M}"
 
 
 def stamp(at: datetime) -> str:

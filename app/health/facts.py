@@ -247,11 +247,6 @@ class SampleReader(Struct, frozen=True):
     health_s: float
     """Seconds between health polls."""
 
-    @property
-    def longest_gap(self) -> timedelta:
-        """How far apart two samples may be and still cover the time between them."""
-        return longest_gap(self.health_s)
-
     def pasts(
         self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime
     ) -> dict[str, PlatformHistory]:
@@ -273,8 +268,9 @@ class SampleReader(Struct, frozen=True):
             usual = _WELL if kind.concerns == "token" else kind.word.removeprefix("service ")
             word = words.get(poll.error_kind, usual)
             spans.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
+        gap = longest_gap(self.health_s)
         joined = [
-            replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= self.longest_gap else one
+            replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= gap else one
             for one, after in pairwise(spans)
         ]
         past = self._past((*joined, *spans[-1:]), now, frozenset({_WELL}))

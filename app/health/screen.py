@@ -30,6 +30,7 @@ from app.health.facts import (
     SampleReader,
     Uptime,
     level,
+    longest_gap,
     recent_incidents,
 )
 from app.runs.query import parse
@@ -364,7 +365,7 @@ class HealthScreen(BaseScreen):
 
     def _lead(self, key: str) -> GoToTab | None:
         """Link to a host's runs of the last day or since its outage began, or to an incident's failed runs."""
-        view, ahead = self._view, self._ahead
+        view, ahead = self._view, self.session.vitals.run_clock_ahead
         for host in view.hosts:
             if key == f"host:{host.platform}":
                 now = self.session.clock()
@@ -386,7 +387,8 @@ class HealthScreen(BaseScreen):
         session = self.session
         hold = timedelta(seconds=session.settings.notify.hold_s)
         reader = SampleReader(session.healthy_words, hold, session.profile.poll.health_s)
-        self._view = await read_health(engine.cache, reader, session.clock(), self._ahead, self._view)
+        ahead = session.vitals.run_clock_ahead
+        self._view = await read_health(engine.cache, reader, session.clock(), ahead, self._view)
         self._show(session.clock())
         self.refresh_bindings()
 
@@ -430,11 +432,6 @@ class HealthScreen(BaseScreen):
         polls = [poll_row(poll, now, width) for poll in view.polls[:MOST_POLLS]]
         yield from titled("Polls", polls, "The service was not polled yet.")
 
-    @property
-    def _ahead(self) -> timedelta:
-        """How far the service's clock, which times runs, is ahead."""
-        return self.session.run_now() - self.session.clock()
-
 
 async def read_health(
     cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
@@ -453,7 +450,7 @@ async def read_health(
             key=lambda host: levels.index(level(host.status, words)) if host.connected else len(levels),
         )
     )
-    pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=reader.longest_gap), now)
+    pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=longest_gap(reader.health_s)), now)
     polls = await cache.polls(ActivityFilter(kinds=("poll.runs",), since=since), limit=LINK_POLLS)
     link_past = reader.link_past(polls.newest, now)
     incidents = recent_incidents({**pasts, OUR_LINK: link_past}, since)

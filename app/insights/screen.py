@@ -79,9 +79,6 @@ ASKING: Final = Notice(
     (WHAT_COMES, "", "The newest appear first, older days as they are fetched."),
     "busy",
 )
-NO_RUN_YET: Final = Notice(
-    "○", "The service has no run yet", (WHAT_COMES, "", "Press n in Runs to start one."), "plain"
-)
 
 
 def legend(view: InsightsView) -> Content:
@@ -97,7 +94,7 @@ def legend(view: InsightsView) -> Content:
 def nothing(span: InsightSpan, view: InsightsView) -> Notice:
     """Explain why there are no figures, once the service has answered."""
     if view.coverage.whole and view.coverage.first_run_at is None:
-        return NO_RUN_YET
+        return Notice("○", "The service has no run yet", (WHAT_COMES, "", "Press n in Runs to start one."), "plain")
     wider = next(iter(SPANS[SPANS.index(span) + 1 :]), None)
     what_now = f"Press t for {wider.title}." if wider is not None else "Older runs are in Runs."
     if view.is_complete:

@@ -1,9 +1,9 @@
 """The runs of all profiles in one list: each action goes to the profile of its row."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
@@ -12,17 +12,17 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.api.errors import ApiError
+from app.api.errors import ApiError, RateLimitedError
 from app.console.base import ALL
-from app.console.session import CoalescedTask, OpenRun, Session
+from app.console.session import CoalescedTask, OpenRun, Session, read_vitals
 from app.engine.text import plural, safe_text
 from app.health.facts import is_down
 from app.profiles import Profile
-from app.profiles.screen_profiles import GENTLE_S, LOOK_S, ProfileOverview
 from app.runs.query import parse
 from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for
 from app.runs.screen_views import TableQuery, chosen_order, problem_texts
 from storage.cache.merged import MergedCaches
+from storage.errors import StorageError
 from storage.records import FIELD_BY_NAME
 from storage.records.run import whose
 from widgets.frame import Notice, PollTiming, Vitals, freshness
@@ -37,6 +37,66 @@ if TYPE_CHECKING:
 
 UNREADABLE: Final = Badge("✗", "files unusable", "bad")
 COLUMNS: Final = ColumnChoice(("status", "profile", *DEFAULT_COLUMNS[1:]))
+
+
+GENTLE_S: Final = 60.0
+"""Seconds between two polls of a profile that is not on show."""
+LONGEST_S: Final = 900.0
+"""Seconds between two polls of a failing one, at most."""
+LOOK_S: Final = 5.0
+"""Seconds between two readings of the caches; services are polled far less often."""
+
+
+class ProfileOverview:
+    """The state of each profile, and when it is polled next."""
+
+    def __init__(self, session: Session) -> None:
+        """Start empty; the current profile polls by itself."""
+        self._session = session
+        self._not_before: dict[str, datetime] = {}
+        """When each profile may be polled again."""
+        self.vitals: dict[str, Vitals | StorageError] = {}
+        """The figures of the profiles that were read. An error: our own files for it cannot be read."""
+
+    def make_due(self) -> None:
+        """Make every profile due at the user's request, except those whose service stated a longer wait."""
+        now = self._session.clock()
+        self._not_before = {
+            name: until for name, until in self._not_before.items() if until > now + timedelta(seconds=LONGEST_S)
+        }
+
+    async def round(self) -> AsyncIterator[None]:
+        """Read every profile, then poll those that are due; yields after each change."""
+        for profile in self._session.engines.profiles:
+            await self._read(profile)
+            yield
+        for profile in self._session.engines.profiles:
+            name, now, vitals = profile.name, self._session.clock(), self.vitals[profile.name]
+            is_current = name == self._session.profile.name
+            if is_current or isinstance(vitals, StorageError) or now < self._not_before.get(name, now):
+                continue
+            link = vitals.runs_link
+            last_ok_at = None if link is None or link.is_failing else link.last_ok_at
+            # Another console or a bot may be polling it.
+            if last_ok_at is not None and now - last_ok_at < timedelta(seconds=GENTLE_S):
+                continue
+            problem = await (await self._session.engines.engine(name)).refresh()
+            wait_s = GENTLE_S
+            if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
+                wait_s = max(GENTLE_S, problem.retry_after_s)
+            elif problem is not None:
+                failures = link.failures if link is not None else 0
+                wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
+            self._not_before[name] = self._session.clock() + timedelta(seconds=wait_s)
+            await self._read(profile)
+            yield
+
+    async def _read(self, profile: Profile) -> None:
+        try:
+            engine, before = await self._session.engines.engine(profile.name), Vitals(profile.name, profile.read_only)
+            self.vitals[profile.name] = await read_vitals(engine, before, self._session.clock())
+        except StorageError as error:
+            self.vitals[profile.name] = error
 
 
 class AllProfilesScreen(RunActions):
@@ -90,27 +150,27 @@ class AllProfilesScreen(RunActions):
     async def _read_profiles(self) -> None:
         if self.is_current:
             async for _ in self._overview.round():
-                facts = self._overview.facts.values()
-                if all(each.vitals is not None or each.problem for each in facts):
-                    readable = [each.name for each in facts if not each.problem]
-                    self._open = {name: await self.session.engines.engine(name) for name in readable}
+                read, engines = self._overview.vitals, self.session.engines
+                if len(read) == len(engines.profiles):
+                    readable = [name for name, vitals in read.items() if isinstance(vitals, Vitals)]
+                    self._open = {name: await engines.engine(name) for name in readable}
                     self._rows.ask()
                 self._show_vitals(self.session.vitals.now)
 
     def in_header(self, _: Vitals) -> Vitals:
         """The sums of all profiles, and each one's link to its service."""
-        now, own = self.session.clock(), self.session.vitals.timing
-        links, known = [], []
-        for name, facts in self._overview.facts.items():
-            link = None if facts.vitals is None else facts.vitals.runs_link
-            fresh = freshness(link, own if facts.is_current else self._timing, now)
-            is_known = link is not None and not link.is_failing
-            if facts.vitals is not None and not facts.vitals.health_is_stale and is_known:
-                words = self.session.healthy_words
-                down = [f"{each.platform} {each.status}" for each in facts.vitals.health if is_down(each, words)]
-                fresh = Badge("▲", safe_text(", ".join(down), limit=60), "bad") if down else fresh
-            links.append((ProfileMark(name, facts.color), UNREADABLE if facts.problem else fresh))
-            known += [] if facts.vitals is None else [facts.vitals]
+        session, links, known = self.session, [], []
+        for name in (each.name for each in session.engines.profiles):
+            vitals, badge = self._overview.vitals.get(name, Vitals(name)), UNREADABLE
+            if isinstance(vitals, Vitals):
+                known += [vitals] if name in self._overview.vitals else []
+                timing = session.vitals.timing if name == session.profile.name else self._timing
+                badge = freshness(vitals.runs_link, timing, session.clock())
+                if not vitals.health_is_stale and vitals.runs_link is not None and not vitals.link_fails:
+                    words = session.healthy_words
+                    down = [f"{each.platform} {each.status}" for each in vitals.health if is_down(each, words)]
+                    badge = Badge("▲", safe_text(", ".join(down), limit=60), "bad") if down else badge
+            links.append((ProfileMark(name, session.settings.color_of(name)), badge))
         sums = {key: sum(getattr(each, key) for each in known) for key in ("working", "queued", "failed_today")}
         return replace(Vitals(ALL, can_switch=True, links=tuple(links), known=bool(known)), **sums)
 
@@ -162,8 +222,8 @@ class AllProfilesScreen(RunActions):
             return
         merged, now = MergedCaches({name: engine.cache for name, engine in self._open.items()}), self.session.clock()
         for name, engine in self._open.items():
-            vitals, ahead = self._overview.facts[name].vitals, await engine.cache.run_clock_ahead()
-            link = None if vitals is None else vitals.runs_link
+            vitals, ahead = self._overview.vitals[name], await engine.cache.run_clock_ahead()
+            link = vitals.runs_link if isinstance(vitals, Vitals) else None
             as_of = link.last_ok_at if link is not None and link.is_failing else None
             self.table.profile_times[name] = ahead, None if as_of is None else as_of + ahead
         request = self.table.request(self._query.condition(now), self._query.sort)

@@ -18,7 +18,7 @@ from service.egress.proxies import open_proxies
 from service.execution import cgroup, processes
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
 from service.execution.disk import shortage
-from service.execution.processes import IdleWatch, UsageWatch
+from service.execution.processes import UsageWatch
 from service.secrets import MaskedStream, Secrets
 from service.settings import AgentLimits
 from service.store.messages import Message
@@ -243,7 +243,6 @@ class _SupervisedAgent:
         measure_due = 0.0
         over_since: float | None = None
         options = self._command.agent.options
-        idle = IdleWatch(options.idle_s)
         while True:
             now = time.monotonic()
             check()
@@ -275,7 +274,7 @@ class _SupervisedAgent:
                 # The proxy has a time limit for the model: an agent that waits for it is not idle.
                 was_active = self._printed or self._model.waiting > 0
                 self._printed = False
-                if idle.passed(self._usage.cpu_s, is_active=was_active):
+                if options.idle_s is not None and self._usage.is_idle(options.idle_s, is_active=was_active):
                     text = (
                         f"the agent neither printed nor computed for {options.idle_s:g} s and was stopped "
                         "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?"

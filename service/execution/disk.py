@@ -22,10 +22,6 @@ class Usage(NamedTuple):
     files: int = 0
     """The number of files, folders and links."""
 
-    def __add__(self, other: object) -> "Usage":
-        """Return the sum of both."""
-        return Usage(self.size + other.size, self.files + other.files) if isinstance(other, Usage) else NotImplemented
-
     def above(self, other: "Usage") -> "Usage":
         """Return what this has more than the other, 0 where it has less."""
         return Usage(max(0, self.size - other.size), max(0, self.files - other.files))

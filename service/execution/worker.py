@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -118,9 +117,8 @@ class TurnWorker:
         """Connect to the engine and begin to execute; takes about a second, most of it imports."""
         self._workspaces = Workspaces(self._folder, self.me.executor)
         self._heartbeat()
-        jobs = {name: partial(self._run_job, name) for name in self._jobs}
         # Each end frees a slot for another turn.
-        self._engine.open(self._execute, jobs, self.wake)
+        self._engine.open(self._execute, self._run_job, self.wake)
         for thread in self._threads:
             thread.start()
         Doorbell(self._database).answer(self.wake, self._ended)

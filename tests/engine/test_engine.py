@@ -77,7 +77,8 @@ async def test_a_poll_that_breaks_is_a_failing_link(
     monkeypatch.setattr("app.sync.runs.RunSync.refresh", breaks)
     monkeypatch.setattr("app.sync.polling.HealthSync.refresh", breaks)
     events: list[Event] = []
-    async with await Engine.open(*configured(board, tmp_path), actor="test", announce=events.append) as engine:
+    async with await Engine.open(*configured(board, tmp_path), actor="test") as engine:
+        engine.subscribe(events.append)
         engine.start_polling()
         await until(lambda: sum(isinstance(one, told.StorageFailed) for one in events) >= 2, "both fail")
         links = await engine.cache.links()
@@ -94,14 +95,16 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
     first: list[Event] = []
     second: list[Event] = []
     settings = configured(board, tmp_path)
-    async with await Engine.open(*settings, actor="one", announce=first.append) as one:
+    async with await Engine.open(*settings, actor="one") as one:
+        one.subscribe(first.append)
         one.start_polling()
         await heard(first, lambda one: isinstance(one, LinkChanged) and one.state.subject == "runs", "the runs")
         await heard(first, lambda one: isinstance(one, told.HealthChanged), "the health")
         assert await one.cache.count(RunFilter()) == 1
         assert [platform.status for platform in await one.cache.health()] == ["ok"]
         monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
-        async with await Engine.open(*settings, actor="two", announce=second.append) as two:
+        async with await Engine.open(*settings, actor="two") as two:
+            two.subscribe(second.append)
             two.start_polling()
             board.put("run_2", "working", created=1)
             one.polling.poll_soon("runs")
@@ -142,7 +145,8 @@ async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_op
 ) -> None:
     """It does not stand as being sent until the next start: every process that polls looks, with the lease or not."""
     events: list[Event] = []
-    async with await Engine.open(*configured(board, tmp_path), actor="console", announce=events.append) as engine:
+    async with await Engine.open(*configured(board, tmp_path), actor="console") as engine:
+        engine.subscribe(events.append)
         if not has_lease:
             await engine.usable_state().acquire_lease("poller", "another", 600)
         ledger = engine.ledger

@@ -47,7 +47,9 @@ async def opened(server: Server, folder: Path, token: str, events: list[Event], 
     settings = load(config, env)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RUNWARDEN_TOKEN", token)
-        return await Engine.open(settings, settings.profile(), actor="test", announce=events.append)
+        engine = await Engine.open(settings, settings.profile(), actor="test")
+        engine.subscribe(events.append)
+        return engine
 
 
 def often(folder: Path, seconds: int = 1) -> Path:
