@@ -388,5 +388,5 @@ def test_only_the_turn_that_took_more_than_its_share_is_to_blame(
 
     assert (honest.fault(), late.fault()) == (None, None)
     assert str(hungry.fault()).startswith("disk: it added 0 MiB, and 0 MiB are left")
-    shared.leave(hungry)
+    shared.shares.discard(hungry)
     assert str(late.fault()).startswith("disk: it added")
