@@ -314,8 +314,7 @@ class ModelProxy(SandboxServer):
         with contextlib.ExitStack() as stack:
             try:
                 link = connect(self._base, asked_at + _CONNECT_S)
-                stack.callback(self.release, link)
-                self.register(link)
+                stack.enter_context(self.closing(link))
                 link.settimeout(request.silent_s)
                 outside = ProviderConnection(link)
                 if request.model:
