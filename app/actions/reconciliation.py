@@ -376,8 +376,6 @@ class Reconciliation:
                 and (since is None or each.sent_at is None or each.sent_at >= since)
             ]
             return Proposal(organizations=tuple({each.organization_id: each for each in own}.values()))
-        if Send.of(action, await cache.run_clock()) is None:
-            return Proposal()
         await client.budget.settle()
         send = Send.of(action, await cache.run_clock())
         if send is None:
@@ -418,12 +416,12 @@ class Reconciliation:
         Raises:
             DoubtfulIdError: It does not look like it; the user may know better.
         """
-        request, where = request_sent(action), WRITE_KINDS[action.kind].id_source
+        request, kind = request_sent(action), WRITE_KINDS[action.kind]
         if action.kind == "gitlab.onboard":
             sent = request.project_path if isinstance(request, OnboardProject) else None
             if result_id != sent if sent else "/" not in result_id:
                 what = f": it was sent for {sent}" if sent else ""
-                raise DoubtfulIdError(f"{result_id!r} is not the project's path{what}. {where}")
+                raise DoubtfulIdError(f"{result_id!r} is not the project's path{what}. {kind.id_source}")
         elif action.kind == "run.cancel":
             if isinstance(request, CancelRun) and request.run_id != result_id:
                 raise DoubtfulIdError(f"{result_id!r} is not the run that was to be cancelled, {request.run_id}.")
@@ -437,7 +435,6 @@ class Reconciliation:
         elif isinstance(request, ResendInvitation) and request.invitation_id != result_id:
             raise DoubtfulIdError(f"{result_id!r} is not the invitation that was sent again, {request.invitation_id}.")
         else:
-            kind = WRITE_KINDS[action.kind]
             is_run = await self.runs.cache.detail(result_id) is not None
             if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
                 raise DoubtfulIdError(f"{result_id!r} does not look like {kind.id_name}. {kind.id_source}")

@@ -98,12 +98,7 @@ def pull_number(raw_json: str) -> int | None:
         for value in map(each.get, _NUMBER_KEYS) if isinstance(each, dict) else (each,):
             if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
                 return value
-            if number := number_in(value):
-                return number
+            # A pull request's address ends with its number.
+            if match := _NUMBER.search(value) if isinstance(value, str) else None:
+                return int(match[1])
     return None
-
-
-def number_in(address: object) -> int | None:
-    """The number at the end of a pull request's address."""
-    match = _NUMBER.search(address) if isinstance(address, str) else None
-    return int(match[1]) if match else None

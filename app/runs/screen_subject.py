@@ -90,16 +90,6 @@ class RunSubject:
             return self.turns.turns[-1].number
         return max(1, self.view.detail.turns) if self.view is not None else 1
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether its last turn is known to have ended."""
-        return bool(self.turns.turns) and self.turns.turns[-1].outcome is not None
-
-    def other_turn(self, step: int) -> int | None:
-        """The turn before or after the selected one; the whole run comes before the first."""
-        there = min(max(0, (self.turn or 0) + step), self.last_turn)
-        return there or None
-
     def beside(self, step: int) -> str | None:
         """The next newer (-1) or older (1) run of its branch; None: there is none."""
         ids = [] if self.view is None else [row.run_id for row in self.view.branch.rows]
@@ -147,17 +137,13 @@ class SearchedPart(RunPart):
         hidden("full_stop", "step_match(1)", "next match", id="run.next_match"),
         hidden("comma", "step_match(-1)", "previous match", id="run.prev_match"),
     ]
+    body: TextView
     search: TextSearch
-
-    @property
-    def has_text(self) -> bool:
-        """Whether there is text to search."""
-        raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable searching where there is no text."""
         if action in {"search", "step_match"}:
-            return self.has_text
+            return bool(self.body.total)
         return super().check_action(action, parameters)
 
     def action_search(self) -> None:
