@@ -77,8 +77,10 @@ def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
     query = f"SELECT {_ALERT} FROM alerts WHERE outcome IS NULL ORDER BY entered_us, key LIMIT ?"
     alerts = []
     for key, *named, body, at_us, about, entered_us in connection.execute(query, (MOST_WAITING,)).fetchall():
+        group, source, route, level, title = named
+        subject = (group, source, route, level, title, json.loads(about))
         at, entered_at = from_us(at_us), from_us(entered_us)
-        alerts.append(Alert(*named, json.loads(about), key=key, body=body, at=at, entered_at=entered_at))
+        alerts.append(Alert(*subject, key=key, body=body, at=at, entered_at=entered_at))
     return tuple(alerts)
 
 
