@@ -1,7 +1,7 @@
 """`runwarden runs view`, `show`, `open` and `log`: a run, its turns, its pages, and the output of a turn."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,8 +31,6 @@ from storage.records.error_kinds import error_kind
 from storage.records.results import LogChunk, RunTurns, Turn, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from app.engine.engine import Engine
     from storage.records import Action, Run, RunDetail
 
