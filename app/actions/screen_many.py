@@ -185,7 +185,7 @@ class ManyForm(ActionForm):
         self.run_batch = batch
         self._changed_batch(batch)
 
-    def _resolved(self, action: Action | None) -> None:
+    def resolved(self, action: Action | None) -> None:
         """Put the resolved outcome into the batch, after which the next runs can be sent."""
         if action is None or self._open is None:
             return

@@ -407,14 +407,14 @@ def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset
     """Return a piece as bytes, or, unless `before` is None, as steps if the agent's program is known."""
     answer: Response
     with turn_log(context, caller, run_id, number) as log:
-        is_raw = before is None or log.preset is None
-        piece = log.read(offset, _PIECE if is_raw else 0)
-        if before is None or log.preset is None:
+        preset = None if before is None else log.preset
+        piece = log.read(offset, 0 if preset else _PIECE)
+        if before is None or preset is None:
             form, start, following = _FORMS[0], piece.offset, piece.offset + len(piece.data)
             answer = Response(piece.data, media_type="application/octet-stream")
         else:
             form = _FORMS[1]
-            read = (log.preset, lambda at, most: log.read(at, most).data)
+            read = (preset, lambda at, most: log.read(at, most).data)
             start, following, steps = window(*read, piece.size, offset, before, is_ended=log.is_ended)
             answer = JSONResponse({"steps": [step.document() for step in steps]})
     headers = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(log.is_ended).lower(), "Form": form}
