@@ -195,97 +195,78 @@ def write_to_outbox(folder: Path, message: MailMessage) -> None:
         raise MailError(text) from error
 
 
-class SmtpRelay:
-    """Hands messages to a mail server."""
+def send_by_smtp(settings: SmtpSettings, environment: Mapping[str, str], message: MailMessage) -> None:
+    """Hand one message to a mail server; the password is in the environment.
 
-    def __init__(self, settings: SmtpSettings, environment: Mapping[str, str]) -> None:
-        """Take the password from the environment.
+    Raises:
+        MailError: The server did not take it, cannot be reached, cannot be trusted, or took too long.
+    """
+    port = settings.port or _USUAL_PORTS[settings.security]
+    name = f"the mail server {settings.host}:{port}"
+    started = time.monotonic()
+    try:
+        # With a name given, smtplib does not look up this machine's name in the DNS.
+        given: Any = {"local_hostname": socket.gethostname() or "localhost", "timeout": settings.timeout_s}
+        is_tls = settings.security == "tls"
+        tls = ssl.create_default_context()
+        session = smtplib.SMTP_SSL(**given, context=tls) if is_tls else smtplib.SMTP(**given)
+        # Certificates are checked against this name. The constructor would also set it, but connect at once, before
+        # the deadline applies.
+        session._host = settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
+        with cut_off(settings.timeout_s, lambda: session.sock), contextlib.closing(session):
+            host = Host.parse(settings.host)
+            proxy = proxy_of("https", host, port) if settings.proxy else None
+            if proxy is None:
+                code, reply = session.connect(settings.host, port)
+            else:
+                until = time.monotonic() + settings.timeout_s
+                link = proxy.tunnel(authority_of(host.text, port), until)
+                session.sock = tls.wrap_socket(link, server_hostname=host.text) if is_tls else link
+                session.file = None
+                code, reply = session.getreply()
+            if code != _READY:
+                raise smtplib.SMTPConnectError(code, reply)
+            if settings.security == "starttls":
+                session.starttls(context=ssl.create_default_context())
+            if settings.username is not None:
+                session.login(settings.username, environment.get(settings.password_env, ""))
+            options: list[str] = []
+            if not message.recipient.isascii():
+                session.ehlo_or_helo_if_needed()
+                if not session.has_extn("smtputf8"):
+                    text = f"the mail server cannot write to {message.recipient}: it lacks SMTPUTF8"
+                    raise MailError(f"{text}; invite an ASCII address", refused=True)
+                options = ["SMTPUTF8", "BODY=8BITMIME"]
+            session.sendmail(message.sender, [message.recipient], message.content, mail_options=options)
+            # The server has taken the message: a failing QUIT changes nothing.
+            with contextlib.suppress(smtplib.SMTPException, OSError):
+                session.quit()
+    except (smtplib.SMTPException, OSError, ValueError) as error:
+        text = f"{name} took longer than {settings.timeout_s:g} s (mail.smtp.timeout_s)"
+        late = isinstance(error, TimeoutError) or time.monotonic() - started >= settings.timeout_s
+        raise (MailError(text) if late else _explained(error, name, settings)) from error
 
-        Raises:
-            SettingsError: A login is configured, and its password is not there.
-        """
-        self._settings = settings
-        self._port = settings.port or _USUAL_PORTS[settings.security]
-        self._environment = environment
-        if settings.username is not None and not environment.get(settings.password_env):
-            raise SettingsError(
-                f"mail.smtp.username is set, but the environment variable {settings.password_env} holds no password; "
-                "set it where the service starts, or remove mail.smtp.username"
-            )
 
-    def send(self, message: MailMessage) -> None:
-        """Deliver one message.
-
-        Raises:
-            MailError: The server did not take it, cannot be reached, cannot be trusted, or took too long.
-        """
-        started = time.monotonic()
-        try:
-            # With a name given, smtplib does not look up this machine's name in the DNS.
-            given: Any = {"local_hostname": socket.gethostname() or "localhost", "timeout": self._settings.timeout_s}
-            is_tls = self._settings.security == "tls"
-            tls = ssl.create_default_context()
-            session = smtplib.SMTP_SSL(**given, context=tls) if is_tls else smtplib.SMTP(**given)
-            # Certificates are checked against this name. The constructor would also set it, but connect at once, before
-            # the deadline applies.
-            session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
-            with cut_off(self._settings.timeout_s, lambda: session.sock), contextlib.closing(session):
-                host = Host.parse(self._settings.host)
-                proxy = proxy_of("https", host, self._port) if self._settings.proxy else None
-                if proxy is None:
-                    code, reply = session.connect(self._settings.host, self._port)
-                else:
-                    until = time.monotonic() + self._settings.timeout_s
-                    link = proxy.tunnel(authority_of(host.text, self._port), until)
-                    session.sock = tls.wrap_socket(link, server_hostname=host.text) if is_tls else link
-                    session.file = None
-                    code, reply = session.getreply()
-                if code != _READY:
-                    raise smtplib.SMTPConnectError(code, reply)
-                if self._settings.security == "starttls":
-                    session.starttls(context=ssl.create_default_context())
-                if self._settings.username is not None:
-                    session.login(self._settings.username, self._environment.get(self._settings.password_env, ""))
-                options: list[str] = []
-                if not message.recipient.isascii():
-                    session.ehlo_or_helo_if_needed()
-                    if not session.has_extn("smtputf8"):
-                        text = f"the mail server cannot write to {message.recipient}: it lacks SMTPUTF8"
-                        raise MailError(f"{text}; invite an ASCII address", refused=True)
-                    options = ["SMTPUTF8", "BODY=8BITMIME"]
-                session.sendmail(message.sender, [message.recipient], message.content, mail_options=options)
-                # The server has taken the message: a failing QUIT changes nothing.
-                with contextlib.suppress(smtplib.SMTPException, OSError):
-                    session.quit()
-        except (smtplib.SMTPException, OSError, ValueError) as error:
-            text = f"{self._name} took longer than {self._settings.timeout_s:g} s (mail.smtp.timeout_s)"
-            late = isinstance(error, TimeoutError) or time.monotonic() - started >= self._settings.timeout_s
-            raise (MailError(text) if late else self._explained(error)) from error
-
-    @property
-    def _name(self) -> str:
-        return f"the mail server {self._settings.host}:{self._port}"
-
-    def _explained(self, error: Exception) -> MailError:
-        if isinstance(error, smtplib.SMTPRecipientsRefused):
-            code, reply = next(iter(error.recipients.values()))
-            return MailError(f"{self._name} refused the recipient: {_reply(code, reply)}", refused=code in _PERMANENT)
-        if isinstance(error, smtplib.SMTPResponseException):
-            said = _reply(error.smtp_code, error.smtp_error)
-            if isinstance(error, smtplib.SMTPDataError):
-                return MailError(f"{self._name} refused the message: {said}", refused=error.smtp_code in _PERMANENT)
-            if isinstance(error, smtplib.SMTPAuthenticationError):
-                cure = f"check mail.smtp.username and the variable {self._settings.password_env}"
-                return MailError(f"{self._name} refused the login ({said}); {cure}")
-            if isinstance(error, smtplib.SMTPSenderRefused):
-                return MailError(f"{self._name} refused the sender {error.sender} ({said}); check mail.sender")
-            return MailError(f"{self._name} answered {said}")
-        reason = f"{type(error).__name__} {error}"
-        if isinstance(error, smtplib.SMTPNotSupportedError):
-            reason = f"{error} Check mail.smtp.security, which is {self._settings.security!r}"
-        elif isinstance(error, ssl.SSLError):
-            reason = f"its TLS is not trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
-        return MailError(f"{self._name} cannot be used: {reason}")
+def _explained(error: Exception, name: str, settings: SmtpSettings) -> MailError:
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        code, reply = next(iter(error.recipients.values()))
+        return MailError(f"{name} refused the recipient: {_reply(code, reply)}", refused=code in _PERMANENT)
+    if isinstance(error, smtplib.SMTPResponseException):
+        said = _reply(error.smtp_code, error.smtp_error)
+        if isinstance(error, smtplib.SMTPDataError):
+            return MailError(f"{name} refused the message: {said}", refused=error.smtp_code in _PERMANENT)
+        if isinstance(error, smtplib.SMTPAuthenticationError):
+            cure = f"check mail.smtp.username and the variable {settings.password_env}"
+            return MailError(f"{name} refused the login ({said}); {cure}")
+        if isinstance(error, smtplib.SMTPSenderRefused):
+            return MailError(f"{name} refused the sender {error.sender} ({said}); check mail.sender")
+        return MailError(f"{name} answered {said}")
+    reason = f"{type(error).__name__} {error}"
+    if isinstance(error, smtplib.SMTPNotSupportedError):
+        reason = f"{error} Check mail.smtp.security, which is {settings.security!r}"
+    elif isinstance(error, ssl.SSLError):
+        reason = f"its TLS is not trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
+    return MailError(f"{name} cannot be used: {reason}")
 
 
 def _reply(code: int, reply: bytes | str) -> str:
@@ -337,6 +318,12 @@ def mailer_of(folder: DataFolder, settings: MailSettings) -> Mailer:
     Raises:
         SettingsError: The mail server needs a password that is not there.
     """
-    return (
-        partial(write_to_outbox, folder.outbox) if settings.smtp is None else SmtpRelay(settings.smtp, os.environ).send
-    )
+    smtp = settings.smtp
+    if smtp is None:
+        return partial(write_to_outbox, folder.outbox)
+    if smtp.username is not None and not os.environ.get(smtp.password_env):
+        raise SettingsError(
+            f"mail.smtp.username is set, but the environment variable {smtp.password_env} holds no password; "
+            "set it where the service starts, or remove mail.smtp.username"
+        )
+    return partial(send_by_smtp, smtp, os.environ)

@@ -25,7 +25,7 @@ from service.lab import Lab
 from service.mail import mailer_of
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics
-from service.observability.requests import RequestObserver
+from service.observability.requests import observed
 from service.observability.traces import open_tracer
 from service.page.app import with_page
 from service.settings import DataFolder
@@ -108,7 +108,7 @@ async def _serve(context: Context, worker: TurnWorker | None, listener: socket.s
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     asyncio.get_running_loop().set_exception_handler(_report)
     config = uvicorn.Config(
-        RequestObserver(app, context.metrics.count_request),
+        observed(app, context.metrics.count_request),
         http=protocol(context.settings.limits.request_s, files // 2, context.metrics.count_refusal),
         # Several times this number of connections are accepted before the first of them can be refused.
         backlog=min(_BACKLOG, files // 16),

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from textual import work
 from textual.content import Content
 from textual.widget import Widget
+from textual.widgets import Static
 
 from app.actions.asked import continuation
 from app.actions.batch import BatchResult, BatchSender
@@ -43,7 +44,7 @@ from storage.records import FINAL_STATUSES, Action, Run
 from storage.records.decision import Decision
 from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, bindings_of
-from widgets.forms.facts import FormFact, FormNotice
+from widgets.forms.facts import FormFact
 from widgets.forms.field import FormField, LineField, ParagraphField
 from widgets.kit import after_refresh
 from widgets.kit.badges import run_badge
@@ -129,7 +130,8 @@ class ContinueRunForm(ActionForm):
         where = safe_text(f"{run.repository.label}  {run.branch_name}")
         self._fact = FormFact("run", safe_text(run.run_id), badge)
         facts = (self._fact, FormFact("on", where))
-        asked = [FormNotice(safe_text(self._question, limit=2_000))] if self._question else []
+        question = Content(safe_text(self._question, limit=2_000))
+        asked = [Static(question, classes="form-notice")] if self._question else []
         return (*facts, self._conversation, *asked, *super().make_rows())
 
     async def on_mount(self) -> None:
@@ -311,11 +313,8 @@ class OrganizationForm(ActionForm):
     def make_rows(self) -> Sequence[Widget]:
         """The meaning of a success, the address and the offer code."""
         again = LineField(AGAIN, "once more", "Type the address again to create another organization for it.")
-        return (FormNotice(safe_text(_NOTICE)), *super().make_rows(), again)
-
-    async def on_mount(self) -> None:
-        """Hide the repeated address; the ledger says whether it is needed."""
-        self.fields[AGAIN].display = False
+        again.display = False  # The ledger says whether it is needed.
+        return (Static(Content(_NOTICE), classes="form-notice"), *super().make_rows(), again)
 
     def actions_changed(self) -> None:
         """Update the list of the address's organizations."""

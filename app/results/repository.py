@@ -5,6 +5,7 @@ A mirror is one bare copy of each repository address, without its files' content
 
 import asyncio
 import fcntl
+import math
 import os
 import re
 import shutil
@@ -69,6 +70,9 @@ class Heads(Struct, frozen=True):
     default_name: str
     problem: str = ""
     """Why the repository could not be asked just now: the rest is older."""
+
+
+NO_HEADS: Final = Heads(None, None, "")
 
 
 class Mirror:
@@ -397,16 +401,6 @@ class CommitHistory(Struct, frozen=True):
     """A remark on where the commits come from and how they were found."""
 
 
-class _AskedHeads(Struct, frozen=True):
-    """The answer of a repository about a run."""
-
-    asked_s: float
-    """Monotonic seconds."""
-    updated_at: datetime | None
-    """The last change of the run when its repository was asked."""
-    heads: Heads
-
-
 class RunRepositories:
     """The repositories of the runs of one configuration."""
 
@@ -416,17 +410,17 @@ class RunRepositories:
         addresses: tuple[RepositoryAddress, ...],
         *,
         most_mb: int = 2_000,
-        git: Git | None = None,
+        git: Git,
         fresh_s: float = 20.0,
     ) -> None:
         """Ask a repository about an unchanged run again only after `fresh_s` seconds."""
         self._folder = folder
         self._addresses = addresses
         self._most_bytes = most_mb << 20
-        self._git = git or Git()
+        self._git = git
         self._fresh_s = fresh_s
-        self._asked: dict[str, _AskedHeads] = {}
-        """The last answer of the repository, by run."""
+        self._asked: dict[str, tuple[float, datetime | None, Heads]] = {}
+        """When a run's repository was asked last, in monotonic seconds, the run's last change then, and the answer."""
 
     def mirror(self, repository: Repository) -> Mirror:
         """The mirror of a repository.
@@ -449,10 +443,6 @@ class RunRepositories:
             return self.mirror(repository).address
         return None
 
-    def is_configured(self, repository: Repository) -> bool:
-        """Whether an address is configured for a repository."""
-        return self.address(repository) is not None
-
     async def history(self, detail: RunDetail, service_commits: Mapping[int, str] | None = None) -> CommitHistory:
         """Fetch a run's commits, and keep those of its turns; `service_commits`: the commits that the service names.
 
@@ -461,14 +451,12 @@ class RunRepositories:
         """
         run = detail.run
         mirror = self.mirror(run.repository)
-        last = self._asked.get(run.run_id)
-        is_same = last is not None and not last.heads.problem and last.updated_at == run.updated_at
-        if last is not None and is_same and time.monotonic() - last.asked_s < self._fresh_s:
-            heads = last.heads
-        else:
+        asked_s, updated_at, heads = self._asked.get(run.run_id, (-math.inf, None, NO_HEADS))
+        is_same = not heads.problem and updated_at == run.updated_at
+        if not is_same or time.monotonic() - asked_s >= self._fresh_s:
             heads = await mirror.update(run.branch_name)
             lately = dict(list(self._asked.items())[-_REMEMBERED:])
-            self._asked = {**lately, run.run_id: _AskedHeads(time.monotonic(), run.updated_at, heads)}
+            self._asked = {**lately, run.run_id: (time.monotonic(), run.updated_at, heads)}
             await asyncio.to_thread(trim, self._folder, self._most_bytes)
         pinned = await mirror.pinned(run.run_id)
         head, note = await self._head(detail, mirror, heads, {**(service_commits or {}), **pinned})

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -132,13 +133,11 @@ def artifact_sheet(app: "App[Any]", results: "Results", run_id: str, turn: int, 
 
 def nearest_checkout(results: "Results", repository: "Repository") -> Path:
     """Return the configured checkout of a repository, or the working folder."""
-    try:
-        folder = Path(results.repositories.mirror(repository).address).expanduser()
+    address = results.repositories.address(repository)
+    with suppress(RuntimeError, OSError):
         # A bare repository has no files to apply anything to.
-        if (folder / ".git").exists():
+        if address and ((folder := Path(address).expanduser()) / ".git").exists():
             return folder
-    except (GitError, RuntimeError, OSError):
-        pass
     try:
         return Path.cwd()
     except OSError:  # The working folder was deleted.
@@ -241,21 +240,16 @@ class ChangesPart(SearchedPart):
         yield self._files
         yield self.search
 
-    @property
-    def has_text(self) -> bool:
-        """Whether a change is shown."""
-        return self._change is not None and bool(self._change.files)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable actions without a target."""
         detail = self.subject.detail
         if action == "check_out":
-            return detail is not None and self.subject.results.repositories.is_configured(detail.run.repository)
+            return detail is not None and self.subject.results.repositories.address(detail.run.repository) is not None
         if action == "open_file":
             # Only where the files themselves can be read, not only their changes.
             return self._change is not None and any(file.new_blob or file.old_blob for file in self._change.files)
         if action in {"apply", "step_file", "copy_hunk"}:
-            return self.has_text and not self._is_beside
+            return bool(self.body.total) and not self._is_beside
         return super().check_action(action, parameters)
 
     def action_step_file(self, step: int) -> None:
@@ -286,7 +280,7 @@ class ChangesPart(SearchedPart):
         wanted = self.subject.version
         if detail is None:
             return
-        if not wanted.is_same_turn(self._shown):
+        if self._shown is None or wanted[0] != self._shown[0]:  # Another run or turn is on show.
             self._clear()
             self.body.notice = unavailable("Reading the changes…", "The first time, its repository is fetched.")
         with showing_failure(self.body):

@@ -52,8 +52,6 @@ class LogPart(SearchedPart):
         self._grown_at: datetime | None = None
         self._problem = ""
         self._is_reading = asyncio.Lock()
-        self._is_raw = False
-        """Whether the user wants no steps."""
         self._offers_steps = False
         """Whether the service knows the steps of this log."""
         self._lines = StepLines("")
@@ -61,11 +59,6 @@ class LogPart(SearchedPart):
     def compose(self) -> ComposeResult:
         """Compose the lines below a search."""
         yield self.search
-
-    @property
-    def has_text(self) -> bool:
-        """Whether lines are held."""
-        return bool(self._spool.count)
 
     def show(self) -> None:
         """Read, and follow while the turn works."""
@@ -76,9 +69,7 @@ class LogPart(SearchedPart):
         self.start(self._follow, exclusive=True, group="log")
 
     def _start_over(self) -> None:
-        self._whole = 0
-        self._has_ended = False
-        self._grown_at = None
+        self._whole, self._has_ended, self._grown_at = 0, False, None
         self._drop()
         self.refresh_bindings()
         self.body.notice = unavailable("Reading the log…", "")
@@ -91,12 +82,12 @@ class LogPart(SearchedPart):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect; only steps have failures."""
         if action == "error":
-            return self.has_text and bool(self.body.label)
-        return self.has_text if action == "raw_log" else super().check_action(action, parameters)
+            return bool(self.body.total and self.body.label)
+        return bool(self.body.total) if action == "raw_log" else super().check_action(action, parameters)
 
     def action_raw_log(self) -> None:
         """Switch between steps, or lines with short times, and the log as it is."""
-        self.body.is_raw = self._is_raw = not self._is_raw
+        self.body.is_raw = not self.body.is_raw
         self.body.refresh()
         if self._offers_steps:
             self._start_over()
@@ -143,7 +134,7 @@ class LogPart(SearchedPart):
             # A log that is new or was replaced is read backwards from the end.
             offset = spool.end if spool.end or self._grown_at is not None else -PIECE
             wait_s = WAIT_S if offset >= 0 and not self._has_ended else 0.0
-            shown, before = self._shown, None if self._is_raw else 0
+            shown, before = self._shown, None if self.body.is_raw else 0
             if shown is None:
                 return
             with showing_failure(self.body):
@@ -202,12 +193,12 @@ class LogPart(SearchedPart):
     async def _read_earlier(self) -> int | None:
         """Read earlier lines; return how many lines are new, or None."""
         async with self._is_reading:
-            shown, begin, is_raw = self._shown, self._spool.begin, self._is_raw
+            shown, begin, is_raw = self._shown, self._spool.begin, self.body.is_raw
             if shown is None or not begin:
                 return None
             offset, before = (-PIECE, begin) if self.body.label else (max(0, begin - PIECE), None)
             chunk = await self.subject.results.log(*shown, offset=offset, before=before)
-            is_other = self._shown != shown or self._is_raw != is_raw
+            is_other = self._shown != shown or self.body.is_raw != is_raw
             return None if isinstance(chunk, Unavailable) or is_other else self._put(chunk)
 
     async def _read_all(self) -> None:

@@ -56,11 +56,6 @@ class ReviewPart(SearchedPart):
         yield self._findings
         yield self.search
 
-    @property
-    def has_text(self) -> bool:
-        """Whether a review is shown."""
-        return bool(self._reviews)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable stepping through a single review, or through no findings."""
         if action in {"open", "finding"}:
@@ -76,7 +71,7 @@ class ReviewPart(SearchedPart):
         wanted = subject.version
         if detail is None or wanted == self._shown:
             return
-        if not wanted.is_same_turn(self._shown):
+        if self._shown is None or wanted[0] != self._shown[0]:  # Another run or turn is on show.
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
         with showing_failure(self.body):
             reviews = await self.subject.results.reviews(detail, subject.turn)
@@ -120,6 +115,7 @@ class ReviewPart(SearchedPart):
             # A blank comes before each line, and the lines may need a scrollbar.
             width = self.body.scrollable_content_region.width - 2
             self.body.take(await asyncio.to_thread(review_lines, self._reviews[self._number].text, width))
+            self.refresh_bindings()
 
         if self._reviews:
             self.start(lay_out, exclusive=True, group="review lines")

@@ -18,8 +18,6 @@ from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter
 from storage.records.query import FINDINGS, Suggestion
 
 KeyName = Literal["status", "repo", "branch", "agent", "finding", "since", "until", "is"]
-QUOTE: Final = '"'
-ESCAPE: Final = "\\"
 _START: Final = re.compile(r"(?:-(?=\S))?(?=\S)")
 """Where a term begins, and its minus."""
 _NAME: Final = re.compile(r"([A-Za-z_]+):")
@@ -37,8 +35,8 @@ _FIELDS: Final[dict[KeyName, str]] = {
     "agent": "agents",
     "finding": "findings",
 }
-LISTS: Final = {f"{no}{name}": (key, bool(no)) for key, name in _FIELDS.items() for no in ("", "not_")}
-"""The fields of a filter that are lists: each one's key, and whether its values are excluded."""
+LISTS: Final = tuple(f"{no}{name}" for name in _FIELDS.values() for no in ("", "not_"))
+"""The fields of a filter that are lists, of values that are asked for or excluded."""
 MOST: Final = 12
 """Maximum number of suggestions."""
 _TIMES: Final = ("1h", "24h", "7d", "30d")
@@ -124,7 +122,8 @@ def terms(line: str) -> Iterator[Term]:
     while (match := _START.search(line, end)) is not None:
         start, at = match.start(), match.end()
         name = _NAME.match(line, at)
-        if name is None or not is_key_like(name[1]):
+        # Other names before a colon are part of a word, as in `gitlab:acme/api`.
+        if name is None or not (name[1].casefold() in COLUMNS or key_name(name[1]) or closest_key(name[1])):
             word = _token(line, at, _WORD)
             yield Term(start, end := word.end, at > start, None, at, (word,))
             continue
@@ -134,11 +133,6 @@ def terms(line: str) -> Iterator[Term]:
         yield Term(start, end := tokens[-1].end, at > start, name[1], name.end(), tuple(tokens))
 
 
-def is_key_like(name: str) -> bool:
-    """Whether a name before a colon is meant as a key; others are part of a word, as in `gitlab:acme/api`."""
-    return key_name(name) is not None or name.casefold() in COLUMNS or closest_key(name) is not None
-
-
 def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:
     match = _QUOTED.match(line, start)
     if match is None:
@@ -146,11 +140,6 @@ def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:
         return QueryToken(line[start:end], start, end)
     text = _ESCAPED.sub(r"\1", match[1])
     return QueryToken(text, start, match.end(), is_quoted=True, is_closed=bool(match[2]))
-
-
-def quoted(text: str) -> str:
-    """Quote a text as one literal token."""
-    return f"{QUOTE}{text.replace(ESCAPE, ESCAPE * 2).replace(QUOTE, ESCAPE + QUOTE)}{QUOTE}"
 
 
 class TextSpan(NamedTuple):
@@ -218,7 +207,7 @@ def value_text(value: str, key: KeyName) -> str:
         is_pattern = key == "status" and "*" in value
         if not token.is_quoted and token.text == value == read_value(token, key) and not is_pattern:
             return value
-    return quoted(value)
+    return '"{}"'.format(re.sub(r'(["\\])', r"\\\1", value))
 
 
 def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
@@ -294,15 +283,13 @@ class _Parser:
     now: datetime
     problems: list[QueryProblem] = field(default_factory=list)
     spans: list[TextSpan] = field(default_factory=list)
-    lists: dict[tuple[KeyName, bool], dict[str, None]] = field(default_factory=dict)
-    """The values by key and negation; dictionaries keep their order and drop repeated ones."""
+    lists: dict[str, dict[str, None]] = field(default_factory=dict)
+    """The values by field of the filter; dictionaries keep their order and drop repeated ones."""
     words: list[str] = field(default_factory=list)
     since: datetime | None = None
     until: datetime | None = None
-    flags: set[str] = field(default_factory=set)
-    """`stuck` and `followed`, as far as they were given."""
     states: dict[str, Term] = field(default_factory=dict)
-    """`active` or `ended`, and the term that first said so."""
+    """The values of `is:`, each with the term that first gave it."""
     bound: Term | None = None
     """The last term that set a time limit."""
 
@@ -330,7 +317,7 @@ class _Parser:
                 return self._limit(term, wanted)
             case "is":
                 return self._is(term)
-        values = self.lists.setdefault((wanted, term.is_negated), {})
+        values = self.lists.setdefault(f"{'not_' if term.is_negated else ''}{_FIELDS[wanted]}", {})
         values.update(dict.fromkeys(read_value(token, wanted) for token in given(term)))
         return None
 
@@ -340,42 +327,33 @@ class _Parser:
 
     def finish(self) -> RunFilter:
         """The filter."""
-        since, until = self.since, self.until
-        statuses = self.lists.get(("status", False))
-        active = "active" in self.states
-        ended = self.states.get("ended")
-        if ended is not None and active:
-            self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
-            ended = None
-        elif ended is not None and statuses and set(statuses) <= set(ACTIVE_STATUSES):
-            self.blame(ended.start, ended.end, "None of these statuses is final.", "Take this away, or the status.")
-            ended = None
+        since, until, statuses = self.since, self.until, self.lists.get("statuses")
+        if (ended := self.states.get("ended")) is not None:
+            if "active" in self.states:
+                self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
+                del self.states["ended"]
+            elif statuses and set(statuses) <= set(ACTIVE_STATUSES):
+                cure = "Take this away, or the status."
+                self.blame(ended.start, ended.end, "None of these statuses is final.", cure)
+                del self.states["ended"]
         if since is not None and until is not None and since > until and self.bound is not None:
             self.blame(self.bound.start, self.bound.end, "This is before the earliest time asked for.", "Widen one.")
-        lists: dict[str, Any] = {name: tuple(self.lists.get(key, ())) for name, key in LISTS.items()}
-        return RunFilter(
-            **lists,
-            since=since,
-            until=until,
-            search=" ".join(self.words),
-            active=active,
-            ended=ended is not None,
-            stuck="stuck" in self.flags,
-            followed="followed" in self.flags,
-        )
+        lists: dict[str, Any] = {name: tuple(values) for name, values in self.lists.items()}
+        states: dict[str, Any] = dict.fromkeys(self.states, True)
+        return RunFilter(since=since, until=until, search=" ".join(self.words), **lists, **states)
 
     def _limit(self, term: Term, wanted: KeyName) -> QueryProblem | None:
         token = term.tokens[0]
         try:
             first, last = parse_period(token.text, self.now)
-            try:
-                # A negated limit lies just before or just after the time.
-                if wanted == "since":
-                    limit = first - INSTANT if term.is_negated else first
-                else:
-                    limit = last + INSTANT if term.is_negated else last
-            except OverflowError as error:
-                raise ValueError(f"{token.text!r} is outside the calendar.") from error
+            # A negated limit lies just before or just after the time.
+            if wanted == "since":
+                limit = first - INSTANT if term.is_negated else first
+            else:
+                limit = last + INSTANT if term.is_negated else last
+        except OverflowError:
+            what = f"{token.text!r} is outside the calendar."
+            return QueryProblem(token.start, token.end, what, "Write 2h, 7d or 2026-05-01.")
         except ValueError as error:
             what, colon, cure = str(error).rpartition(": ")
             cure = cure[:1].upper() + cure[1:] if colon else "Write 2h, 7d or 2026-05-01."
@@ -398,9 +376,7 @@ class _Parser:
             if term.is_negated:
                 what = f"{state.capitalize()} runs cannot be excluded."
                 return QueryProblem(term.start, term.end, what, "Take the minus away.")
-            self.flags.add(state)
-            return None
-        if term.is_negated:
+        elif term.is_negated:
             state = STATES[1 - STATES.index(state)]
         self.states.setdefault(state, term)
         return None
@@ -432,10 +408,7 @@ def both(one: RunFilter, other: RunFilter) -> RunFilter:
         since=max((limit for limit in (one.since, other.since) if limit), default=None),
         until=min((limit for limit in (one.until, other.until) if limit), default=None),
         search=" ".join(part for part in (one.search, other.search) if part),
-        active=one.active or other.active,
-        ended=one.ended or other.ended,
-        stuck=one.stuck or other.stuck,
-        followed=one.followed or other.followed,
+        **{state: getattr(one, state) or getattr(other, state) for state in STATES},
     )
 
 

@@ -453,8 +453,7 @@ class RunsScreen(RunActions):
         """Choose the columns."""
         from app.runs.screen_pickers import ColumnPicker
 
-        choice = await self.app.push_screen_wait(ColumnPicker(self.table))
-        if choice is not None:
+        if (choice := await self.app.push_screen_wait(ColumnPicker(self.table))) is not None:
             self.preferences.change(lambda known: replace(known, columns=choice))
             self.split.fit()
 
@@ -510,9 +509,11 @@ class RunsScreen(RunActions):
         """Fetch runs that are not here."""
         self.older_runs.fetch()
 
-    def action_pause(self, is_paused: bool) -> None:
+    @using_engine("pause")
+    async def action_pause(self, engine: "Engine", is_paused: bool) -> None:
         """Pause the fetching in the background, or resume it."""
-        self.older_runs.pause(is_paused=is_paused)
+        await engine.backfill.pause(is_paused=is_paused)
+        self._older_runs_changed()
 
     def action_resize_pane(self, by: int) -> None:
         """Give the run more room or less."""
@@ -566,9 +567,7 @@ class RunsScreen(RunActions):
 
     def _show_missing(self) -> None:
         """Update the lines about missing runs: fetching continues, and time passes."""
-        query = self.table_query
-        has_count = not query.is_changed and query.view.query in self.loader.counts
-        if (line := self.older_runs.line(has_counts=has_count)) is not None:
+        if (line := self.older_runs.line()) is not None:
             self.bar.show(line)
             self.table.show_missing(self.older_runs.lines())
             self._explain_row()
@@ -580,8 +579,7 @@ class RunsScreen(RunActions):
         # Only once the extent is known: the pane would come later, and push the table aside.
         extent = self.loader.extent
         self.split.set_class(extent is not None and not extent.held and not self.table.count, "-empty")
-        unreadable = self.session.vitals.storage_trouble is not None
-        self.table.notice = UNREADABLE if unreadable else self.older_runs.nothing_here()
+        self.table.notice = UNREADABLE if self.session.vitals.storage_trouble else self.older_runs.nothing_here()
 
     def _explain_row(self) -> None:
         if self.table.row is None:

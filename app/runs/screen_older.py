@@ -108,9 +108,8 @@ class OlderRuns:
 
     def fetch(self, gap: CoverageGap | None = None) -> None:
         """Fetch runs of this gap (by default the newest one) until the query finds some."""
-        wanted = gap or self.gap
-        if not self.is_fetching and self._gaps and wanted is not None:
-            self._wanted = wanted
+        if self.may_fetch:
+            self._wanted = gap or self.gap
             self._worker = with_engine(self._screen, self._fetch, "older")
 
     def stop(self) -> bool:
@@ -180,15 +179,6 @@ class OlderRuns:
         await asyncio.sleep(wait_s)
         self._waits_until = None
 
-    def pause(self, *, is_paused: bool) -> None:
-        """Pause the fetching in the background, or resume it."""
-
-        async def change(engine: "Engine") -> None:
-            await engine.backfill.pause(is_paused=is_paused)
-            self._changed()
-
-        with_engine(self._screen, change, "pause")
-
     # Texts
 
     def lines(self) -> dict[CoverageGap | None, tuple[SafeText, ...]]:
@@ -199,22 +189,20 @@ class OlderRuns:
 
     def _texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
         runs = missing_text(gap, self._session.run_now())
+        texts = [f"{runs} are not fetched · enter fetch them", f"{runs} are not here · enter fetch"]
+        texts.append("enter fetch older runs")
         if self._loader.query == self._exhausted:
-            return (safe_text(f"no other {runs} match"), safe_text("no others match"))
-        if self.is_fetching and (self._wanted is None or gap.overlaps(self._wanted)):
-            texts: tuple[str, ...] = (f"fetching {runs} · {self._how_far} · esc stop", f"{self._how_far} · esc stop")
-            return tuple(map(safe_text, texts))
-        texts = (
-            f"{runs} are not fetched · enter fetch them",
-            f"{runs} are not here · enter fetch",
-            "enter fetch older runs",
-        )
+            texts = [f"no other {runs} match", "no others match"]
+        elif self.is_fetching and (self._wanted is None or gap.overlaps(self._wanted)):
+            texts = [f"fetching {runs} · {self._how_far} · esc stop", f"{self._how_far} · esc stop"]
         return tuple(map(safe_text, texts))
 
-    def line(self, *, has_counts: bool = False) -> ExtentLine | None:
+    def line(self) -> ExtentLine | None:
         """The missing runs and the progress of fetching; None: not known yet."""
         if (extent := self._loader.extent) is None:
             return None
+        query = self._loader.query
+        has_counts = not query.is_changed and query.view.query in self._loader.counts
         is_limited = not extent.coverage.ranges or self.gap is not None
         session, now = self._session, self._session.clock()
         # While the link fails, no row counts as fresh.
@@ -224,11 +212,8 @@ class OlderRuns:
 
     def nothing_here(self) -> Notice:
         """The reason for an empty table."""
-        session = self._session
-        query = self._loader.query
-        extent = self._loader.extent
-        empty = None if query.is_changed else query.view.empty
-        link = session.vitals.now.runs_link
+        session, query, extent = self._session, self._loader.query, self._loader.extent
+        empty, vitals = None if query.is_changed else query.view.empty, session.vitals.now
         looked: tuple[str, ...] = ()
         if self.gap is not None and extent is not None:
             runs = missing_text(self.gap, session.run_now())
@@ -236,9 +221,8 @@ class OlderRuns:
             looked = (here, "Press enter to ask the service.")
             if self.is_fetching:
                 looked = (f"Fetching {runs}: {self._how_far}.", "Press esc to stop.")
-        read_only = session.profile.read_only
-        wait = session.vitals.now.wait
-        return nothing_to_show(empty, extent, link, session.clock(), wait, looked=looked, read_only=read_only)
+        about = empty, extent, vitals.runs_link, session.clock(), vitals.wait
+        return nothing_to_show(*about, looked=looked, read_only=session.profile.read_only)
 
     def explanation(self, group: "RunGroup | None") -> str:
         """The text next to the table if the cursor is not on a run: its group, or the missing runs and the reason."""
@@ -252,10 +236,7 @@ class OlderRuns:
         gap, extent = self.gap, self._loader.extent
         if gap is None or self._session.engine is None or extent is None:
             return ""
-        now = self._session.clock()
-        history = self._session.settings.history
-        gaps = extent.coverage.gaps or (gap,)
-        progress = self.progress
+        now, history, progress = self._session.clock(), self._session.settings.history, self.progress
         why = "Press enter to fetch them."
         if self.is_fetching:
             why = f"They are being fetched: {self._how_far}; press esc to stop."
@@ -266,7 +247,7 @@ class OlderRuns:
             why = f"Fetching waits until {clock_time(progress.until, now)}: {reason}."
         elif progress.phase == "running":
             why = "They are being fetched in the background."
-        what = "; ".join(missing_text(gap, now) for gap in gaps)
+        what = "; ".join(missing_text(each, now) for each in extent.coverage.gaps or (gap,))
         return (
             f"Not here: {what}. {why}\n\n"
             f"In the background the console fetches {history.days:g} days, and at most {history.runs:,} runs"

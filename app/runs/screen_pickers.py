@@ -88,7 +88,7 @@ class ValuePicker(PickerScreen[Picked]):
         """Prepare with the known names, best first; `wanted` and `excluded` may hold patterns."""
         super().__init__()
         self.TITLE_TEXT = title
-        self._names = tuple(dict.fromkeys(filter(None, (*wanted, *excluded, *names))))
+        self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
         only: ChoiceMark = "only"
         self._marks: dict[str, ChoiceMark] = {**dict.fromkeys(wanted, only), **dict.fromkeys(excluded, "not")}
 
@@ -97,30 +97,22 @@ class ValuePicker(PickerScreen[Picked]):
         yield LineInput(placeholder="type to find; * matches any text", compact=True)
         yield PickList()
 
-    def on_mount(self) -> None:
-        """List every name."""
-        self._find()
-
     @on(Input.Submitted)
     def action_apply(self) -> None:
         """Close with the choice; without marks, the name under the cursor."""
         value = self.query_one(PickList).value
         if not self._marks and value is not None:
             self._marks[value] = "only"
-        self.dismiss(self._picked)
+        only = tuple(name for name, mark in self._marks.items() if mark == "only")
+        self.dismiss((only, tuple(name for name, mark in self._marks.items() if mark == "not")))
 
     @on(PickList.Clicked)
     def _on_clicked(self, message: PickList.Clicked) -> None:
         if message.is_final:
             self._marks[message.value] = "only"
-            self.dismiss(self._picked)
+            self.action_apply()
         else:
             self.action_mark()
-
-    @property
-    def _picked(self) -> Picked:
-        only = tuple(name for name, mark in self._marks.items() if mark == "only")
-        return only, tuple(name for name, mark in self._marks.items() if mark == "not")
 
     def action_mark(self) -> None:
         """Cycle the name under the cursor: shown, excluded, neither."""
@@ -140,6 +132,7 @@ class ValuePicker(PickerScreen[Picked]):
         """Close without a name: the filter then matches runs of every name."""
         self.dismiss(((), ()))
 
+    @on(events.Mount)
     @on(Input.Changed)
     def _find(self) -> None:
         text = self.query_one(Input).value.strip()
@@ -166,10 +159,11 @@ async def value_sheet(
         counts = {status: by_status.get(status, 0) for status in (*STATUS_ORDER, *unusual)}
         return MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
     if key == "repo":
-        names = here.repository if here else "", *await cache.repositories()
+        first = [here.repository] if here and here.repository else []
+        names = *first, *await cache.repositories()
         return ValuePicker("Filter by repository", names, condition.repositories, condition.not_repositories)
-    others = await cache.branches(replace(condition, branches=(), not_branches=()))
-    names = here.branch_name if here else "", *others
+    first = [here.branch_name] if here and here.branch_name else []
+    names = *first, *await cache.branches(replace(condition, branches=(), not_branches=()))
     return ValuePicker("Filter by branch", names, condition.branches, condition.not_branches)
 
 
@@ -336,7 +330,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         "- up": "shift(-1)",
         "> wider": "size(2)",
         "< narrower": "size(-2)",
-        "= fits": "fit",
+        "= fits": "size(None)",
         "enter save": "keep",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -345,7 +339,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         Binding("shift+up,minus", "shift(-1)", "move up", id="columns.move_up"),
         Binding("greater_than_sign,right", "size(2)", "wider", id="columns.wider"),
         Binding("less_than_sign,left", "size(-2)", "narrower", id="columns.narrower"),
-        Binding("equals_sign", "fit", "automatic width", id="columns.fit"),
+        Binding("equals_sign", "size(None)", "automatic width", id="columns.fit"),
         Binding("0", "usual", "default", id="columns.usual"),
         Binding("enter", "keep", "keep", id="columns.keep", priority=True),
     ]
@@ -380,14 +374,10 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
             if 0 <= there < len(order):
                 self._change(self._table.columns.choice.moved(self._key, order[there]))
 
-    def action_size(self, cells: int) -> None:
-        """Change the column's width."""
+    def action_size(self, cells: int | None) -> None:
+        """Make the column so many cells wider; None: as wide as its text."""
         width = self._table.columns.choice.widths.get(self._key) or self._table.columns.width_of(self._key)
-        self._change(self._table.columns.choice.sized(self._key, width + cells))
-
-    def action_fit(self) -> None:
-        """Make the column as wide as its text."""
-        self._change(self._table.columns.choice.sized(self._key, None))
+        self._change(self._table.columns.choice.sized(self._key, None if cells is None else width + cells))
 
     def action_usual(self) -> None:
         """Go back to the default columns."""

@@ -250,7 +250,8 @@ class RunScreen(RunActions):
 
     def action_turn(self, step: int) -> None:
         """Select another turn, or the whole run."""
-        turn = self._subject.other_turn(step)
+        # The whole run comes before the first turn.
+        turn = min(max(0, (self._subject.turn or 0) + step), self._subject.last_turn) or None
         if turn != self._subject.turn:
             self._subject.turn = turn
             self._show_place()
@@ -361,7 +362,7 @@ class RunScreen(RunActions):
             return
         subject.turns = turns if isinstance(turns, RunTurns) else NO_TURNS
         subject.turns_problem = "" if isinstance(turns, RunTurns) else turns.reason
-        if self._is_active and subject.has_ended:
+        if self._is_active and any(turn.outcome for turn in subject.turns.turns[-1:]):
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._show_place()
         self._conversation.show()

@@ -4,7 +4,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from msgspec import Struct
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
@@ -27,21 +26,8 @@ if TYPE_CHECKING:
     from storage.records.insights import RepositoryFigures
 
 
-class RunVersion(Struct, frozen=True):
-    """A run or one of its turns, as last changed: an active or continued run may have more to show."""
-
-    run_id: str
-    turn: int | None
-    """None: the whole run."""
-    status: str | None = None
-    """None: the run was not read yet."""
-    updated_at: "datetime | None" = None
-
-    def is_same_turn(self, shown: "RunVersion | None") -> bool:
-        """Whether it is the same run and turn as the one on show."""
-        return shown is not None and (self.run_id, self.turn) == (shown.run_id, shown.turn)
-
-
+RunVersion = tuple[tuple[str, int | None], tuple[str, "datetime | None"] | None]
+"""A run and one of its turns, or None for the whole run; and its status and time of change, None if it was not read."""
 NO_TURNS: Final = RunTurns("", ())
 
 
@@ -78,10 +64,9 @@ class RunSubject:
 
     @property
     def version(self) -> RunVersion:
-        """The run and turn as they are now."""
-        if self.detail is None:
-            return RunVersion(self.run_id, self.turn)
-        return RunVersion(self.run_id, self.turn, self.detail.run.status, self.detail.run.updated_at)
+        """The run and turn as they are now: an active or continued run may have more to show."""
+        run = None if self.detail is None else self.detail.run
+        return (self.run_id, self.turn), None if run is None else (run.status, run.updated_at)
 
     @property
     def last_turn(self) -> int:
@@ -89,16 +74,6 @@ class RunSubject:
         if self.turns.turns:
             return self.turns.turns[-1].number
         return max(1, self.view.detail.turns) if self.view is not None else 1
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether its last turn is known to have ended."""
-        return bool(self.turns.turns) and self.turns.turns[-1].outcome is not None
-
-    def other_turn(self, step: int) -> int | None:
-        """The turn before or after the selected one; the whole run comes before the first."""
-        there = min(max(0, (self.turn or 0) + step), self.last_turn)
-        return there or None
 
     def beside(self, step: int) -> str | None:
         """The next newer (-1) or older (1) run of its branch; None: there is none."""
@@ -147,17 +122,13 @@ class SearchedPart(RunPart):
         hidden("full_stop", "step_match(1)", "next match", id="run.next_match"),
         hidden("comma", "step_match(-1)", "previous match", id="run.prev_match"),
     ]
+    body: TextView
     search: TextSearch
-
-    @property
-    def has_text(self) -> bool:
-        """Whether there is text to search."""
-        raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable searching where there is no text."""
         if action in {"search", "step_match"}:
-            return self.has_text
+            return bool(self.body.total)
         return super().check_action(action, parameters)
 
     def action_search(self) -> None:

@@ -190,7 +190,6 @@ class PreferencesWriter:
                 self._session.notify(note)
 
 
-_SENTENCES: Final = r"(?<=[.?]) "
 _TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
 
 
@@ -244,7 +243,7 @@ def limit_in(line: str, key: KeyName) -> str:
 
 def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
     """The problem with its fix, then shorter texts of it, since the line underlines the mistake."""
-    instead = re.split(_SENTENCES, problem.cure)[0]
+    instead = re.split(r"(?<=[.?]) ", problem.cure)[0]
     for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
         yield safe_text(f"✗ {text}", limit=200)
 

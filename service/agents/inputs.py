@@ -12,18 +12,19 @@ from service.errors import ServiceError
 INSTRUCTIONS: Final = "instructions"
 """The input that every agent takes: its task, in free text."""
 _UNASKED: Final = "Do what you are configured for."
-_FIELD: Final = re.compile(r"\{([A-Za-z_][\w.-]*)\}", re.ASCII)
+_FIELD: Final = re.compile(r"\{(?=[A-Za-z_])(?:([\w.-]+)\.)?([\w-]*)\}", re.ASCII)
+"""A field, with its scope (`inputs`) and its name."""
 _NEARLY: Final = re.compile(r"\{\s*inputs?\s*[.\[][^{}]*\}")
 """A field as other template languages write it, which would reach the agent unchanged."""
-_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
-    "text": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
+_KINDS: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
+    "text": ("a text", (str,)),
+    "integer": ("a whole number", (int,)),
+    "number": ("a number", (int, float)),
+    "boolean": ("true or false", (bool,)),
 }
+"""Each type in words, and in Python."""
 _SHOWN: Final = 60
 """Characters of a wrong value that its error shows."""
-_WORDS: Final = {"text": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 InputName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
 
@@ -73,7 +74,7 @@ def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
         if not _FIELD.fullmatch(near):
             yield f"prompt: {near} is not known: write one of {known}"
     for found in _FIELD.finditer(prompt):
-        scope, name = _scoped(found)
+        scope, name = found.groups("")
         one = declared.get(name)
         if scope == "" and one is not None:
             yield f"prompt: write {{inputs.{name}}}, not {found[0]}"
@@ -117,9 +118,9 @@ def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue]
     placed = {INSTRUCTIONS} if isinstance(words, str) else set()
     parts = [asked or f"{agent}: {_UNASKED}"]
     if prompt is not None:
-        named = {name for scope, name in map(_scoped, _FIELD.finditer(prompt)) if scope}
-        fields = _FIELD.finditer(prompt)
-        texts = {one[0]: _as_text(values.get(name, "")) for one in fields for scope, name in (_scoped(one),) if scope}
+        fields = [(one[0], *one.groups("")) for one in _FIELD.finditer(prompt)]
+        named = {name for _, scope, name in fields if scope}
+        texts = {field: _as_text(values.get(name, "")) for field, scope, name in fields if scope}
         filled = _FIELD.sub(lambda one: texts.get(one[0], one[0]), prompt).strip()
         parts = [filled, asked] if asked and INSTRUCTIONS not in named else [filled]
         placed |= named
@@ -129,18 +130,14 @@ def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue]
     return "\n\n".join(parts)
 
 
-def _scoped(found: re.Match[str]) -> tuple[str, str]:
-    scope, _, name = found[1].rpartition(".")
-    return scope, name
-
-
 def _type_fault(kind: str, value: JsonValue) -> str | None:
     if kind == "any":
         return None
+    words, types = _KINDS[kind]
     # In Python, true is an integer.
-    if isinstance(value, _KINDS[kind]) and isinstance(value, bool) == (kind == "boolean"):
+    if isinstance(value, types) and isinstance(value, bool) == (kind == "boolean"):
         return None
-    return f"{_WORDS[kind]} is expected, not {_as_json(value)}"
+    return f"{words} is expected, not {_as_json(value)}"
 
 
 def _as_json(value: JsonValue) -> str:

@@ -52,8 +52,7 @@ def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
             continue
         value = values[found[2]].replace("\0", "")
         if len(value.encode("utf-8", "surrogateescape")) > _LONGEST_BYTES:
-            text = f"the {found[2]} are too long for an argument; use {{{found[2]}_file}} in its argv"
-            raise PlaceholderError(text)
+            raise PlaceholderError(f"the {found[2]} are too long for an argument; use {{{found[2]}_file}} in its argv")
         # A program would read a leading dash as an option; a leading space prevents that, with the same meaning.
         words.append(f"{found[1]}{value}" if found[1] else f" {value}" if value.startswith("-") else value)
     return words
@@ -63,28 +62,29 @@ def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
 class CommandTemplate:
     """A command whose placeholders are not filled in yet, with its environment."""
 
-    program: str
     words: tuple[str, ...]
-    """Its arguments."""
     stdin: Literal["task", "instructions", "nothing"]
     environment: Mapping[str, str]
     reader: OutcomeReader | None = None
     """The reader of its output; None: only the exit status says how the agent ended."""
-    before: tuple[str, ...] = ()
-    """A command that starts the program."""
     preset: Preset = PLAIN
 
 
 def preset_of(agent: Agent) -> Preset:
-    """Return an agent's preset, which is `PLAIN` if it has none."""
-    return PLAIN if agent.options.preset is None else preset_for(agent.options.preset, agent.argv)
+    """Return an agent's preset, without what guards it against a trusted repository; `PLAIN` if it has none."""
+    if agent.options.preset is None:
+        return PLAIN
+    preset = preset_for(agent.options.preset, agent.argv)
+    if agent.options.trust_repository:
+        # The program itself reads the guidance of such a repository.
+        return replace(preset, untrusted=(), untrusted_environment={}, hidden=(), guidance=())
+    return preset
 
 
 def is_relayed(agent: Agent) -> bool:
     """Whether an agent reaches the outside through the relay."""
     options = agent.options
-    wanted = (options.preset, options.egress, options.model)
-    return not agent.network and any(one is not None for one in wanted)
+    return not agent.network and any(one is not None for one in (options.preset, options.egress, options.model))
 
 
 def reads_document(agent: Agent) -> bool:
@@ -95,6 +95,7 @@ def reads_document(agent: Agent) -> bool:
 
 def of(
     agent: Agent,
+    program: str,
     home: str,
     guidance: str,
     session: str | None,
@@ -104,7 +105,8 @@ def of(
 ) -> CommandTemplate:
     """Return the agent's invocation; `session` names the session of an earlier turn of the run, if there is one.
 
-    `guidance` is the path of the repository's text for the model, or of an empty file; `setup` is the repository's.
+    `program` is the path of its program, and `guidance` that of the repository's text for the model, or of an empty
+    file; `setup` is the repository's.
     A program that is wrapped in the operator's script gets its instructions as text, and no messages.
     """
     preset, options = preset_of(agent), agent.options
@@ -118,15 +120,13 @@ def of(
         "{guidance}": guidance,
         "{session}": session or "",
     }
-    variables = {**preset.environment, **model.environment}
-    variables |= {} if options.trust_repository else preset.untrusted_environment
+    variables = {**preset.environment, **model.environment, **preset.untrusted_environment}
     environment = {**proxied, **{name: _replace(value, values) for name, value in variables.items()}}
     if preset is PLAIN:
         stdin: Final = "task" if reads_document(agent) else "nothing"
-        return CommandTemplate(agent.argv[0], agent.argv[1:], stdin, environment)
+        return CommandTemplate((program, *agent.argv[1:]), stdin, environment)
     name = model.name if options.model is not None and options.model.name else ()
     is_text = is_wrapped and bool(preset.hears_argv)
-    guard = () if options.trust_repository else preset.untrusted
     resume = () if session is None else preset.resume
     server_argv: tuple[str, ...] = ()
     server_variables: Mapping[str, str] = {}
@@ -134,17 +134,17 @@ def of(
         names = (*setup.variables, *agent.environment, *proxied)
         server_argv, server_variables = preset.servers(setup.mcp_servers, names)
     # For some programs, resuming is a subcommand, which follows the options.
-    given = (*guard, *model.argv, *name, *agent.argv[1:], *resume)
+    given = (*preset.untrusted, *model.argv, *name, *agent.argv[1:], *resume)
     return CommandTemplate(
-        program=agent.argv[0] if agent.argv else preset.program,
         words=(
+            *(_replace(word, values) for word in preset.before),
+            program,
             *(_replace(word, values) for word in preset.argv),
             *(() if is_text else preset.hears_argv),
             *server_argv,
             *(_replace(word, values) for word in given),
         ),
         stdin="instructions" if preset.is_prompted else "nothing",
-        before=tuple(_replace(word, values) for word in preset.before),
         environment={**environment, **server_variables},
         reader=OutcomeReader(preset.listener, preset.of_line, must_end=True),
         preset=replace(preset, hears=None) if is_text else preset,

@@ -84,22 +84,16 @@ def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
     else:
         # A Python needs its library, which is next to its bin folder.
         yield real.parent.parent if real.name.startswith("python") else real
-    interpreter = _interpreter(real, search)
-    if interpreter is not None and depth < _DEEPEST:
-        yield from _trees(interpreter, search, depth + 1)
-
-
-def _interpreter(script: Path, search: list[Path]) -> Path | None:
-    """Return the program that executes a script; None: it is not a script, or its interpreter is missing."""
-    words = _shebang(script)
-    if words and Path(words[0]).name == "env":
+    words = _shebang(real)
+    interpreter = words[0] if words else None
+    if interpreter is not None and Path(interpreter).name == "env":
         named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
-        found = shutil.which(named)
-        if found is None:
-            raise NoProgramError(f"{script} needs {named!r}, which is not there: install it for the service's user")
-        search.append(Path(found).parent)
-        return Path(found)
-    return Path(words[0]) if words else None
+        interpreter = shutil.which(named)
+        if interpreter is None:
+            raise NoProgramError(f"{real} needs {named!r}, which is not there: install it for the service's user")
+        search.append(Path(interpreter).parent)
+    if interpreter is not None and depth < _DEEPEST:
+        yield from _trees(Path(interpreter), search, depth + 1)
 
 
 def _shebang(file: Path) -> list[str]:

@@ -28,7 +28,7 @@ FAILURES: Final = {
 """An example of each failure: its code and its message."""
 
 
-def _example(value: dict[str, Any]) -> ConfigDict:
+def _example(**value: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [value]})
 
 
@@ -49,7 +49,7 @@ class Repository(BaseModel):
 class RunBody(BaseModel):
     """A run (spec 2.4)."""
 
-    model_config = _example(_RUN)
+    model_config = _example(**_RUN)
 
     run_id: str
     status: str
@@ -62,7 +62,7 @@ class RunBody(BaseModel):
 class RunListBody(BaseModel):
     """A page of runs, newest first (spec 2.5)."""
 
-    model_config = _example({"runs": [_RUN], "page_size": 10, "next_token": None, "total_count": 1})
+    model_config = _example(runs=[_RUN], page_size=10, next_token=None, total_count=1)
 
     runs: list[RunBody]
     page_size: int
@@ -76,13 +76,7 @@ class ExecutionBody(BaseModel):
     """An agent's execution, whose id is the id of the run that carries it (spec 2.6)."""
 
     model_config = _example(
-        {
-            "agent_name": "reviewer",
-            "execution_id": _RUN["run_id"],
-            "repository": "acme/api",
-            "status": "queued",
-            "created_at": _AT,
-        }
+        agent_name="reviewer", execution_id=_RUN["run_id"], repository="acme/api", status="queued", created_at=_AT
     )
 
     agent_name: str
@@ -96,12 +90,10 @@ class OrganizationBody(BaseModel):
     """A new organization (spec 2.2)."""
 
     model_config = _example(
-        {
-            "organization_id": "org_01KG9QX4E8Z3V6T1M2N5P7R9S1",
-            "organization_name": "Customer",
-            "organization_slug": "customer",
-            "parent_organization_id": "org_01KG9QX4E8Z3V6T1M2N5P7R9S2",
-        }
+        organization_id="org_01KG9QX4E8Z3V6T1M2N5P7R9S1",
+        organization_name="Customer",
+        organization_slug="customer",
+        parent_organization_id="org_01KG9QX4E8Z3V6T1M2N5P7R9S2",
     )
 
     organization_id: str
@@ -114,11 +106,9 @@ class HealthBody(BaseModel):
     """The health of the connected code hosts, by platform (spec 2.7)."""
 
     model_config = _example(
-        {
-            "code_hosting": {
-                "github": {"status": "ok"},
-                "gitlab": {"status": "degraded", "host": "gitlab.com", "group": "acme"},
-            }
+        code_hosting={
+            "github": {"status": "ok"},
+            "gitlab": {"status": "degraded", "host": "gitlab.com", "group": "acme"},
         }
     )
 
@@ -129,13 +119,7 @@ class OnboardingBody(BaseModel):
     """An onboarded GitLab project, or why it is not (spec 4.6; the shape is our decision)."""
 
     model_config = _example(
-        {
-            "success": True,
-            "project_path": "acme/tools",
-            "status": "onboarded",
-            "webhook_configured": True,
-            "project_id": 42,
-        }
+        success=True, project_path="acme/tools", status="onboarded", webhook_configured=True, project_id=42
     )
 
     success: bool

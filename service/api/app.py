@@ -2,11 +2,9 @@
 
 import hmac
 import threading
-from collections.abc import Callable
 from typing import Final
 
 import anyio.to_thread
-import sqlalchemy as sa
 from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
@@ -18,7 +16,6 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, body
 from service.clock import SECOND_MICROS
 from service.store import workers
-from service.store.database import Database
 
 API_VERSION: Final = "1.0.0"
 PREFIX: Final = "/v1"
@@ -58,13 +55,7 @@ def build(context: Context) -> FastAPI:
     async def livez() -> dict[str, str]:
         return {"status": "ok"}
 
-    def facts(connection: sa.Connection) -> dict[str, str]:
-        ttl = int(context.settings.execution.worker_ttl_s * SECOND_MICROS)
-        missing = [one.sandbox for one in workers.heard_within(connection, ttl, context.clock) if one.has_no_sandbox]
-        # The service is ready even without a sandbox: it accepts runs.
-        return {"status": "ok"} | ({"sandbox": missing[0]} if missing else {})
-
-    readiness = Readiness(context.database, facts)
+    readiness = Readiness(context)
 
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> JSONResponse:
@@ -95,11 +86,8 @@ async def read_metrics(request: Request, context: RequestContext) -> Response:
 class Readiness:
     """Checks in threads whether the database answers, with a limit on how many threads may wait for it."""
 
-    def __init__(
-        self, database: Database, facts: Callable[[sa.Connection], dict[str, str]], deadline_s: float = 5.0
-    ) -> None:
-        self._database = database
-        self._facts = facts
+    def __init__(self, context: Context, deadline_s: float = 5.0) -> None:
+        self._context = context
         self._deadline_s = deadline_s
         self._slots = threading.Semaphore(_ASKED_AT_ONCE)
 
@@ -110,12 +98,16 @@ class Readiness:
             if not self._slots.acquire(blocking=False):
                 return None
             try:
-                with self._database.read() as connection:
-                    return self._facts(connection)
+                with self._context.database.read() as connection:
+                    ttl = int(self._context.settings.execution.worker_ttl_s * SECOND_MICROS)
+                    living = workers.heard_within(connection, ttl, self._context.clock)
             except SQLAlchemyError:
                 return None
             finally:
                 self._slots.release()
+            # The service is ready even without a sandbox: it accepts runs.
+            missing = [one.sandbox for one in living if one.has_no_sandbox]
+            return {"status": "ok"} | ({"sandbox": missing[0]} if missing else {})
 
         with anyio.move_on_after(self._deadline_s):
             return await anyio.to_thread.run_sync(facts, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=True)

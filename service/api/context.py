@@ -30,15 +30,12 @@ class Threads:
     """Threads for calls: at most `size` at a time, and at most `share` of them for one caller; further calls wait."""
 
     def __init__(self, size: int, share: int | None = None) -> None:
-        self._size = size
+        self._all = anyio.CapacityLimiter(size)
         self._share = share or size
-        self._all: anyio.CapacityLimiter | None = None
         self._callers: WeakValueDictionary[str, anyio.CapacityLimiter] = WeakValueDictionary()
 
     async def run(self, call: Callable[[], T], caller: str = "") -> T:
         """Run a call in a thread and return its result."""
-        if self._all is None:
-            self._all = anyio.CapacityLimiter(self._size)
         own = self._callers.get(caller)
         if own is None:
             own = self._callers[caller] = anyio.CapacityLimiter(self._share)

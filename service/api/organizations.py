@@ -84,11 +84,8 @@ def create_organization(
     if invitation is None or invitation.mail != "sent":
         refused = invitation is not None and invitation.mail == "refused"
         what = "the mail server refused its invitation" if refused else "its invitation is not sent yet, and is retried"
-        raise HttpError(
-            500,
-            "provisioning_failed",
-            f"the organization {made.id} exists, but {what}; a retry creates another organization",
-        )
+        text = f"the organization {made.id} exists, but {what}; a retry creates another organization"
+        raise HttpError(500, "provisioning_failed", text)
     return {
         "organization_id": made.id,
         "organization_name": made.name,

@@ -47,11 +47,6 @@ _LARGEST_FINDINGS: Final = 2 << 20
 """The size of the findings of all of a run's turns together."""
 _MOST_QUESTIONS: Final = 100
 _MOST_CANCELLED: Final = 1000
-_AS_STORED: Final = (
-    *("number", "instructions", "caller", "outcome", "reason", "failure_kind", "summary"),
-    *("files", "additions", "deletions"),
-)
-"""The fields of a turn that the API shows as they are."""
 _LONGEST_WAIT_S: Final = 30
 _PAUSE_S: Final = 0.5
 """How often a waiting request checks whether the log has grown."""
@@ -82,16 +77,11 @@ def list_agents(context: RequestContext, caller: RunReader) -> dict[str, object]
     """Return the agents by name, each with its description and inputs; an agent without inputs accepts any."""
     with context.database.read() as connection:
         available = agents.for_organization(connection, caller.organization.id)
-    return {
-        "agents": [
-            {
-                "name": agent.name,
-                "description": agent.options.description,
-                "inputs": {name: one.model_dump() for name, one in agent.options.inputs.items()},
-            }
-            for agent in available
-        ]
-    }
+    shown = []
+    for agent in available:
+        inputs = {name: one.model_dump() for name, one in agent.options.inputs.items()}
+        shown.append({"name": agent.name, "description": agent.options.description, "inputs": inputs})
+    return {"agents": shown}
 
 
 class UsageBody(BaseModel):
@@ -284,7 +274,17 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
         started, ended = map(rfc3339_or_none, (turn.started_at, turn.finished_at))
         asked = turn.question or {"question": None, "choices": []}
-        body = {name: getattr(turn, name) for name in _AS_STORED} | {
+        body = {
+            "number": turn.number,
+            "instructions": turn.instructions,
+            "caller": turn.caller,
+            "outcome": turn.outcome,
+            "reason": turn.reason,
+            "failure_kind": turn.failure_kind,
+            "summary": turn.summary,
+            "files": turn.files,
+            "additions": turn.additions,
+            "deletions": turn.deletions,
             "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
             "started_at": started,
             "ended_at": ended,
@@ -312,15 +312,13 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
 def read_questions(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the newest open questions of agents (at most 100) and the newest cancelled runs (at most 1,000)."""
     with context.database.read() as connection:
-        questions = turns.open_questions(connection, caller.organization.id, _MOST_QUESTIONS)
+        asked = turns.open_questions(connection, caller.organization.id, _MOST_QUESTIONS)
         cancelled = turns.newest_cancelled(connection, caller.organization.id, _MOST_CANCELLED)
-    return {
-        "cancelled": cancelled,
-        "questions": [
-            {"run_id": one.run_id, "turn": one.number, "asked_at": rfc3339(one.finished_at), **one.question}
-            for one in questions
-        ],
-    }
+    questions = [
+        {"run_id": one.run_id, "turn": one.number, "asked_at": rfc3339(one.finished_at), **one.question}
+        for one in asked
+    ]
+    return {"cancelled": cancelled, "questions": questions}
 
 
 def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str) -> Turn:
@@ -409,14 +407,14 @@ def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset
     """Return a piece as bytes, or, unless `before` is None, as steps if the agent's program is known."""
     answer: Response
     with turn_log(context, caller, run_id, number) as log:
-        is_raw = before is None or log.preset is None
-        piece = log.read(offset, _PIECE if is_raw else 0)
-        if before is None or log.preset is None:
+        preset = None if before is None else log.preset
+        piece = log.read(offset, 0 if preset else _PIECE)
+        if before is None or preset is None:
             form, start, following = _FORMS[0], piece.offset, piece.offset + len(piece.data)
             answer = Response(piece.data, media_type="application/octet-stream")
         else:
             form = _FORMS[1]
-            read = (log.preset, lambda at, most: log.read(at, most).data)
+            read = (preset, lambda at, most: log.read(at, most).data)
             start, following, steps = window(*read, piece.size, offset, before, is_ended=log.is_ended)
             answer = JSONResponse({"steps": [step.document() for step in steps]})
     headers = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(log.is_ended).lower(), "Form": form}

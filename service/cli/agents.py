@@ -11,15 +11,7 @@ import click
 
 from service.agents.options import DEFAULT_NAME, DEFAULT_TIMEOUT_S, REVIEWER, Agent
 from service.agents.programs import missing as missing_parts
-from service.cli.output import (
-    INLINE,
-    AdminContext,
-    admin_command,
-    elsewhere_option,
-    missing,
-    owner_of,
-    required,
-)
+from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option, missing, owner_of, required
 from service.clock import now_micros
 from service.execution.rehearsal import Rehearsal, scratch_repository
 from service.execution.sandbox import find

@@ -13,12 +13,6 @@ from service.store.usage import Grouping, UsageFilters, totals
 
 _DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
 _NUMBERS: Final = ("runs", "turns", "requests", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
-_SUBJECTS: Final[dict[Grouping, tuple[str, ...]]] = {
-    "organization": ("organization",),
-    "repository": ("organization", "repository"),
-    "agent": ("organization", "agent"),
-    "day": ("day",),
-}
 _HEADS: Final = {"input_tokens": "input", "cached_tokens": "cached", "output_tokens": "output", "cost_usd": "USD"}
 
 
@@ -44,25 +38,18 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
     with admin.read() as connection:
         # A deleted organization has no slug any longer, but its id is still in the trail.
         is_id = slug is not None and slug.startswith("org_")
-        owner = slug if is_id else owner_of(connection, slug)
-        found = trail.latest(connection, limit, organization_id=owner, since=begin, action=action)
+        wanted = slug if is_id else owner_of(connection, slug)
+        found = trail.latest(connection, limit, organization_id=wanted, since=begin, action=action)
     documents: list[dict[str, object]] = [
         {"at": rfc3339(one.at), "id": one.id, "actor": one.actor, "action": one.action, "outcome": one.outcome}
         | {"target": one.target, "organization_id": one.organization_id, "detail": one.detail}
         for one in found
     ]
-    lines = [
-        line(
-            rfc3339(one.at),
-            one.actor,
-            one.action,
-            "" if one.outcome == trail.DONE else one.outcome,
-            one.target or "-",
-            "" if one.organization_id == one.target else one.organization_id,
-            one.detail,
-        )
-        for one in found
-    ]
+    lines = []
+    for one in found:
+        outcome = "" if one.outcome == trail.DONE else one.outcome
+        owner = "" if one.organization_id == one.target else one.organization_id
+        lines.append(line(rfc3339(one.at), one.actor, one.action, outcome, one.target or "-", owner, one.detail))
     admin.show({"entries": documents}, lines)
 
 
@@ -76,7 +63,6 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
     """Show what agents used of their models: requests, tokens, and dollars, at configured or at list prices."""
     if first is not None and last is not None and last < first:
         raise click.UsageError("--to is before --from: swap them.")
-    names = _SUBJECTS[by]
     with admin.read() as connection:
         days = [None if day is None else (day.replace(tzinfo=UTC) - EPOCH).days for day in (first, last)]
         filters = UsageFilters(owner_of(connection, slug), *days)
@@ -88,6 +74,7 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
     *entries, whole = documents
     lines = []
     if entries:
+        names = [*found[0].subject]
 
         def cell(value: object) -> str:
             number = f"{value:,.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else None

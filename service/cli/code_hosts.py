@@ -9,15 +9,7 @@ from typing import Any, Final
 
 import click
 
-from service.cli.output import (
-    INLINE,
-    AdminContext,
-    admin_command,
-    line,
-    operator,
-    organization_option,
-    owner_of,
-)
+from service.cli.output import INLINE, AdminContext, admin_command, line, operator, organization_option, owner_of
 from service.clock import now_micros, rfc3339
 from service.hosts.health import HealthProbes
 from service.reference import ALIASES, PLATFORMS, without_login

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import click
 from pydantic import TypeAdapter
 
-from service.cli.output import AdminContext, admin_command, line, missing, organization_option, required
+from service.cli.output import AdminContext, admin_command, line, organization_option, required
 from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
@@ -281,8 +281,7 @@ def list_tokens(admin: AdminContext, slug: str) -> None:
 def revoke(admin: AdminContext, token_id: str) -> None:
     """Revoke a token; it stops working immediately."""
     with admin.change("token.revoke") as change:
-        owner = tokens.revoke(change.connection, token_id, now_micros())
-        if owner is None:
-            raise missing("active token", token_id, "service token list --org SLUG")
+        revoked = tokens.revoke(change.connection, token_id, now_micros())
+        owner = required(revoked, "active token", token_id, "service token list --org SLUG")
         change.target, change.organization_id = token_id, owner
     admin.show({"id": token_id, "state": "revoked"}, [f"{token_id} revoked"])

@@ -195,14 +195,14 @@ class AdminAct:
     is_recorded: bool = False
     """Whether the command records its own entries."""
 
-    def of(self, slug: str, target: str | None = None) -> Organization:
+    def of(self, slug: str) -> Organization:
         """Return the organization with a slug or id, as the one that the act is about.
 
         Raises:
             SetupError: There is no such organization.
         """
         found = find_organization(self.connection, slug)
-        self.organization_id, self.target = found.id, target or self.target
+        self.organization_id = found.id
         return found
 
     def record(self, action: str, *, outcome: str = "done") -> None:

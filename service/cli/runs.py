@@ -201,8 +201,7 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
         found = find_organization(connection, slug)
     _confirm(found.slug, f"the organization {found.slug} with all its runs", yes=yes)
     with admin.change("organization.delete") as change:
-        change.of(found.id, found.id)
-        change.detail = f"{found.slug}: {found.name}"
+        change.target, change.detail = change.of(found.id).id, f"{found.slug}: {found.name}"
         _, active = runs.active(change.connection, Filters(found.id), 0)
         if active and not force:
             raise SetupError(f"{found.slug} has {plural(active, 'active run')}: wait, or cancel with --force")
@@ -210,7 +209,7 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
         known = repositories.of(change.connection, found.id)
         deletions.begin_organization(change.connection, found.id, now_micros())
         turns.cancel_all(change.connection, found.id, "cancelled: the organization was deleted", now_micros())
-    webhooks = [(one.platform, one.path) for one in known if one.webhook_configured]
+    webhooks = [{"platform": one.platform, "path": one.path} for one in known if one.webhook_configured]
     _conclude(admin, {"id": found.id, "slug": found.slug}, f"{found.slug} deleted", left, webhooks)
 
 
@@ -218,8 +217,8 @@ def _conclude(
     admin: AdminContext,
     document: dict[str, object],
     head: str,
-    branches: list[tuple[str, str, str]],
-    webhooks: list[tuple[str, str]],
+    branches: list[dict[str, str]],
+    webhooks: list[dict[str, str]],
 ) -> None:
     """Remove leftovers in the queue and in the data folder, and report those elsewhere."""
     from service.execution.retention import Deletion  # dbos
@@ -228,13 +227,11 @@ def _conclude(
         held = Deletion(database, admin.folder, now_micros).complete(_WAIT_S)
     document |= {
         "state": "deleted" if held == 0 else "deleting",
-        "left_on_code_hosts": {
-            "branches": [dict(zip(("platform", "path", "branch"), one, strict=True)) for one in branches],
-            "webhooks": [dict(zip(("platform", "path"), one, strict=True)) for one in webhooks],
-        },
+        "left_on_code_hosts": {"branches": branches, "webhooks": webhooks},
     }
     lines = [head]
     lines += [f"  a worker still holds {plural(held, 'turn')} and removes the rest afterwards"] if held else []
-    lines += [f"  stays on the code host: branch {branch} of {platform}:{path}" for platform, path, branch in branches]
-    lines += [f"  stays on the code host: webhook of {platform}:{path}" for platform, path in webhooks]
+    left = "  stays on the code host:"
+    lines += [f"{left} branch {one['branch']} of {one['platform']}:{one['path']}" for one in branches]
+    lines += [f"{left} webhook of {one['platform']}:{one['path']}" for one in webhooks]
     admin.show(document, lines)

@@ -25,19 +25,10 @@ import h11
 from service.agents.options import ModelAccess
 from service.agents.outcome import Ending, TurnFailure
 from service.agents.prices import Price, price_of
-from service.egress import refusals
+from service.egress import refusals, routes
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.http import AgentConnection, BodyError, ProviderConnection, SandboxServer
 from service.egress.refusals import Refusal
-from service.egress.routes import (
-    PROVIDERS,
-    BlockedRequestError,
-    ClosedPathError,
-    check_model,
-    models_in,
-    read_body,
-    route_of,
-)
 from service.egress.usage import Meter
 from service.key_command import NoKeyError, PrintedKey
 from service.network import connect
@@ -215,7 +206,7 @@ class ModelProxy(SandboxServer):
     ) -> None:
         """Listen; `models`: the only ones that may be asked, empty: any. `report`: writes to the turn's log."""
         self._access = access
-        self._provider = PROVIDERS[access.provider]
+        self._provider = routes.PROVIDERS[access.provider]
         self._base = urlsplit(access.base_url or self._provider.base_url)
         self._key = ModelKey(access)
         self._models = models
@@ -234,13 +225,13 @@ class ModelProxy(SandboxServer):
     def _answer(self, agent: AgentConnection, asked: h11.Request) -> None:
         try:
             body, method = agent.body(), asked.method.decode("ascii")
-            route = route_of(self._provider, method, asked.target.decode("ascii"))
+            route = routes.route_of(self._provider, method, asked.target.decode("ascii"))
             model, is_stream, path = "", False, route.path
             if route.is_billed:
-                document = read_body(body)
+                document = routes.read_body(body)
                 model = (route.model or str(document.get("model") or "unknown"))[:200]
-                for name in (model, *models_in(document)):
-                    check_model(name, self._models)
+                for name in (model, *routes.models_in(document)):
+                    routes.check_model(name, self._models)
                 is_stream = bool(document.get("stream")) or "stream" in path
                 if path.endswith("completions") and document.get("stream"):
                     # Without this option, a stream does not report its usage.
@@ -260,15 +251,14 @@ class ModelProxy(SandboxServer):
             target = f"{base_path}{suffix}{f'?{route.query}' if route.query else ''}"
             limits = self._state.limits
             silent_s = limits.model_stream_silent_s if is_stream else limits.model_silent_s
-            price = price_of(model, self._access.prices)
-            request = ModelRequest(method, target, body, headers, model, price, silent_s)
+            request = ModelRequest(method, target, body, headers, model, price_of(model, self._access.prices), silent_s)
             if self._state.end is not None:
                 agent.refuse(403, self._state.end.text)
                 return
             budget = self._access.budget
             if request.model and request.price is None and (budget.run_usd or budget.day_usd):
                 text = f"there is no price for the model {request.model!r}: add it to prices of the agent"
-                raise BlockedRequestError(text)  # noqa: TRY301 — refused as any other
+                raise routes.BlockedRequestError(text)  # noqa: TRY301 — refused as any other
             self._state.count(1)
             try:
                 with self._budget.request(len(request.body), request.price, is_free=not request.model):
@@ -278,9 +268,9 @@ class ModelProxy(SandboxServer):
         except BudgetSpentError as error:
             self._state.fail(TurnFailure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
             agent.refuse(403, str(error))
-        except (BlockedRequestError, BodyError) as error:
+        except (routes.BlockedRequestError, BodyError) as error:
             self._report(str(error), f"model: {error}")
-            if not isinstance(error, ClosedPathError):
+            if not isinstance(error, routes.ClosedPathError):
                 self._state.fail(TurnFailure("failed", f"the model's proxy refused a request: {error}"))
             agent.refuse(403, str(error))
         except NoKeyError as error:
@@ -296,29 +286,21 @@ class ModelProxy(SandboxServer):
     def _forward(self, agent: AgentConnection, request: ModelRequest) -> None:
         """Pass a request on and its answer back; while the provider is down, hold the request and repeat it."""
         begun, usual_s = time.monotonic(), _FIRST_PAUSE_S
-        while True:
-            refusal = self._ask(agent, request)
-            if refusal is None:
-                return
+        while (refusal := self._ask(agent, request)) is not None:
             spread = random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 — no secret
             pause_s = max(min(usual_s, self._state.limits.model_pause_s) * spread, refusal.wait_s or 0)
+            until = time.monotonic() + pause_s
             # What costs nothing, such as a list of models, is not worth waiting for.
             is_held = refusal.then == "ask_again" and bool(request.model)
-            if not is_held or not self._hold(agent, begun, pause_s, refusal.failure):
+            if is_held and not self._state.allows(begun, until):
+                self._state.fail(refusal.failure, is_final=True)
+                is_held = False
+            while is_held and (left_s := until - time.monotonic()) > 0:
+                is_held = not agent.is_gone() and not self.closed.wait(min(_LOOK_S, left_s))
+            if not is_held:
                 agent.refuse(502, refusal.failure.text)
                 return
             usual_s *= 2
-
-    def _hold(self, agent: AgentConnection, begun: float, pause_s: float, failure: TurnFailure) -> bool:
-        """Wait before a request is repeated; False: time is up, or the agent has gone."""
-        until = time.monotonic() + pause_s
-        if not self._state.allows(begun, until):
-            self._state.fail(failure, is_final=True)
-            return False
-        while (left_s := until - time.monotonic()) > 0:
-            if agent.is_gone() or self.closed.wait(min(_LOOK_S, left_s)):
-                return False
-        return True
 
     def _ask(self, agent: AgentConnection, request: ModelRequest, refused: str | None = None) -> Refusal | None:
         """Make a request once, and pass the answer back; return why there is none to pass back.
@@ -332,8 +314,7 @@ class ModelProxy(SandboxServer):
         with contextlib.ExitStack() as stack:
             try:
                 link = connect(self._base, asked_at + _CONNECT_S)
-                stack.callback(self.release, link)
-                self.register(link)
+                stack.enter_context(self.closing(link))
                 link.settimeout(request.silent_s)
                 outside = ProviderConnection(link)
                 if request.model:
@@ -393,8 +374,7 @@ class ModelProxy(SandboxServer):
             pass  # The rest of the answer is lost.
         finally:
             if request.model:
-                usage = meter.total(is_complete=is_complete)
-                spent = self._budget.add(request.model, usage, request.price, asked_at)
+                spent = self._budget.add(request.model, meter.total(is_complete=is_complete), request.price, asked_at)
                 if spent is not None:
                     # The agent may still follow this answer, and its changes are kept.
                     self._state.overspent = TurnFailure("out_of_budget", f"{spent}; the agent's last answer passed it")

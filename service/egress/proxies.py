@@ -82,14 +82,11 @@ class EgressProxy(SandboxServer):
             except OSError as error:
                 self._report(host.text, f"egress: {host.text} cannot be reached: {error.strerror or error}")
                 return
-            self.register(outside)
-            try:
+            with self.closing(outside):
                 outside.sendall(hello)
                 inside.settimeout(None)
                 outside.settimeout(None)
                 join(inside, outside)
-            finally:
-                self.release(outside)
             return
 
 
@@ -171,20 +168,19 @@ def read_hello(connection: socket.socket, begun: bytes, host: Host) -> bytes:
 
 
 def _extensions(body: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 2 + 32
-    at += 1 + body[at]
-    at += 2 + int.from_bytes(body[at : at + 2])
-    at += 1 + body[at]
-    end = at + 2 + int.from_bytes(body[at : at + 2])
-    if end != len(body):
+    rest = body[2 + 32 :]
+    # The session, the ciphers and the compressions, each after its length.
+    for width in (1, 2, 1):
+        rest = rest[width + int.from_bytes(rest[:width]) :]
+    if 2 + int.from_bytes(rest[:2]) != len(rest):
         raise IndexError("the lengths do not fit")
-    at += 2
-    while at < end:
-        length = int.from_bytes(body[at + 2 : at + 4])
-        if at + 4 + length > end:
+    rest = rest[2:]
+    while rest:
+        end = 4 + int.from_bytes(rest[2:4])
+        if end > len(rest):
             raise IndexError("an extension is longer than the message")
-        yield int.from_bytes(body[at : at + 2]), body[at + 4 : at + 4 + length]
-        at += 4 + length
+        yield int.from_bytes(rest[:2]), rest[4:end]
+        rest = rest[end:]
 
 
 def _at_least(connection: socket.socket, read: bytes, length: int) -> bytes:

@@ -21,7 +21,7 @@ from service.egress.model import Pause
 from service.egress.proxies import sockets_of
 from service.errors import ServiceError
 from service.execution.disk import DiskShare
-from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, SandboxView
+from service.execution.sandbox import INSIDE, PACKAGE_ROOT, Inside, NoSandboxError, Sandbox, SandboxView
 from service.execution.workspace import Workspace, instructions_of
 from service.findings.question import FILE
 from service.settings import DataFolder
@@ -99,15 +99,32 @@ class AgentCommand:
     @cached_property
     def invocation(self) -> CommandTemplate:
         """The program's invocation."""
-        file = self._session_file
+        file, tree, guidance = self._session_file, self.workspace.tree.resolve(), os.devnull
         session = file.read_text("utf-8") if file is not None and file.exists() else None
         is_wrapped = self.program is None or self.program.is_wrapper
-        return invocation.of(self.agent, self._home_inside, self._guidance, session, self.setup, is_wrapped=is_wrapped)
+        # The first file of the repository with guidance for models.
+        for name in invocation.preset_of(self.agent).guidance:
+            # RuntimeError: a link that leads to itself.
+            with contextlib.suppress(OSError, RuntimeError):
+                found = (tree / name).resolve(strict=True)
+                if found.is_relative_to(tree) and found.is_file() and found.stat().st_size <= _LONGEST_GUIDANCE:
+                    guidance = f"{self.inside.tree}/{name}"
+                    break
+        first = self.agent.argv[0] if self.program is None else str(self.program.path)
+        given = (first, self.inside.home, guidance, session, self.setup)
+        return invocation.of(self.agent, *given, is_wrapped=is_wrapped)
 
     @property
     def home(self) -> Path:
         """The home folder, as the service sees it."""
         return self.session or self.workspace.home
+
+    @property
+    def inside(self) -> Inside:
+        """The folders as the agent sees them."""
+        workspace = self.workspace
+        outside = Inside(str(workspace.tree), str(self.home), str(self.cache), str(workspace.temporary))
+        return INSIDE if self._is_boxed else outside
 
     @property
     def sockets(self) -> Path | None:
@@ -150,10 +167,8 @@ class AgentCommand:
             # For a program that does not remember earlier turns.
             lines = ["Earlier turns of this task; what those that completed changed is in the checkout:", ""]
             for past in self.task["conversation"]:
-                lines += [
-                    f"- {past['instructions']}",
-                    f"  ({past['status']}: {past.get('question') or past['summary'] or 'no summary'})",
-                ]
+                ended = past.get("question") or past["summary"] or "no summary"
+                lines.append(f"- {past['instructions']}\n  ({past['status']}: {ended})")
             text = "\n".join([*lines, "", "Now:", "", text])
         self.workspace.instructions_file.write_bytes(f"{_HOW_TO_ASK}\n\n{text}\n".encode("utf-8", "replace"))
 
@@ -168,7 +183,7 @@ class AgentCommand:
         ports = {} if self.sockets is None else sockets_of(self.agent.options)
         hidden: tuple[str, ...] = ()
         # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
-        for name in () if self.agent.options.trust_repository else self.invocation.preset.hidden:
+        for name in self.invocation.preset.hidden:
             if _leads_away(self.workspace.tree, name):
                 raise AgentFailedError(
                     f"the repository's {name} is a link, and the agent would execute its commands: make it a file, "
@@ -220,19 +235,18 @@ class AgentCommand:
         given = {**self.setup.variables} | {name: os.environ[name] for name in allowed if name in os.environ}
         if self.program is not None:
             given["PATH"] = os.pathsep.join([*map(str, self.program.search), given.get("PATH", os.defpath)])
-        if self.invocation.program == PYTHON:
+        if self.agent.argv[:1] == (PYTHON,):
             # Safe path: the checkout is the working folder, and its modules must never be imported for ours.
             given |= {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        boxed, workspace = self._is_boxed, self.workspace
         if self.cache is not None:
-            given["XDG_CACHE_HOME"] = INSIDE.cache if boxed else str(self.cache)
+            given["XDG_CACHE_HOME"] = self.inside.cache
         # Left out for presets: their programs find `.git` themselves, and must be able to use other repositories.
         if not self.agent.options.preset:
-            given["GIT_DIR"] = str(workspace.history)
-            given["GIT_WORK_TREE"] = INSIDE.tree if boxed else str(workspace.tree)
-        given |= {"HOME": self._home_inside, "TMPDIR": INSIDE.temporary if boxed else str(workspace.temporary)}
+            given["GIT_DIR"] = str(self.workspace.history)
+            given["GIT_WORK_TREE"] = self.inside.tree
+        given |= {"HOME": self.inside.home, "TMPDIR": self.inside.temporary, **_QUIET, **self.invocation.environment}
         # The path of the result outside the sandbox: the processes of a dead worker are found by it.
-        return given | _QUIET | dict(self.invocation.environment) | {"RUNWARDEN_RESULT": str(workspace.result_file)}
+        return given | {"RUNWARDEN_RESULT": str(self.workspace.result_file)}
 
     def note_session(self, session: str | None) -> None:
         """Store the name of the session that the next turn, or attempt, resumes."""
@@ -248,24 +262,6 @@ class AgentCommand:
         # Next to the home and not in it, so that the agent cannot write it.
         return None if self.session is None else self.session.parent / "name"
 
-    @property
-    def _home_inside(self) -> str:
-        return INSIDE.home if self._is_boxed else str(self.home)
-
-    @property
-    def _guidance(self) -> str:
-        """The path at which the agent sees the repository's guidance for models, or an empty file."""
-        preset, tree = invocation.preset_of(self.agent), self.workspace.tree.resolve()
-        # A trusted repository's guidance is read by the program itself.
-        names = () if self.agent.options.trust_repository else preset.guidance
-        for name in names:
-            # RuntimeError: a link that leads to itself.
-            with contextlib.suppress(OSError, RuntimeError):
-                file = (tree / name).resolve(strict=True)
-                if file.is_relative_to(tree) and file.is_file() and file.stat().st_size <= _LONGEST_GUIDANCE:
-                    return f"{self.sandbox.tree_of(self.workspace)}/{name}"
-        return os.devnull
-
     def _bare(self) -> list[str]:
         values = {
             "instructions": instructions_of(self.task) if self.task else "",
@@ -274,9 +270,7 @@ class AgentCommand:
             "run_id": str(self.task.get("run_id", "")),
             "branch": str(self.task.get("branch", "")),
         }
-        first = self.invocation.program if self.program is None else str(self.program.path)
-        given = (*self.invocation.before, first, *self.invocation.words)
-        words = [sys.executable if word == PYTHON else word for word in given]
+        words = [sys.executable if word == PYTHON else word for word in self.invocation.words]
         return [words[0], *invocation.fill(words[1:], values)]
 
 

@@ -22,10 +22,6 @@ class Usage(NamedTuple):
     files: int = 0
     """The number of files, folders and links."""
 
-    def __add__(self, other: object) -> "Usage":
-        """Return the sum of both."""
-        return Usage(self.size + other.size, self.files + other.files) if isinstance(other, Usage) else NotImplemented
-
     def above(self, other: "Usage") -> "Usage":
         """Return what this has more than the other, 0 where it has less."""
         return Usage(max(0, self.size - other.size), max(0, self.files - other.files))
@@ -83,6 +79,7 @@ class SharedDisk:
     limits: AgentLimits
     slots: int
     shares: "set[DiskShare]" = field(default_factory=set)
+    """Those of the turns at work; one that has ended is taken out."""
 
     def join(self, workspace: Path) -> "DiskShare":
         """Give a new turn its share: the room above the reserve, divided by the slots."""
@@ -91,10 +88,6 @@ class SharedDisk:
         share = DiskShare(self, workspace, Usage(free.size // self.slots, free.files // self.slots))
         self.shares.add(share)
         return share
-
-    def leave(self, share: "DiskShare") -> None:
-        """Forget a turn that has ended."""
-        self.shares.discard(share)
 
 
 @dataclass(eq=False)

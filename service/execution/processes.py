@@ -73,50 +73,23 @@ def kill_marked(marker: str) -> int:
 
     An agent's children inherit its environment and with it the marker, even if they left its process tree.
     """
-    killed: set[int] = set()
+    killed = set[int]()
     deadline = time.monotonic() + _PATIENCE_S
-    while (alive := _marked(marker.encode())) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        alive = set[int]()
+        for entry in _PROC.glob("[0-9]*"):
+            # A zombie has an empty environment.
+            with contextlib.suppress(OSError):
+                if int(entry.name) != os.getpid() and marker.encode() in (entry / "environ").read_bytes():
+                    alive.add(int(entry.name))
+        if not alive:
+            break
         for pid in alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         killed |= alive
         time.sleep(0.01)
     return len(killed)
-
-
-def _marked(marker: bytes) -> set[int]:
-    """Return the living processes with the marker; a zombie has an empty environment and is not among them."""
-    found = set[int]()
-    if not _PROC.is_dir():
-        return found
-    for entry in _PROC.iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            if marker in (entry / "environ").read_bytes():
-                found.add(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
-@dataclass
-class IdleWatch:
-    """Notices that an agent neither prints nor computes, such as one that waits for a host that never answers."""
-
-    timeout_s: float | None
-    _since: float = field(default_factory=time.monotonic)
-    _cpu_s: float = 0.0
-
-    def passed(self, cpu_s: float, *, is_active: bool) -> bool:
-        """Whether it was idle for too long; `is_active`: it printed, or its model answered, since the last call."""
-        if self.timeout_s is None:
-            return False
-        now = time.monotonic()
-        # The timers of an idle Node or Go program take a thousandth of a core.
-        if is_active or abs(cpu_s - self._cpu_s) > _IDLE_SHARE * self.timeout_s:
-            self._since, self._cpu_s = now, cpu_s
-        return now - self._since > self.timeout_s
 
 
 @dataclass
@@ -137,6 +110,20 @@ class UsageWatch:
     _walk_due: float = 0.0
     _hidden: frozenset[int] = frozenset()
     """The processes that did not show their open files at the last walk."""
+    _active_at: float = field(default_factory=time.monotonic)
+    """When it printed or computed for the last time, and its CPU time then."""
+    _active_cpu_s: float = 0.0
+
+    def is_idle(self, timeout_s: float, *, is_active: bool) -> bool:
+        """Whether it neither prints nor computes, such as one that waits for a host that never answers.
+
+        `is_active`: it printed, or its model answered, since the last call.
+        """
+        now = time.monotonic()
+        # The timers of an idle Node or Go program take a thousandth of a core.
+        if is_active or abs(self.cpu_s - self._active_cpu_s) > _IDLE_SHARE * timeout_s:
+            self._active_at, self._active_cpu_s = now, self.cpu_s
+        return now - self._active_at > timeout_s
 
     def passed(self) -> str | None:
         """Describe the first limit that the agent has passed, with its key; None: it has passed none.
@@ -181,7 +168,8 @@ class UsageWatch:
                 file = os.stat(name)
                 if file.st_nlink == 0:
                     deleted[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
-        taken = usage_of(folders) + Usage(sum(deleted.values()))
+        found = usage_of(folders)
+        taken = Usage(found.size + sum(deleted.values()), found.files)
         self.share.note(taken)
         if short is not None:
             if fault := self.share.fault():

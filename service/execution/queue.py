@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ class DurableEngine:
         self._looked_at = 0.0
 
     def open(
-        self, turn: Callable[[str, int], None], jobs: Mapping[str, Callable[[str], None]], ended: Callable[[], None]
+        self, turn: Callable[[str, int], None], job: Callable[[str, str], None], ended: Callable[[], None]
     ) -> None:
         """Connect. Turns and jobs are executed by the functions, and `ended` is called after each.
 
@@ -80,9 +80,9 @@ class DurableEngine:
 
         # The name is that of older releases, whose records may be in the queue.
         @DBOS.workflow(name="run_errand", max_recovery_attempts=None)
-        def run_job(job: str, key: str) -> None:
+        def run_job(name: str, key: str) -> None:
             with self._counted(ended):
-                jobs[job](key)
+                job(name, key)
 
         self._turn, self._job = execute_turn, run_job
         DBOS.launch()

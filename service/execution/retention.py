@@ -86,7 +86,7 @@ class Deletion:
             # The name of a workspace is `executor.run-turn-attempt`.
             run_id = path.name.rpartition(".")[2].partition("-")[0]
             if run_id in runs - held:
-                _remove(str(path))
+                _remove(path)
         if not held:
             # Mirrors of repositories that no organization has configured or worked on.
             for git_dir in self.folder.mirrors.glob("*.git"):
@@ -96,15 +96,15 @@ class Deletion:
                     if git_dir.name.partition(".")[0] not in {
                         ids.address_key(url) for url in deletions.addresses(connection)
                     }:
-                        _remove(str(git_dir))
+                        _remove(git_dir)
             for one in owners:
                 for mail in self.folder.outbox.glob(f"{one}.*"):
                     mail.unlink(missing_ok=True)
-                _remove(str(self.folder.caches / one))
+                _remove(self.folder.caches / one)
         return len(held) + len(pending)
 
 
-def _remove(path: str) -> None:
+def _remove(path: Path) -> None:
     # Tried twice, as another process may be removing the same files.
     if not trees.remove(path) and not trees.remove(path):
         raise OSError(f"{path} cannot be removed; remove it by hand, and the rest is removed at the next start")

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -118,9 +117,8 @@ class TurnWorker:
         """Connect to the engine and begin to execute; takes about a second, most of it imports."""
         self._workspaces = Workspaces(self._folder, self.me.executor)
         self._heartbeat()
-        jobs = {name: partial(self._run_job, name) for name in self._jobs}
         # Each end frees a slot for another turn.
-        self._engine.open(self._execute, jobs, self.wake)
+        self._engine.open(self._execute, self._run_job, self.wake)
         for thread in self._threads:
             thread.start()
         Doorbell(self._database).answer(self.wake, self._ended)
@@ -283,8 +281,7 @@ class TurnWorker:
                 ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
                 heard = workers.heard_within(connection, ttl_micros, self._clock)
                 slots = sum(worker.concurrency for worker in heard)
-            share = self._settings.organization_slots
-            chosen = dispatch.next_turns(connection, slots, share, self._clock())[:free]
+            chosen = dispatch.next_turns(connection, slots, self._settings.organization_slots, self._clock())[:free]
         again = {f"{turn.run_id}:{turn.number}" for turn in chosen if turn.attempt}
         if again:
             # The record of a paused turn may not be closed yet.

@@ -3,10 +3,9 @@
 import logging
 import platform
 from collections import Counter as Counts
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from importlib import metadata
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 from prometheus_client import (
@@ -27,7 +26,6 @@ from service.observability.requests import RequestRecord
 from service.settings import SettingsError
 from service.store import dispatch, endings, turns, usage, workers
 from service.store.database import Database, round_trip_s
-from service.store.dispatch import Share
 from service.store.outages import ProviderOutages
 from service.store.schema import CANCELLED, invitations, postings, unsent
 from service.store.usage import MICROS_PER_USD, UsageFigures
@@ -163,37 +161,31 @@ class _DatabaseCollector(Collector):
             now = self._clock()
             budgets = usage.day_shares(connection, now)[:_ORGANIZATIONS]
             ending = endings.soon(connection, now)[:_ENDINGS]
-            waiting = Counts[str]()
+            outages = Counts[str]()
             for outage, number in ProviderOutages(connection).waiting(connection):
-                waiting[label(outage.shown)] += number
+                outages[label(outage.shown)] += number
         # A line for each label: those whose turns wait longest, and one for all others. That one always exists, so that
         # a sum over the organizations always has a value.
-        first = [replace(one, organization=label(one.organization)) for one in shares[:_ORGANIZATIONS]]
-        rest = [replace(one, organization=OTHERS) for one in shares[_ORGANIZATIONS:]]
-        merged: dict[str, Share] = {}
-        for one in [*first, *rest, Share(OTHERS, 0, None, 0)]:
-            held = merged.get(one.organization, Share(one.organization, 0, None, 0))
-            oldest = min((at for at in (held.oldest, one.oldest) if at is not None), default=None)
-            waits, works = held.waiting + one.waiting, held.at_work + one.at_work
-            merged[one.organization] = Share(one.organization, waits, oldest, works)
-        lines = list(merged.values())
-        ages: list[float] = [0 if line.oldest is None else max(0, now - line.oldest) / SECOND_MICROS for line in lines]
-        by_owner: dict[tuple[str, str], list[float]] = {
-            ("runwarden_queue_turns", "Turns that wait for a slot."): [line.waiting for line in lines],
-            ("runwarden_queue_oldest_seconds", "How long the oldest of them has waited."): ages,
-            ("runwarden_places_in_use", "Turns that have a slot."): [line.at_work for line in lines],
+        waiting, at_work, oldest = Counts[str](), Counts[str](), dict[str, int]()
+        for number, one in enumerate(shares):
+            name = label(one.organization) if number < _ORGANIZATIONS else OTHERS
+            waiting[name] += one.waiting
+            at_work[name] += one.at_work
+            if one.oldest is not None:
+                oldest[name] = min(one.oldest, oldest.get(name, one.oldest))
+        waiting[OTHERS] += 0
+        at_work[OTHERS] += 0
+        ages = {name: max(0, now - oldest.get(name, now)) / SECOND_MICROS for name in waiting}
+        ends = {
+            (one.kind, label(one.organization), label(one.name)): (one.ends_at - now) / SECOND_MICROS for one in ending
         }
-        names = [(line.organization,) for line in lines]
-        mails, results = ([((state,), number) for state, number in found.items()] for found in (owed, unposted))
-        ends = [
-            ((one.kind, label(one.organization), label(one.name)), (one.ends_at - now) / SECOND_MICROS)
-            for one in ending
-        ]
-        used = [((label(slug), kind), share) for slug, kind, share in budgets]
+        used = {(label(slug), kind): share for slug, kind, share in budgets}
         places = sum(one.concurrency for one in living)
         return [
             _gauge("runwarden_database_round_trip_seconds", "How long the database takes to answer.", database_s),
-            *(_gauge(*head, zip(names, figures, strict=True), "organization") for head, figures in by_owner.items()),
+            _gauge("runwarden_queue_turns", "Turns that wait for a slot.", waiting, "organization"),
+            _gauge("runwarden_queue_oldest_seconds", "How long the oldest of them has waited.", ages, "organization"),
+            _gauge("runwarden_places_in_use", "Turns that have a slot.", at_work, "organization"),
             _gauge("runwarden_places", "Slots of all workers together.", places),
             _gauge("runwarden_turns_at_work", "Turns that the workers execute.", sum(one.at_work for one in living)),
             _gauge("runwarden_workers", "Workers whose heartbeat is in time.", len(living)),
@@ -211,11 +203,11 @@ class _DatabaseCollector(Collector):
             _gauge(
                 "runwarden_model_outage_turns",
                 "Turns that wait for a model's provider which gives no answer.",
-                [((shown,), number) for shown, number in waiting.items()],
+                outages,
                 "provider",
             ),
-            _gauge("runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", mails, "state"),
-            _gauge("runwarden_postings_owed", "Results to be retried on code hosts, or refused.", results, "state"),
+            _gauge("runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", owed, "state"),
+            _gauge("runwarden_postings_owed", "Results to be retried on code hosts, or refused.", unposted, "state"),
         ]
 
 
@@ -302,13 +294,11 @@ def label(text: str) -> str:
     return one_line(text)[:_LONGEST_LABEL]
 
 
-def _gauge(
-    name: str, meaning: str, value: float | Iterable[tuple[tuple[str, ...], float]], *labels: str
-) -> GaugeMetricFamily:
-    """Return a gauge: a number, or one for each combination of labels."""
+def _gauge(name: str, meaning: str, value: float | Mapping[Any, float], *labels: str) -> GaugeMetricFamily:
+    """Return a gauge: a number, or one for each label, or for each tuple of several labels."""
     if isinstance(value, float | int):
         return GaugeMetricFamily(name, meaning, value=value)
     family = GaugeMetricFamily(name, meaning, labels=labels)
-    for key, number in value:
-        family.add_metric(key, number)
+    for key, number in value.items():
+        family.add_metric((key,) if isinstance(key, str) else key, number)
     return family

@@ -42,17 +42,13 @@ class RequestRecord:
     token_id: str | None = None
 
 
-class RequestObserver:
-    """Wraps the application: logs and counts every request, and names it in the answer's `X-Request-Id`."""
+def observed(app: ASGIApp, count: Callable[[RequestRecord], None]) -> ASGIApp:
+    """Wrap the application: log and count every request, and name it in the answer's `X-Request-Id`."""
 
-    def __init__(self, app: ASGIApp, count: Callable[[RequestRecord], None]) -> None:
-        self._app = app
-        self._count = count
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request and account for it, however it ends."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
         given = [value for name, value in scope["headers"] if name == _HEADER]
         is_named = len(given) == 1 and _WELL_FORMED.fullmatch(given[0])
@@ -60,7 +56,7 @@ class RequestObserver:
         record = RequestRecord(request_id, scope["method"])
         scope.setdefault("state", {})[RECORD] = record
 
-        async def observed(message: Message) -> None:
+        async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 mark = (_HEADER, record.request_id.encode())
@@ -70,7 +66,7 @@ class RequestObserver:
         started = time.perf_counter()
         with bound(request_id=record.request_id):
             try:
-                await self._app(scope, receive, observed)
+                await app(scope, receive, marked)
             finally:
                 record.duration_s = time.perf_counter() - started
                 template: str | None = getattr(scope.get("route"), "path", None)
@@ -78,7 +74,7 @@ class RequestObserver:
                     # The framework names a route without the prefix of its router.
                     prefix = _VERSION.match(scope["path"])
                     record.route = template if prefix is None or _VERSION.match(template) else prefix[0] + template
-                self._count(record)
+                count(record)
                 has_failed = (record.status or 0) >= _FAULT
                 # A successful probe has no line in the log.
                 if has_failed or record.route not in _PROBES:
@@ -86,6 +82,8 @@ class RequestObserver:
                     fields = {name: getattr(record, name) for name in names}
                     fields |= {"duration_ms": round(record.duration_s * 1000, 1)}
                     _logger.log(logging.WARNING if has_failed else logging.INFO, "request", extra=fields)
+
+    return answer
 
 
 def record_of(scope: Scope) -> RequestRecord:

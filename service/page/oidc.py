@@ -44,12 +44,7 @@ def client_of(settings: OidcSettings) -> Any:
         server_metadata_url=f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration",
         client_id=settings.client_id,
         client_secret=secret,
-        client_kwargs={
-            "scope": "openid email",
-            "code_challenge_method": "S256",
-            "timeout": 10,
-            "trust_env": False,
-        },
+        client_kwargs={"scope": "openid email", "code_challenge_method": "S256", "timeout": 10, "trust_env": False},
     )
 
 

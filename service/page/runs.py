@@ -148,12 +148,7 @@ def _start_body(form: Form, declared: dict[str, AgentInput]) -> AgentStart:
 
 @router.get("/runs/{run_id}")
 def show_run(
-    run_id: str,
-    context: RequestContext,
-    caller: RunReader,
-    visitor: Anybody,
-    fault: Fault = None,
-    typed: Typed = None,
+    run_id: str, context: RequestContext, caller: RunReader, visitor: Anybody, fault: Fault = None, typed: Typed = None
 ) -> Response:
     """Show a run, turn by turn, with its instructions and answers."""
     run: Any = results.run_document(run_id, context, caller)

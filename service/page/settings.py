@@ -258,18 +258,8 @@ def show_usage(context: RequestContext, caller: SettingsReader, visitor: Anybody
     with context.database.read() as connection:
         (total,) = usage.totals(connection, filters, None)
         by_day = {one.subject["day"]: one for one in usage.totals(connection, filters, "day")}
-        by_agent, by_repository = (usage.totals(connection, filters, by) for by in ("agent", "repository"))
+        tables = {by: usage.totals(connection, filters, by) for by in ("agent", "repository")}
         trial = organizations.trial_of(connection, caller.organization.id)
     dated = [(EPOCH.date() + timedelta(days=day), by_day.get(day)) for day in days]
     most = max((one.figures.micro_usd for _, one in dated if one), default=0)
-    return page(
-        "usage",
-        visitor,
-        total=total,
-        days=dated,
-        most=most,
-        by_agent=by_agent,
-        by_repository=by_repository,
-        trial=trial,
-        organization=caller.organization,
-    )
+    return page("usage", visitor, total=total, days=dated, most=most, tables=tables, trial=trial)

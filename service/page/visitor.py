@@ -191,9 +191,15 @@ SignedIn = Annotated[Visitor, Depends(_signed_in)]
 Writer = Annotated[Form, Depends(_writer)]
 """A form that the signed-in person sent from a page of this session."""
 
-# A handler that refuses a form shows its page again, with why it cannot be used, and with what was typed.
-Fault = Annotated[HttpError | str | None, Depends(lambda: None)]
-Typed = Annotated[Mapping[str, str] | None, Depends(lambda: None)]
+
+async def _nothing() -> None:
+    """Return nothing: only a handler that refuses a form passes these, to the one that shows the form again."""
+
+
+Fault = Annotated[HttpError | str | None, Depends(_nothing)]
+"""Why a form cannot be used."""
+Typed = Annotated[Mapping[str, str] | None, Depends(_nothing)]
+"""What was typed into it."""
 
 
 def origin_of(request: Request) -> str:

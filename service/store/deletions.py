@@ -83,16 +83,14 @@ def forget(connection: sa.Connection, before: int) -> None:
     connection.execute(sa.delete(deletions).where(*old, deletions.c.id.not_in(sa.select(organizations.c.id))))
 
 
-def branches_of(
-    connection: sa.Connection, organization_id: str, run_id: str | None = None
-) -> list[tuple[str, str, str]]:
+def branches_of(connection: sa.Connection, organization_id: str, run_id: str | None = None) -> list[dict[str, str]]:
     """Return platform, path and branch of every branch that an organization's runs, or one of them, pushed."""
     columns = (runs.c.platform, runs.c.path, runs.c.branch)
     may_be_there = sa.or_(turns.c.pushing_sha.is_not(None), turns.c.commit_sha.is_not(None))
     pushed = sa.exists().where(turns.c.run_id == runs.c.id, may_be_there)
     query = sa.select(*columns).distinct().where(runs.c.organization_id == organization_id, pushed)
     query = query.where(runs.c.id == run_id) if run_id is not None else query.order_by(*columns)
-    return [(platform, path, branch) for platform, path, branch in connection.execute(query)]
+    return [dict(row._mapping) for row in connection.execute(query)]
 
 
 def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> None:

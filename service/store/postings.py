@@ -124,11 +124,11 @@ def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: 
     kept = turn_files.content(connection, turn, turn_files.FINDINGS)
     reported = None if kept is None else json.loads(kept)
     shown = state
-    is_gate = plan is not None and isinstance(plan.status, str) and state == "success"
-    if is_gate and (unread := turn_files.content(connection, turn, turn_files.UNREAD)) is not None:
+    gate = plan.status if plan is not None and isinstance(plan.status, str) and state == "success" else None
+    if gate and (unread := turn_files.content(connection, turn, turn_files.UNREAD)) is not None:
         shown, text = "error", f"not all findings could be read: {unread.decode()}"
-    if is_gate and plan is not None and isinstance(plan.status, str) and reported is not None:
-        grave = SEVERITIES[: SEVERITIES.index(plan.status) + 1]
+    if gate and reported is not None:
+        grave = SEVERITIES[: SEVERITIES.index(gate) + 1]
         counts = Counter(one["severity"] for one in reported["findings"] if one["severity"] in grave)
         if counts:
             found = ", ".join(f"{counts[one]} {one}" for one in grave if counts[one])

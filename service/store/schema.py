@@ -182,11 +182,15 @@ def _table(name: str, *parts: SchemaItem) -> sa.Table:
     return sa.Table(name, metadata, *parts)
 
 
+def _entity(name: str, *parts: SchemaItem) -> sa.Table:
+    """Return a table whose rows have an id."""
+    return _table(name, *_texts("id", key=True), *parts)
+
+
 meta = _table("runwarden_meta", *_texts("key", key=True), *_texts("value"))
 
-organizations = _table(
+organizations = _entity(
     "organizations",
-    *_texts("id", key=True),
     *_texts("name"),
     sa.Column("slug", sa.Text, nullable=False, unique=True),
     # No foreign key: the parent is attribution only (spec 2.2), and outlives the parent.
@@ -199,9 +203,8 @@ organizations = _table(
     *_large("day_tokens", nullable=True),
 )
 
-invitations = _table(
+invitations = _entity(
     "invitations",
-    *_texts("id", key=True),
     _owner(),
     *_texts("email", "role"),
     sa.Column("code_digest", sa.Text, nullable=False, unique=True),
@@ -216,9 +219,8 @@ invitations = _table(
     sa.Index("mails_due", "mail", "due_at"),
 )
 
-tokens = _table(
+tokens = _entity(
     "tokens",
-    *_texts("id", key=True),
     # No foreign key: a token whose organization is gone answers 404, as the spec says (7.1).
     sa.Column("organization_id", sa.Text, nullable=False, index=True),
     sa.Column("digest", sa.Text, nullable=False, unique=True),
@@ -228,9 +230,8 @@ tokens = _table(
     *_large("revoked_at", "first_used_at", "last_used_at", nullable=True),
 )
 
-members = _table(
+members = _entity(
     "members",
-    *_texts("id", key=True),
     _owner(),
     *_texts("email", "role"),
     *_large("added_at"),
@@ -266,9 +267,8 @@ trials = _table(
     *_large("started_at", nullable=True),
 )
 
-hosts = _table(
+hosts = _entity(
     "hosts",
-    *_texts("id", key=True),
     _owner(),
     *_texts("platform", "host", "probe"),
     *_texts("group", "api_url", "clone_url", "token_env", nullable=True),
@@ -292,9 +292,8 @@ host_tokens = _table(
     sa.Column("is_lost", sa.Boolean, nullable=False),
 )
 
-repositories = _table(
+repositories = _entity(
     "repositories",
-    *_texts("id", key=True),
     _owner(),
     *_texts("name", "platform", "path", "path_key", "url"),
     *_large("project_id", nullable=True),
@@ -319,9 +318,8 @@ schedules = _table(
 
 default_branches = _table("default_branches", *_texts("url", key=True), *_texts("branch"))
 
-agents = _table(
+agents = _entity(
     "agents",
-    *_texts("id", key=True),
     _owner(nullable=True),
     *_texts("name"),
     *_columns(_TEXTS, "argv", "environment"),
@@ -332,9 +330,8 @@ agents = _table(
     sa.Index("agents_for_all", "name", unique=True, sqlite_where=_FOR_ALL, postgresql_where=_FOR_ALL),
 )
 
-runs = _table(
+runs = _entity(
     "runs",
-    *_texts("id", key=True),
     _owner(),
     *_texts("agent", "status", "branch", "platform", "path", "path_key", "url"),
     sa.Column("metadata", sa.JSON),
@@ -476,9 +473,8 @@ usage_days = _table(
 model_outages = _table("model_outages", *_texts("source", key=True), *_texts("shown"), *_large("since"))
 """Providers that did not answer the last request; all workers share this."""
 
-deliveries = _table(
+deliveries = _entity(
     "deliveries",
-    *_texts("id", key=True),
     _owner(),
     *_texts("platform", "path_key", "delivery", "event", "result", "head_sha", "cause", "sender", "detail"),
     # The rule consulted, counted from 0; -1 for none.
@@ -520,9 +516,8 @@ postings = _table(
 )
 """Results to post on code hosts, with their state; posted after the push, and retried until that succeeds."""
 
-event_endpoints = _table(
+event_endpoints = _entity(
     "event_endpoints",
-    *_texts("id", key=True),
     _owner(),
     # In clear text, because each delivery is signed with them.
     *_texts("url", "secret"),
@@ -534,9 +529,8 @@ event_endpoints = _table(
     sa.Index("event_endpoints_of_organization", "organization_id"),
 )
 
-events = _table(
+events = _entity(
     "events",
-    *_texts("id", key=True),
     _child_of("event_endpoints", "endpoint_id", key=False),
     _child_of("runs", "run_id", key=False, nullable=True),
     *_texts("type", "payload", "state"),
@@ -566,9 +560,8 @@ rate_limits = _table(
     *_large("counted_at"),
 )
 
-audit = _table(
+audit = _entity(
     "audit",
-    *_texts("id", key=True),
     *_large("at"),
     *_texts("actor", "action", "outcome"),
     # No foreign key: entries outlive the objects they name.

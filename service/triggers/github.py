@@ -54,7 +54,7 @@ class _PullRequest(_Linked):
     updated_at: Time
 
 
-class _Delivery(Part):
+class _Delivery(Payload):
     action: str
     repository: Repository
     sender: Account
@@ -202,7 +202,7 @@ class _ForgejoRun(Part):
     stopped: Time
 
 
-class _ForgejoRunDelivery(Part):
+class _ForgejoRunDelivery(Payload):
     """The end of a run of Forgejo Actions."""
 
     run: _ForgejoRun

@@ -52,7 +52,7 @@ class _Attributes(_Request):
     updated_at: Time
 
 
-class _Delivery(Part):
+class _Delivery(Payload):
     user: Account
     project: Repository
 
@@ -161,7 +161,7 @@ class _Pipeline(Part):
     finished_at: Time | None = None
 
 
-class _PipelineDelivery(Part):
+class _PipelineDelivery(Payload):
     user: Account = Account()
     project: Repository
     object_attributes: _Pipeline

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Final, Protocol, Self
+from typing import Annotated, Any, ClassVar, Final
 
 from markdown_it import MarkdownIt
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, model_validator
@@ -55,8 +55,6 @@ Time = Annotated[
 class Part(BaseModel):
     """A part of a payload; fields that are not declared are ignored, and one that is null counts as left out."""
 
-    is_comment: ClassVar[bool] = False
-
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: Any) -> Any:
@@ -65,17 +63,14 @@ class Part(BaseModel):
         return {name: value for name, value in given.items() if value is not None}
 
 
-class Payload(Protocol):
-    """A whole payload, as a part that is an event."""
+class Payload(Part):
+    """A whole payload."""
 
-    is_comment: ClassVar[bool]
-
-    @classmethod
-    def model_validate(cls, obj: Any) -> Self:
-        """Read it (pydantic)."""
+    is_comment: ClassVar[bool] = False
 
     def event(self, mention: str) -> HookEvent | None:
         """Return its event; None: it has none that a rule can name."""
+        raise NotImplementedError
 
 
 class Label(Part):

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -83,7 +83,7 @@ async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
         async with (
             await Cache.open(tmp_path / "cache.sqlite3") as cache,
             await Ledger.open(tmp_path / "ledger.sqlite3") as ledger,
-            Client(server.base_url, Token(token), deadline_s=deadline_s) as client,
+            aclosing(Client(server.base_url, Token(token), deadline_s=deadline_s)) as client,
         ):
             yield Desk(server, ledger, cache, client)
 

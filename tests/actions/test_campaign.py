@@ -397,9 +397,8 @@ async def desks(folder: Path, addresses: list[str]) -> AsyncIterator[list[Action
             ledger = await stack.enter_async_context(await Ledger.open(folder / "ledger.sqlite3"))
             address = addresses[number % len(addresses)]
             budget: Any = NoBudget()
-            client = await stack.enter_async_context(
-                Client(address, Token("campaign-token"), deadline_s=deadline_s, budget=budget)
-            )
+            client = Client(address, Token("campaign-token"), deadline_s=deadline_s, budget=budget)
+            stack.push_async_callback(client.aclose)
             clock = partial(datetime.now, UTC)
             runs = RunSync(client, cache, lambda _: None, clock=clock, page_size=100, first_runs=100)
             made.append(Actions(client, ledger, runs.store, lambda _: None, clock, "campaign"))

@@ -38,9 +38,10 @@ def test_keys_that_end_are_named_in_time(database: Database) -> None:
         token("ended", 1, NOW - 3 * DAY_MICROS)
         token("forgotten", 1, NOW - 9 * DAY_MICROS)
         tokens.revoke(connection, token("revoked", 2), NOW)
-        hosts.connect(connection, owner, Host("github", "h", None, "api", "u", None, "HUB", day(40)), NOW)
+        hub = Host("github", "h", None, "api", "u", None, "HUB", day(40))
+        hosts.connect(connection, owner, hub, NOW)
         hosts.connect(connection, owner, Host("gitlab", "h", None, "api", "u", None, "LAB", day(13)), NOW)
-        hosts.note_token_end(connection, owner, "github", day(3))
+        hosts.note_answer(connection, owner, hub, "ok", "ok", day(3), NOW)
         for name, ends, its_owner in (("known", day(-1), owner), ("unknown", None, None), ("for-all", day(10), None)):
             access = {"provider": "anthropic", "key_env": "MODEL_KEY", "key_ends": ends}
             options = AgentOptions.model_validate({"model": access})

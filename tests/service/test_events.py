@@ -134,7 +134,7 @@ def test_health_and_invitations_are_told_once(desk: Desk) -> None:
         hosts.connect(connection, desk.owner, host, 1)
         assert hosts.last_answers(connection, desk.owner) == {"github": ("ok", None)}
         for before, after in (("ok", "degraded"), ("ok", "degraded"), ("degraded", "ok")):
-            hosts.note_status(connection, desk.owner, host, before, after, desk.now())
+            hosts.note_answer(connection, desk.owner, host, before, after, None, desk.now())
         invitation = invitations.invite(connection, desk.owner, "ada@acme.example", desk.now())
         code = str(invitations.waiting_code(connection, invitation))
         assert [invitations.accept(connection, code, desk.now()) for _ in range(2)] == [desk.owner, None]

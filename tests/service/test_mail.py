@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
-from service.mail import MailError, MailMessage, SmtpRelay, deliver
+from service.mail import Mailer, MailError, MailMessage, deliver, send_by_smtp
 from service.settings import MailSettings, Settings, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
@@ -194,16 +194,16 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
-def relay(server: MailServer, **options: object) -> SmtpRelay:
+def relay(server: MailServer, **options: object) -> Mailer:
     """A relay to a server, with the right password if it wants one."""
     login = {"username": USER} if server.login else {}
     section = {"host": "127.0.0.1", "port": server.port, "security": server.security, "timeout_s": 60} | login
-    return SmtpRelay(SmtpSettings.model_validate(section | options), {"RUNWARDEN_SMTP_PASSWORD": PASSWORD})
+    return partial(send_by_smtp, SmtpSettings.model_validate(section | options), {"RUNWARDEN_SMTP_PASSWORD": PASSWORD})
 
 
-def failure(post: SmtpRelay) -> MailError:
+def failure(post: Mailer) -> MailError:
     with pytest.raises(MailError) as caught:
-        post.send(LETTER)
+        post(LETTER)
     return caught.value
 
 
@@ -214,7 +214,7 @@ def test_a_letter_arrives(
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
     for security, login in (("none", False), ("starttls", True), ("tls", True)):
         server = serving(certificate=None if security == "none" else certificate, security=security, login=login)
-        relay(server).send(LETTER)
+        relay(server)(LETTER)
 
         assert [(one.mail_from, one.rcpt_tos) for one in server.taken] == [(LETTER.sender, [LETTER.recipient])]
         assert server.messages[0]["Subject"] == "hello"
@@ -266,9 +266,9 @@ def test_what_a_server_says_cannot_draw_on_a_terminal(serving: Callable[..., Any
         assert reply.replace("\x1b", "\N{SYMBOL FOR ESCAPE}").replace("\x07", "\N{SYMBOL FOR BELL}") in str(error)
 
 
-def hasty(port: int) -> SmtpRelay:
+def hasty(port: int) -> Mailer:
     options = {"host": "127.0.0.1", "port": port, "security": "none", "timeout_s": 0.3}
-    return SmtpRelay(SmtpSettings.model_validate(options), {})
+    return partial(send_by_smtp, SmtpSettings.model_validate(options), {})
 
 
 def test_a_server_that_drips_is_left_in_time() -> None:

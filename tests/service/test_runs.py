@@ -198,7 +198,7 @@ def test_every_branch_name_we_take_git_takes_too(name: str) -> None:
 @given(st.text(max_size=80), st.integers(1, 10**12))
 def test_a_branch_is_made_of_any_instructions(instructions: str, later: int) -> None:
     """Whatever the words are, the branch made of them is valid; nothing that people use is refused; ids sort."""
-    first, second = (ids.run_id(1_700_000_000_000_000 + 1000 * more) for more in (0, later))
+    first, second = (f"run_{ids.ulid(1_700_000_000_000_000 + 1000 * more)}" for more in (0, later))
     name = default_branch(instructions, first)
 
     assert first < second

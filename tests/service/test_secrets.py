@@ -5,14 +5,19 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import Connection
 
 from service.api.app import Readiness
+from service.clock import now_micros
 from service.secrets import MASK, MaskedStream, Secrets, of_environment
+from service.settings import Settings
+from service.store.database import Database
 from tests.service.conftest import MODEL_KEY as KEY
 from tests.service.conftest import Api, Make, Own, placed
 from tests.service.git_hosts import GitHttpHost
@@ -138,17 +143,23 @@ def test_what_a_code_host_says_is_only_text(own: Own) -> None:
     assert "\x1b" not in api.service.admin("run", run_id)["turns"][0]["failure"]
 
 
-async def test_a_database_that_never_answers_is_told_in_time() -> None:
+async def test_a_database_that_never_answers_is_told_in_time(tmp_path: Path) -> None:
     """By the deadline, however often it is asked, with a few threads; and it is well again once it answers."""
     over = threading.Event()
 
-    class Stuck:
+    class Stuck(Database):
         @contextlib.contextmanager
-        def read(self) -> Iterator[Any]:
+        def read(self) -> Iterator[Connection]:
             over.wait()
-            yield None
+            with super().read() as connection:
+                yield connection
 
-    readiness = Readiness(Stuck(), lambda _: {"status": "ok"}, deadline_s=0.02)  # type: ignore[arg-type]  # it is asked for nothing else
+    over.set()
+    database = Stuck(f"sqlite:///{tmp_path}/stuck.sqlite3")
+    database.migrate()
+    over.clear()
+    context = SimpleNamespace(database=database, settings=Settings(), clock=now_micros)
+    readiness = Readiness(context, deadline_s=0.05)  # type: ignore[arg-type]  # it is asked for nothing else
     before = threading.active_count()
     try:
         answers = [await readiness.ask() for _ in range(20)]
@@ -159,3 +170,4 @@ async def test_a_database_that_never_answers_is_told_in_time() -> None:
     assert answers == [None] * 20
     assert taken < 12
     await until(readiness.ask, "it is well again, as those that waited end one by one")
+    database.close()

@@ -75,17 +75,6 @@ class FactList(Vertical):
             self.mount(self._rows[-1][0])
 
 
-class FormNotice(Static):
-    """A note to read before typing."""
-
-    DEFAULT_CSS = """
-    FormNotice { margin: 0 1 1 1; padding: 0 1; border-left: outer $warning; color: $foreground; }
-    """
-
-    def __init__(self, text: SafeText) -> None:
-        super().__init__(Content(text))
-
-
 class FormChoice(Widget, can_focus=True):
     """A choice between a few options, with none chosen at first."""
 

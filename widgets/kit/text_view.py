@@ -19,6 +19,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widgets import Input
 
@@ -83,10 +84,12 @@ class TextView(CursorView):
         hidden("left", "sideways(-1)", "to the left", id="text.left"),
     ]
 
+    sought: reactive[Pattern[str] | None] = reactive(None)
+    """The matches of this pattern are highlighted."""
+
     def __init__(self) -> None:
         super().__init__()
         self._x = 0
-        self._sought: Pattern[str] | None = None
         self._styles: dict[tuple[str, str], Style] = {}
 
     # For subclasses
@@ -118,11 +121,6 @@ class TextView(CursorView):
         self.total = total
         self.cursor = min(self.cursor, max(0, total - 1))
         self.virtual_size = Size(0, total + HEADER)
-        self.refresh()
-
-    def light(self, pattern: Pattern[str] | None) -> None:
-        """Highlight the matches of a pattern; None: none."""
-        self._sought = pattern
         self.refresh()
 
     def action_sideways(self, steps: int) -> None:
@@ -176,9 +174,9 @@ class TextView(CursorView):
 
     def lit(self, pieces: Sequence[TextPiece]) -> Sequence[TextPiece]:
         """The pieces with the matches highlighted."""
-        if self._sought is None:
+        if self.sought is None:
             return pieces
-        spans = [match.span() for match in self._sought.finditer("".join(piece.text for piece in pieces))]
+        spans = [match.span() for match in self.sought.finditer("".join(piece.text for piece in pieces))]
         return overlay(pieces, spans, "match") if spans else pieces
 
     def style(self, tone: str, ground: str) -> Style:
@@ -251,7 +249,7 @@ class TextSearch(Vertical):
         event.stop()
         text = event.value
         flags = re.IGNORECASE if text.islower() else re.NOFLAG
-        self.view.light(re.compile(re.escape(text), flags) if text else None)
+        self.view.sought = re.compile(re.escape(text), flags) if text else None
         if text:
             self.seek(_pattern(text), 1, here=True)
 

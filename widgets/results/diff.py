@@ -138,14 +138,6 @@ class FileRows:
         self.left.append(left)
         self.right.append(right)
 
-    def hunk_of(self, row: int) -> range:
-        """The rows of the hunk that holds a row; empty where there is none."""
-        index = bisect_right(self.hunks, row) - 1
-        if index < 0:
-            return range(0)
-        end = self.hunks[index + 1] if index + 1 < len(self.hunks) else len(self.left)
-        return range(self.hunks[index], end)
-
     def row_of(self, line: int) -> int | None:
         """The row that shows a line of the patch."""
         return next((row for row in range(len(self.left)) if line in {self.left[row], self.right[row]}), None)
@@ -326,14 +318,14 @@ class DiffView(TextView):
         return self._facts.get(patched.path) or patched.changed()
 
     def hunk_text(self) -> str:
-        """The hunk under the cursor, or its facts, as safe lines; "" without one."""
+        """The hunk under the cursor, or the first one of its file, as safe lines; "" without one."""
         if not self._starts:
             return ""
         file, row = self._file_and_row(self.cursor)
-        rows = self._rows.unified[file]
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
-        hunk = rows.hunk_of(rows.row_of(line) or 0)
-        return "\n".join(safe_line(self._raw(rows.left[at])) for at in hunk)
+        hunks = self._rows.patch.files[file].hunks
+        hunk = next((each for each in hunks if line == NONE or each.line <= line < each.end), None)
+        return "" if hunk is None else "\n".join(safe_line(self._raw(at)) for at in range(hunk.line, hunk.end))
 
     # Its keys
 

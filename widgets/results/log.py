@@ -156,7 +156,7 @@ class LogView(TextView):
         self.label = 0
         """Cells of the label before each step's words; 0: the lines are not steps, so failures are not known."""
         self.is_raw = False
-        """Whether times are shown in full."""
+        """Whether the user wants no steps, and times in full."""
         self._wraps: bool | None = None
         """None: the user did not say."""
         self._part = 0

@@ -225,13 +225,3 @@ class ColumnArrangement:
         """The drawn width of a column; for a hidden one, its minimum."""
         widths = {column.title: column.width for column in _BY_KEY.values()}
         return (widths | {placed.column.title: placed.width for placed in self.layout.placed})[key]
-
-    def stop_beyond(self, x: int, direction: int) -> int | None:
-        """The cell at which scrolling sideways from this cell stops next; None: there is no further stop."""
-        later = [stop for stop in self.layout.stops if (stop > x if direction > 0 else stop < x)]
-        return (later[0] if direction > 0 else later[-1]) if later else None
-
-    def column_at(self, x: int, scroll_x: int) -> RunColumn | None:
-        """The column at this cell of the scrolled view."""
-        placed = self.layout.at(x if x < self.layout.frozen_width else x + scroll_x)
-        return None if placed is None else placed.column

@@ -35,13 +35,6 @@ class BatchLine(Struct, frozen=True):
     opens: str | None = None
     """The run that was started or continued; None: there is none."""
 
-    def content(self, width: int, id_width: int) -> Content:
-        """The line in at most `width` cells, `id_width` of them for the run's id."""
-        run_id = fit(self.run_id, id_width, "middle")
-        about = shorten(self.about, max(0, width - STATUS - id_width - 3), "middle" if self.opens else "end")
-        status = fit(self.badge.text, STATUS)
-        return Content.assemble((f"{status} ", self.badge.style), (run_id, "bold"), (f"  {about}", STYLES["quiet"]))
-
 
 class BatchView(Struct, frozen=True):
     """A batch as shown in the strip and in its list."""
@@ -102,9 +95,15 @@ class BatchView(Struct, frozen=True):
         return Content.assemble(text, (f"  {title}", STYLES["quiet"]))
 
     def run_list(self, width: int) -> list[Content]:
-        """Its runs, a line each."""
+        """Its runs, a line of at most `width` cells each."""
         id_width = min(max((cell_len(line.run_id) for line in self.lines), default=0), (width - STATUS) // 2)
-        return [line.content(width, id_width) for line in self.lines]
+        lines = []
+        for line in self.lines:
+            status, run_id = fit(line.badge.text, STATUS), fit(line.run_id, id_width, "middle")
+            about = shorten(line.about, max(0, width - STATUS - id_width - 3), "middle" if line.opens else "end")
+            parts = (f"{status} ", line.badge.style), (run_id, "bold"), (f"  {about}", STYLES["quiet"])
+            lines.append(Content.assemble(*parts))
+        return lines
 
 
 WORDY: Final = 110

@@ -24,15 +24,7 @@ from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, 
 from storage.records.query import Grouping, RunGroup
 from widgets.kit import hidden
 from widgets.kit.cursor_view import HEADER, CursorView
-from widgets.runs.columns import (
-    RESTS,
-    ColumnArrangement,
-    ColumnChoice,
-    RowFacts,
-    RowTimes,
-    rests,
-    row_times,
-)
+from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
 from widgets.runs.lines import PARTS, RowState, TableRenderer, unseen_note
 
 NOT_COUNTED: Final = (SafeText("…"),)
@@ -114,6 +106,14 @@ class Position(Struct, frozen=True):
         return self.cursor + window.shift if is_at_gap or self.cursor == before.total else self.cursor
 
 
+class LatestMessage(Message):
+    """A message of which only the latest counts."""
+
+    def can_replace(self, message: Message) -> bool:
+        """Whether it is of the same kind."""
+        return isinstance(message, type(self))
+
+
 class RunTable(CursorView, can_focus=True):
     """Draws runs, one a line, under titles that sort.
 
@@ -164,19 +164,11 @@ class RunTable(CursorView, can_focus=True):
     class Marked(Message):
         """The marks changed."""
 
-    class WindowRequested(Message):
+    class WindowRequested(LatestMessage):
         """The table needs rows that it does not hold, as its `request` describes."""
 
-        def can_replace(self, message: Message) -> bool:
-            """Only the latest request counts."""
-            return isinstance(message, RunTable.WindowRequested)
-
-    class Highlighted(Message):
+    class Highlighted(LatestMessage):
         """The cursor moved to another run, group or gap."""
-
-        def can_replace(self, message: Message) -> bool:
-            """Only the latest run counts."""
-            return isinstance(message, RunTable.Highlighted)
 
     class Refilled(Message):
         """Columns got their first values, and room."""
@@ -491,8 +483,10 @@ class RunTable(CursorView, can_focus=True):
 
     def action_sideways(self, columns: int) -> None:
         """Scroll sideways to the next stop."""
-        if (stop := self.columns.stop_beyond(self.scroll_offset.x, columns)) is not None:
-            self.scroll_to(x=stop, animate=False, force=True)
+        x = self.scroll_offset.x
+        later = [stop for stop in self.columns.layout.stops if (stop > x if columns > 0 else stop < x)]
+        if later:
+            self.scroll_to(x=later[0 if columns > 0 else -1], animate=False, force=True)
 
     def action_choose(self) -> None:
         """Open the run under the cursor, or ask for the missing runs of its line."""
@@ -524,23 +518,21 @@ class RunTable(CursorView, can_focus=True):
         """Move the cursor to the row, open it on a double click, or sort by the column; ctrl marks."""
         event.prevent_default()
         if event.y < HEADER:
-            column = self.columns.column_at(event.x, self.scroll_offset.x)
+            layout = self.columns.layout
+            placed = layout.at(event.x if event.x < layout.frozen_width else event.x + self.scroll_offset.x)
             if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
                 self.action_first()
-            elif column is not None:
-                self.post_message(self.SortRequested(column.title))
+            elif placed is not None:
+                self.post_message(self.SortRequested(placed.column.title))
             return
         index = self.scroll_offset.y + event.y - HEADER
         row = self.window.row(index)
         if index >= self.total or self.is_replacing:
             return
         self.put_cursor(index)
-        if self.is_at_gap or self.group is not None:
-            self.action_choose()
-            return
         if event.ctrl and row is not None:
             self.mark((row.run_id,), is_marked=row.run_id not in self.marks)
-        elif event.chain > 1:
+        elif event.chain > 1 or self.is_at_gap or self.group is not None:
             self.action_choose()
 
     def resize_to(self, total: int) -> None:

@@ -111,7 +111,6 @@ class ScriptedResults:
         default_factory=lambda: Mock(
             mirror=Mock(side_effect=GitError(NOTHING)),
             address=Mock(return_value=None),
-            is_configured=Mock(return_value=None),
         )
     )
     """As where nothing is configured."""

@@ -28,7 +28,6 @@ async def test_a_change_is_applied_or_checked_out_beside(
     one = SimpleNamespace(
         mirror=lambda _: real.mirror(RUN.run.repository),
         address=lambda _: real.address(RUN.run.repository),
-        is_configured=lambda _: True,
         history=lambda _: real.history(RUN),
     )
     results = ScriptedResults(change_=await real.change(RUN), repositories=one)

@@ -209,7 +209,7 @@ def test_a_repository_s_servers_are_told_in_each_program_s_own_words() -> None:
         ("opencode", '"url": "https://docs.test/mcp"}'),
     ):
         agent = Agent(preset, options=AgentOptions.model_validate({"preset": preset}), argv=())
-        made = invocation.of(agent, "/home/agent", "/dev/null", None, setup)
+        made = invocation.of(agent, preset, "/home/agent", "/dev/null", None, setup)
         told = "\n".join((*made.words, *made.preset.settings.values(), *made.environment.values()))
 
         assert [one in told for one in (words, json.dumps("a {url} \"'"), "GREETING", "hello")] == [True] * 3 + [False]
