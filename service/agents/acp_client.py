@@ -88,8 +88,7 @@ class SandboxClient:
         self, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **_: object
     ) -> schema.RequestPermissionResponse:
         """Allow a tool call, once if that is offered."""
-        kinds = ("allow_once", "allow_always")
-        chosen = next((one for kind in kinds for one in options if one.kind == kind), None)
+        chosen = next((one for kind in ("allow_once", "allow_always") for one in options if one.kind == kind), None)
         report("permission", title=tool_call.title, allowed=chosen is not None)
         if chosen is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
@@ -219,8 +218,7 @@ class Turn:
             if error.code != _AUTH_REQUIRED or not methods:
                 raise
             # Its environment has a key: choose the method that uses one.
-            chosen = next((one for one in methods if "key" in one.lower()), methods[0])
-            await connection.authenticate(chosen)
+            await connection.authenticate(next((one for one in methods if "key" in one.lower()), methods[0]))
             made = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
         self._options = made.config_options or []
         if can_load:

@@ -12,7 +12,8 @@ from service.errors import ServiceError
 INSTRUCTIONS: Final = "instructions"
 """The input that every agent takes: its task, in free text."""
 _UNASKED: Final = "Do what you are configured for."
-_FIELD: Final = re.compile(r"\{([A-Za-z_][\w.-]*)\}", re.ASCII)
+_FIELD: Final = re.compile(r"\{(?=[A-Za-z_])(?:([\w.-]+)\.)?([\w-]*)\}", re.ASCII)
+"""A field, with its scope (`inputs`) and its name."""
 _NEARLY: Final = re.compile(r"\{\s*inputs?\s*[.\[][^{}]*\}")
 """A field as other template languages write it, which would reach the agent unchanged."""
 _KINDS: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
@@ -73,7 +74,7 @@ def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
         if not _FIELD.fullmatch(near):
             yield f"prompt: {near} is not known: write one of {known}"
     for found in _FIELD.finditer(prompt):
-        scope, name = _scoped(found)
+        scope, name = found.groups("")
         one = declared.get(name)
         if scope == "" and one is not None:
             yield f"prompt: write {{inputs.{name}}}, not {found[0]}"
@@ -117,7 +118,7 @@ def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue]
     placed = {INSTRUCTIONS} if isinstance(words, str) else set()
     parts = [asked or f"{agent}: {_UNASKED}"]
     if prompt is not None:
-        fields = [(one[0], *_scoped(one)) for one in _FIELD.finditer(prompt)]
+        fields = [(one[0], *one.groups("")) for one in _FIELD.finditer(prompt)]
         named = {name for _, scope, name in fields if scope}
         texts = {field: _as_text(values.get(name, "")) for field, scope, name in fields if scope}
         filled = _FIELD.sub(lambda one: texts.get(one[0], one[0]), prompt).strip()
@@ -127,11 +128,6 @@ def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue]
     if left and listed:
         parts.append("Inputs:\n" + "\n".join(f"- {one}: {_as_text(left[one])}".replace("\n", "\n  ") for one in left))
     return "\n\n".join(parts)
-
-
-def _scoped(found: re.Match[str]) -> tuple[str, str]:
-    scope, _, name = found[1].rpartition(".")
-    return scope, name
 
 
 def _type_fault(kind: str, value: JsonValue) -> str | None:

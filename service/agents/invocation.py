@@ -52,8 +52,7 @@ def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
             continue
         value = values[found[2]].replace("\0", "")
         if len(value.encode("utf-8", "surrogateescape")) > _LONGEST_BYTES:
-            text = f"the {found[2]} are too long for an argument; use {{{found[2]}_file}} in its argv"
-            raise PlaceholderError(text)
+            raise PlaceholderError(f"the {found[2]} are too long for an argument; use {{{found[2]}_file}} in its argv")
         # A program would read a leading dash as an option; a leading space prevents that, with the same meaning.
         words.append(f"{found[1]}{value}" if found[1] else f" {value}" if value.startswith("-") else value)
     return words
@@ -85,8 +84,7 @@ def preset_of(agent: Agent) -> Preset:
 def is_relayed(agent: Agent) -> bool:
     """Whether an agent reaches the outside through the relay."""
     options = agent.options
-    wanted = (options.preset, options.egress, options.model)
-    return not agent.network and any(one is not None for one in wanted)
+    return not agent.network and any(one is not None for one in (options.preset, options.egress, options.model))
 
 
 def reads_document(agent: Agent) -> bool:

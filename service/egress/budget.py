@@ -139,18 +139,15 @@ class SpendingWatch:
                 f"the organization has a budget of {day.most_usd:g} USD a day, and the model has no price: "
                 "add it to prices of the agent"
             )
-        for whose, key, usd, used in (
-            ("run's", "budget.run_usd", budget.run_usd, spent.run_micro_usd),
-            ("agent's", "budget.day_usd", budget.day_usd, spent.day_micro_usd),
-            ("organization's", "day_usd", day.most_usd, day.micro_usd),
-        ):
-            if usd is not None and used + micro_usd >= usd * _MICROS:
-                when = " a day" if "day" in key else ""
-                raise BudgetSpentError(f"the {whose} budget of {usd:g} USD{when} is spent ({key})")
         for whose, key, most, used in (
-            ("run's", "budget.run_tokens", budget.run_tokens, spent.run_tokens),
-            ("organization's", "day_tokens", day.most_tokens, day.tokens),
+            ("run's", "budget.run_usd", budget.run_usd, spent.run_micro_usd + micro_usd),
+            ("agent's", "budget.day_usd", budget.day_usd, spent.day_micro_usd + micro_usd),
+            ("organization's", "day_usd", day.most_usd, day.micro_usd + micro_usd),
+            ("run's", "budget.run_tokens", budget.run_tokens, spent.run_tokens + tokens),
+            ("organization's", "day_tokens", day.most_tokens, day.tokens + tokens),
         ):
-            if most is not None and used + tokens >= most:
+            is_usd = key.endswith("usd")
+            if most is not None and used >= (most * _MICROS if is_usd else most):
+                amount = f"{most:g} USD" if is_usd else f"{most} tokens"
                 when = " a day" if "day" in key else ""
-                raise BudgetSpentError(f"the {whose} budget of {most} tokens{when} is spent ({key})")
+                raise BudgetSpentError(f"the {whose} budget of {amount}{when} is spent ({key})")

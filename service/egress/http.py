@@ -239,35 +239,30 @@ class SandboxServer(ABC):
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
-    def register(self, connection: socket.socket) -> None:
-        """Register an outgoing connection, so that closing the server closes it too."""
+    @contextlib.contextmanager
+    def closing(self, connection: socket.socket) -> Iterator[None]:
+        """Close a connection in the end; closing the server closes it before."""
         with self._lock:
             self._open.add(connection)
-
-    def release(self, connection: socket.socket) -> None:
-        """Close a connection that has ended."""
-        with self._lock:
-            self._open.discard(connection)
-        connection.close()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            connection.close()
 
     def _accept(self) -> None:
         # This thread closes the listener: otherwise accept() could continue with a new socket of the same number.
-        with self._listener:
+        with self._listener, contextlib.suppress(OSError):
             while True:
-                try:
-                    connection, _ = self._listener.accept()
-                except OSError:
-                    return
+                connection, _ = self._listener.accept()
                 self._free.acquire()
                 threading.Thread(target=self._one, args=(connection,), name="sandbox-connection", daemon=True).start()
 
     def _one(self, connection: socket.socket) -> None:
-        self.register(connection)
         try:
-            self.serve(connection)
-        except OSError:
-            # Either side closed its connection, so there is nothing to answer.
-            pass
+            # If either side closes its connection, there is nothing to answer.
+            with contextlib.suppress(OSError), self.closing(connection):
+                self.serve(connection)
         finally:
-            self.release(connection)
             self._free.release()

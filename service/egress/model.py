@@ -251,8 +251,7 @@ class ModelProxy(SandboxServer):
             target = f"{base_path}{suffix}{f'?{route.query}' if route.query else ''}"
             limits = self._state.limits
             silent_s = limits.model_stream_silent_s if is_stream else limits.model_silent_s
-            price = price_of(model, self._access.prices)
-            request = ModelRequest(method, target, body, headers, model, price, silent_s)
+            request = ModelRequest(method, target, body, headers, model, price_of(model, self._access.prices), silent_s)
             if self._state.end is not None:
                 agent.refuse(403, self._state.end.text)
                 return
@@ -315,8 +314,7 @@ class ModelProxy(SandboxServer):
         with contextlib.ExitStack() as stack:
             try:
                 link = connect(self._base, asked_at + _CONNECT_S)
-                stack.callback(self.release, link)
-                self.register(link)
+                stack.enter_context(self.closing(link))
                 link.settimeout(request.silent_s)
                 outside = ProviderConnection(link)
                 if request.model:
@@ -376,8 +374,7 @@ class ModelProxy(SandboxServer):
             pass  # The rest of the answer is lost.
         finally:
             if request.model:
-                usage = meter.total(is_complete=is_complete)
-                spent = self._budget.add(request.model, usage, request.price, asked_at)
+                spent = self._budget.add(request.model, meter.total(is_complete=is_complete), request.price, asked_at)
                 if spent is not None:
                     # The agent may still follow this answer, and its changes are kept.
                     self._state.overspent = TurnFailure("out_of_budget", f"{spent}; the agent's last answer passed it")

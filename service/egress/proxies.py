@@ -82,14 +82,11 @@ class EgressProxy(SandboxServer):
             except OSError as error:
                 self._report(host.text, f"egress: {host.text} cannot be reached: {error.strerror or error}")
                 return
-            self.register(outside)
-            try:
+            with self.closing(outside):
                 outside.sendall(hello)
                 inside.settimeout(None)
                 outside.settimeout(None)
                 join(inside, outside)
-            finally:
-                self.release(outside)
             return
 
 

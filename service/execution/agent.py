@@ -78,7 +78,7 @@ def run(
         _pausing(command, model, reader),
     ):
         output = MaskedStream(secrets, agent_log.write)
-        folder = "" if group is None else str(group.folder)
+        folder = "" if group is None else str(group)
         agent = _SupervisedAgent(command, limits, model, reader, output.write, report_line, folder)
         try:
             report = agent.watch(check, said)
@@ -88,7 +88,7 @@ def run(
             if agent.lingered:
                 report_line(f"the program reported its end but stayed for {LINGERS_S:g} s more, and was stopped")
             agent_log.end()
-        if group is not None and group.ran_out_of_memory:
+        if group is not None and cgroup.ran_out_of_memory(group):
             raise AgentFailedError(
                 f"the agent was stopped for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
                 "files that it cached included (memory_bytes) in [execution.agent]"
@@ -373,22 +373,22 @@ class _AgentLog:
             self._dropped += more
 
     def _put(self, kept: bytes) -> None:
-        whole = kept.rfind(b"\n") + 1
-        if whole:
-            self._log.write(kept[:whole])
+        """Write a piece of the output; the service's lines follow the last line that it completes."""
+        whole, newline, rest = kept.rpartition(b"\n")
+        self._log.write(whole + newline)
+        if newline or not self._is_in_line:
+            self._log.writelines(self._held)
+            self._held.clear()
             self._is_in_line = False
-            self._release()
-        if kept[whole:]:
-            self._log.write(kept[whole:])
-            self._is_in_line = True
+        self._log.write(rest)
+        self._is_in_line |= bool(rest)
         self._log.flush()
 
     def add_line(self, line: bytes) -> None:
         """Add a line of the service."""
         with self._writing:
             self._held.append(line)
-            if not self._is_in_line:
-                self._release()
+            self._put(b"")
 
     def end(self) -> None:
         """Write the last part of the output, and complete its last line."""
@@ -398,19 +398,8 @@ class _AgentLog:
                 # Not from the middle of a line.
                 skipped = self._tail.find(b"\n") + 1
                 del self._tail[:skipped]
-                self._end_line()
+                self._put(b"\n" if self._is_in_line else b"")
                 text = f"{self._dropped + skipped} bytes were dropped here: a log keeps the first and the last"
                 self._log.write(f"[{text} {self._half} bytes (output_bytes)]\n".encode())
             self._put(bytes(self._tail))
-            self._end_line()
-
-    def _end_line(self) -> None:
-        if self._is_in_line:
-            self._log.write(b"\n")
-            self._is_in_line = False
-        self._release()
-
-    def _release(self) -> None:
-        self._log.writelines(self._held)
-        self._log.flush()
-        self._held.clear()
+            self._put(b"\n" if self._is_in_line else b"")

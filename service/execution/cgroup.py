@@ -4,7 +4,6 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,50 +17,44 @@ _PREFIX: Final = "turn-"
 _PATIENCE_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class TurnGroup:
-    """The group of one agent."""
-
-    folder: Path
-
-    @property
-    def ran_out_of_memory(self) -> bool:
-        """Whether the kernel killed something in it for its memory limit."""
-        try:
-            lines = (self.folder / "memory.events").read_text("ascii").splitlines()
-        except FileNotFoundError:
-            return False
-        return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
-
-    def remove(self) -> None:
-        """Kill its processes and remove it; a group that stays busy is left for systemd to remove with the unit."""
-        with contextlib.suppress(OSError):
-            (self.folder / "cgroup.kill").write_text("1", "ascii")
-        deadline = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < deadline:
-            try:
-                self.folder.rmdir()
-            except FileNotFoundError:
-                return
-            except OSError:
-                # Killed processes take a moment to exit.
-                time.sleep(0.01)
-
-
 @contextlib.contextmanager
-def group(own: Path, name: str, limits: Mapping[str, str]) -> Iterator[TurnGroup]:
+def group(own: Path, name: str, limits: Mapping[str, str]) -> Iterator[Path]:
     """Make a group with limits, such as `memory.max`, in the service's own.
 
     Finally its processes are killed, and it is removed.
     """
-    made = TurnGroup(own / f"{_PREFIX}{name}")
-    made.folder.mkdir()
+    made = own / f"{_PREFIX}{name}"
+    made.mkdir()
     try:
         for file, value in limits.items():
-            (made.folder / file).write_text(value, "ascii")
+            (made / file).write_text(value, "ascii")
         yield made
     finally:
-        made.remove()
+        _remove(made)
+
+
+def _remove(group: Path) -> None:
+    """Kill a group's processes and remove it; one that stays busy is left for systemd to remove with the unit."""
+    with contextlib.suppress(OSError):
+        (group / "cgroup.kill").write_text("1", "ascii")
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            group.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            # Killed processes take a moment to exit.
+            time.sleep(0.01)
+
+
+def ran_out_of_memory(group: Path) -> bool:
+    """Whether the kernel killed something in a group for its memory limit."""
+    try:
+        lines = (group / "memory.events").read_text("ascii").splitlines()
+    except FileNotFoundError:
+        return False
+    return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
 
 
 def limits_of(agent: AgentLimits) -> dict[str, str]:
@@ -107,7 +100,7 @@ def prepare(own: Path, controllers: frozenset[str]) -> None:
         (own / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)), "ascii")
     for left in own.glob(f"{_PREFIX}*"):
         if not _words(left / "cgroup.procs"):
-            TurnGroup(left).remove()
+            _remove(left)
 
 
 def _words(file: Path) -> list[str]:

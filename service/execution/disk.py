@@ -79,6 +79,7 @@ class SharedDisk:
     limits: AgentLimits
     slots: int
     shares: "set[DiskShare]" = field(default_factory=set)
+    """Those of the turns at work; one that has ended is taken out."""
 
     def join(self, workspace: Path) -> "DiskShare":
         """Give a new turn its share: the room above the reserve, divided by the slots."""
@@ -87,10 +88,6 @@ class SharedDisk:
         share = DiskShare(self, workspace, Usage(free.size // self.slots, free.files // self.slots))
         self.shares.add(share)
         return share
-
-    def leave(self, share: "DiskShare") -> None:
-        """Forget a turn that has ended."""
-        self.shares.discard(share)
 
 
 @dataclass(eq=False)

@@ -73,25 +73,23 @@ def kill_marked(marker: str) -> int:
 
     An agent's children inherit its environment and with it the marker, even if they left its process tree.
     """
-    killed: set[int] = set()
+    killed = set[int]()
     deadline = time.monotonic() + _PATIENCE_S
-    while (alive := _marked(marker.encode())) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        alive = set[int]()
+        for entry in _PROC.glob("[0-9]*"):
+            # A zombie has an empty environment.
+            with contextlib.suppress(OSError):
+                if int(entry.name) != os.getpid() and marker.encode() in (entry / "environ").read_bytes():
+                    alive.add(int(entry.name))
+        if not alive:
+            break
         for pid in alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         killed |= alive
         time.sleep(0.01)
     return len(killed)
-
-
-def _marked(marker: bytes) -> set[int]:
-    """Return the living processes with the marker; a zombie has an empty environment and is not among them."""
-    found = set[int]()
-    for entry in _PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if int(entry.name) != os.getpid() and marker in (entry / "environ").read_bytes():
-                found.add(int(entry.name))
-    return found
 
 
 @dataclass

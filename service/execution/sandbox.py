@@ -201,8 +201,7 @@ class Sandbox:
         if view.sockets is not None:
             ports = [f"{port}={_SOCKETS}/{name}" for port, name in view.ports.items()]
             argv = [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *ports, "--", *argv]
-        isolation = _isolation(share_network=view.network and own is None)
-        command = [*isolation, *mounts, "--", *starter, *argv]
+        command = [*_isolation(share_network=view.network and own is None), *mounts, "--", *starter, *argv]
         if (content := filter_program()) is None:
             return _connected(own, [self.program, *command])
         # A shell opens the descriptor of the filter.

@@ -183,7 +183,7 @@ class TurnExecution:
                 with self._tracer.turn(turn.trace_parent, attempt.fields):
                     return self._carry_out(attempt)
             finally:
-                self._disk.leave(share)
+                self._disk.shares.discard(share)
                 # Before the end is recorded: on a full disk the database needs the room.
                 workspace.remove()
                 self.recorder.finish(at_work, diffs)

@@ -281,8 +281,7 @@ class TurnWorker:
                 ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
                 heard = workers.heard_within(connection, ttl_micros, self._clock)
                 slots = sum(worker.concurrency for worker in heard)
-            share = self._settings.organization_slots
-            chosen = dispatch.next_turns(connection, slots, share, self._clock())[:free]
+            chosen = dispatch.next_turns(connection, slots, self._settings.organization_slots, self._clock())[:free]
         again = {f"{turn.run_id}:{turn.number}" for turn in chosen if turn.attempt}
         if again:
             # The record of a paused turn may not be closed yet.

@@ -289,11 +289,11 @@ def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: P
         (ours, theirs), (reading, stdout), (stdin, writing) = socket.socketpair(), os.pipe(), os.pipe()
         argv = [sys.executable, "-c", SPAWNER + "; sys.stdin.read()", seconds]
         request = {"argv": argv, "environment": {"PATH": os.environ["PATH"]}, "folder": "/"}
-        limits = {"file_bytes": 1_000_000, "open_files": 64, "group": str(made.folder)}
+        limits = {"file_bytes": 1_000_000, "open_files": 64, "group": str(made)}
         pid = Launcher().start(theirs.fileno(), stdin, stdout, **request, **limits)
         theirs.close()
         assert os.read(reading, 9) == b"\n"
-        inside = (made.folder / "cgroup.procs").read_text().split()
+        inside = (made / "cgroup.procs").read_text().split()
     eventually(lambda: not running("sleep", seconds), "the group is killed")
     report = ours.recv(100)
     ours.close()
@@ -323,11 +323,11 @@ def test_the_kernel_holds_a_group_to_its_limits(delegated: Path) -> None:
     cgroup.prepare(delegated, needed)
     limits = limits_of(AgentLimits(memory_bytes=100 << 20)) | {"pids.max": "1"}
     with group(delegated, "greedy", limits) as made:
-        argv = [sys.executable, "-c", GREED, str(made.folder)]
+        argv = [sys.executable, "-c", GREED, str(made)]
         done = subprocess.run(argv, capture_output=True, check=False, timeout=120)
 
         assert (done.stdout, done.returncode) == (b"no second process\n", -signal.SIGKILL)
-        assert made.ran_out_of_memory
+        assert cgroup.ran_out_of_memory(made)
 
 
 @pytest.mark.parametrize("small_disk", ["size=256m,nr_inodes=8000"], indirect=True)
@@ -388,5 +388,5 @@ def test_only_the_turn_that_took_more_than_its_share_is_to_blame(
 
     assert (honest.fault(), late.fault()) == (None, None)
     assert str(hungry.fault()).startswith("disk: it added 0 MiB, and 0 MiB are left")
-    shared.leave(hungry)
+    shared.shares.discard(hungry)
     assert str(late.fault()).startswith("disk: it added")
