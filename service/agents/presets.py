@@ -315,15 +315,11 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
         ),
         resume=("--restore-chat-history",),
         models={
-            "anthropic": ModelWords(
-                {"ANTHROPIC_API_BASE": "{url}", "ANTHROPIC_API_KEY": "{token}"}, name=("--model", "anthropic/{model}")
-            ),
-            "openai": ModelWords(
-                {"OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{token}"}, name=("--model", "openai/{model}")
-            ),
-            "gemini": ModelWords(
-                {"GEMINI_API_BASE": "{url}", "GEMINI_API_KEY": "{token}"}, name=("--model", "gemini/{model}")
-            ),
+            name: ModelWords(
+                {f"{name.upper()}_API_BASE": url, f"{name.upper()}_API_KEY": "{token}"},
+                name=("--model", f"{name}/{{model}}"),
+            )
+            for name, url in (("anthropic", "{url}"), ("openai", "{url}/v1"), ("gemini", "{url}"))
         },
         keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY", "OPENROUTER_API_KEY"),
         is_prompted=False,
