@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from service.agents.options import Agent, RepositorySetup
@@ -65,8 +65,8 @@ class CommandTemplate:
     words: tuple[str, ...]
     stdin: Literal["task", "instructions", "nothing"]
     environment: Mapping[str, str]
-    reader: OutcomeReader | None = None
-    """The reader of its output; None: only the exit status says how the agent ended."""
+    reader: OutcomeReader = field(default_factory=OutcomeReader)
+    """The reader of its output; without a preset, only the exit status says how the agent ended."""
     preset: Preset = PLAIN
 
 
