@@ -167,7 +167,7 @@ GENERIC: Final = {
     "bedrock": ModelWords({"ANTHROPIC_BEDROCK_BASE_URL": "{url}", "AWS_REGION": "us-east-1"}),
 }
 """The variables that most clients read, by the wire API, for a command that the operator wrote."""
-PLAIN: Final = Preset(program="", argv=(), models=GENERIC, keys=(), reports_endings=True)
+PLAIN: Final = Preset(program="", argv=(), models=GENERIC, keys=(), is_prompted=False, reports_endings=True)
 """Any other command."""
 
 
