@@ -216,13 +216,9 @@ def organization(body: str) -> Organization:
         UnusableAnswerError: It has no id.
     """
     found = read(body.encode())
-    return Organization(
-        organization_id=identity(found, "organization_id"),
-        organization_name=_shown(found.get("organization_name")),
-        organization_slug=_shown(found.get("organization_slug")),
-        parent_organization_id=_shown(found.get("parent_organization_id")),
-        raw_json=body,
-    )
+    fields = ("organization_name", "organization_slug", "parent_organization_id")
+    name, slug, parent_id = (_shown(found.get(field)) for field in fields)
+    return Organization(identity(found, "organization_id"), name, slug, parent_id, body)
 
 
 def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:

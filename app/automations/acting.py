@@ -43,7 +43,7 @@ from app.notify.channels import run_program
 from storage import RunwardenError
 from storage.records import Action, ActionKind, Repository, Run, RunDetail
 from storage.records.alert import Alert, Level
-from storage.records.decision import Decision, Outcome
+from storage.records.decision import Decision, Outcome, Verdict
 from storage.records.error_kinds import error_kind
 from storage.records.results import SEVERITIES
 
@@ -74,11 +74,9 @@ class CannotActError(RunwardenError):
     """The rule cannot act; the message says why."""
 
 
-class ActingResult(Struct, frozen=True):
+class ActingResult(Verdict, frozen=True):
     """The result of carrying out a decision."""
 
-    outcome: Outcome
-    reason: str = ""
     action_id: str | None = None
     result_id: str | None = None
     may_repeat: bool = False

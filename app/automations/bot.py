@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, get_args
 
@@ -65,6 +66,7 @@ class Bot:
     settings: Settings
     engine: Engine
     say: Say
+    """Writes one log line; each has the profile's name."""
     journal: Callable[[Decision], None] = lambda _: None
     """Called with each decision, and again once it has a result."""
     counts: RunCounts = field(default_factory=RunCounts)
@@ -84,6 +86,7 @@ class Bot:
 
     def __post_init__(self) -> None:
         self.state = self.engine.usable_state()
+        self.say = partial(self.say, profile=self.engine.profile.name)
         self.reload(self.settings)
 
     @classmethod
@@ -122,11 +125,6 @@ class Bot:
         """Kill the running programs with their process groups; return how many there were."""
         return sum(program.task.cancel() for program in self._work.programs.values())
 
-    @property
-    def profile(self) -> Profile:
-        """The profile that it watches."""
-        return self.engine.profile
-
     async def once(self) -> str | None:
         """Poll once, decide and act. Returns the reason if the service could not be polled."""
         # The lease is not released: it shows the inbox when a bot last worked.
@@ -151,7 +149,7 @@ class Bot:
         """
         occurrence = await self._manual_occurrence(rule, run_id)
         decision = Decision(0, rule.name, occurrence, self.engine.clock(), "acting", "")
-        facts = facts_of(rule, decision, self.profile.name)
+        facts = facts_of(rule, decision, self.engine.profile.name)
         match rule.do:
             case DoNotify(route, title, text):
                 return "NOTIFY", route, "\n".join(filter(None, (filled(title or _FROM_THE_RULE, facts), text)))
@@ -186,7 +184,7 @@ class Bot:
 
     async def is_well(self) -> bool:
         """Whether the last look at the rules succeeded, polls succeed, and runs were polled recently by any process."""
-        poll, now = self.profile.poll, self.engine.clock()
+        poll, now = self.engine.profile.poll, self.engine.clock()
         latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
         links = await self.engine.cache.links()
         is_fresh = any(each.subject == "runs" and each.last_ok_at and each.last_ok_at > latest for each in links)
@@ -231,7 +229,7 @@ class Bot:
             command_line=engine.settings.command_line,
             broken=self._broken,
             host_routes=host_routes(self._runner.rules),
-            network=Network.of(self.profile),
+            network=Network.of(engine.profile),
         )
         self._woken.set()
 
@@ -247,7 +245,7 @@ class Bot:
                 holds = await self.state.acquire_lease(LEASE, self._owner, LEASE_S)
                 if holds != self._is_working:
                     self._is_working = holds
-                    self.say("working" if holds else "standing_by", profile=self.profile.name)
+                    self.say("working" if holds else "standing_by")
                 if holds:
                     await self._store_rules()
                     await runner.decide_and_act(waits=False)
@@ -295,11 +293,11 @@ class Bot:
                 log.exception("%s broke", job)
             if problem != self._failures.get(job):
                 event = "storage_failed" if isinstance(error, StorageError) else "job_failed"
-                self.say(event, profile=self.profile.name, job=job, message=problem)
+                self.say(event, job=job, message=problem)
             self._failures[job] = problem
             return
         if self._failures.pop(job, None) is not None:
-            self.say("job_works", profile=self.profile.name, job=job)
+            self.say("job_works", job=job)
 
     def _broken(self) -> dict[str, str]:
         """The parts of the work that fail, with their reasons; failing polls have alerts of their own."""
@@ -308,20 +306,20 @@ class Bot:
 
     async def _store_rules(self) -> None:
         """Store the digest of the rules in use, which consoles compare with the file."""
-        rules = rules_of(self.settings.automations, self.profile.name)
+        rules = rules_of(self.settings.automations, self.engine.profile.name)
         await self.state.begin_rule(AT_WORK, fingerprint_of(rules), self.engine.clock())
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, LinkChanged):
             state = event.state
             if state.is_failing:
-                self.say("link_failing", profile=self.profile.name, subject=state.subject, message=state.error_message)
+                self.say("link_failing", subject=state.subject, message=state.error_message)
         elif isinstance(event, StorageFailed):
-            self.say("storage_failed", profile=self.profile.name, message=event.message)
+            self.say("storage_failed", message=event.message)
         self._woken.set()
 
     def _journal(self, decision: Decision) -> None:
-        self.say("decision", profile=self.profile.name, **document(decision))
+        self.say("decision", **document(decision))
         self.journal(decision)
 
 

@@ -69,7 +69,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
         for profile in profiles:
             bot = await Bot.open(settings, profile, say)
             bots.append(bot)
-        heartbeat = Heartbeat(bots, say, Network.of(bots[0].profile))
+        heartbeat = Heartbeat(bots, say, Network.of(bots[0].engine.profile))
         if once:
             problems = [problem for bot in bots if (problem := await bot.once()) is not None]
             for problem in problems:
@@ -138,7 +138,7 @@ async def _work(invocation: Invocation, settings: "Settings", bots: Sequence[Bot
             notify_systemd("WATCHDOG=1")
             await asyncio.sleep(WATCHDOG_S)
 
-    say("started", profiles=[bot.profile.name for bot in bots], automations=rules)
+    say("started", profiles=[bot.engine.profile.name for bot in bots], automations=rules)
     notify_systemd("READY=1")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(watchdog())

@@ -315,18 +315,10 @@ class Runner:
         if result.may_repeat and self.clock() - attempt.since < rule.catch_up:
             attempt.result = None
             return
-        settled = await self.state.settle(
-            replace(
-                decision,
-                outcome=result.outcome,
-                reason=result.reason,
-                action_id=result.action_id,
-                result_id=result.result_id,
-            )
-        )
+        ended = replace(decision, action_id=result.action_id, result_id=result.result_id)
+        await self._close(ended, result.outcome, result.reason)
         self._has_unknown = self._has_unknown or result.outcome == "unknown"
         self.work.attempts.pop(decision.decision_id, None)
-        self.journal(settled)
         failures = await self.state.count_failure(rule.name, has_failed=result.outcome in {"failed", "unknown"})
         if rule.pause_after and failures >= rule.pause_after:
             why = f"{plural(failures, 'failure')} in a row, the last one: {result.reason}"
@@ -346,8 +338,7 @@ class Runner:
                 self._has_unknown = True
                 continue
             why = f"{result.reason}{'; ' if result.reason else ''}its outcome was unknown at first"
-            known = replace(decision, outcome=result.outcome, reason=why, result_id=result.result_id)
-            self.journal(await self.state.settle(known))
+            await self._close(replace(decision, result_id=result.result_id), result.outcome, why)
         self._ledger_version = version
 
     async def _continue_open(self, now: datetime, seen: Seen) -> None:

@@ -193,14 +193,9 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, network
         return str(error)
     except ValueError as error:
         return f"Route {route.name}: {error}."
-    order: dict[str, object] = {
-        "urls": urls,
-        "title": title,
-        "body": body,
-        "type": _TYPES[level],
-        "markup": route.markup,
-    }
-    order["client_cert"] = network.client_cert and str(network.client_cert)
+    client_cert = network.client_cert and str(network.client_cert)
+    order = {"urls": urls, "title": title, "body": body, "type": _TYPES[level], "markup": route.markup}
+    message = json.dumps({**order, "client_cert": client_cert}).encode()
     # -P: ignore a folder called `app` in the current directory.
     try:
         process = await started(
@@ -213,7 +208,7 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, network
     except OSError as error:
         return f"Route {route.name}: no process can be started ({error.strerror})."
     try:
-        output, _ = await within(ROUTE_DEADLINE_S, process.communicate(json.dumps(order).encode()))
+        output, _ = await within(ROUTE_DEADLINE_S, process.communicate(message))
     except TimeoutError:
         return f"Route {route.name}: no answer within {ROUTE_DEADLINE_S:.0f} s; it may have been delivered."
     finally:

@@ -25,7 +25,7 @@ from app.engine.events import (
     StorageFailed,
 )
 from app.sync.runs import CANNOT_POLL, POLLER, PollRecord, RunSync
-from app.sync.schedule import Job, JobWork, Schedule
+from app.sync.schedule import JobWork, Schedule
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
@@ -147,7 +147,7 @@ class Polling:
     """None: the state cannot be used."""
     is_poller: bool = False
     """Whether this process holds the lease."""
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: Schedule = field(init=False)
     _cadences: dict[Subject, Cadence] = field(default_factory=dict)
     _asked_for: set[Subject] = field(default_factory=set)
     """Polls requested by a user: carried out with or without the lease."""
@@ -156,15 +156,20 @@ class Polling:
     _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
     _listening: asyncio.Task[None] | None = None
 
+    def __post_init__(self) -> None:
+        self.schedule = Schedule(
+            DEADLINE_S, max(self.runs_s, 1.0), lambda problem: self.announce(StorageFailed(problem))
+        )
+
     def start(self) -> None:
         """Begin to poll, at once."""
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
         self.schedule.start(self._catch_up)
-        self._add("runs", lambda: self._poll("runs", self.runs))
-        self._add("health", lambda: self._poll("health", self.health))
-        self._add("orphans", self._adopt_orphans)
+        self.schedule.add("runs", lambda: self._poll("runs", self.runs))
+        self.schedule.add("health", lambda: self._poll("health", self.health))
+        self.schedule.add("orphans", self._adopt_orphans)
         for name, work in self.chores.items():
-            self._add(name, partial(self._alone, work))
+            self.schedule.add(name, partial(self._alone, work))
         self._listening = asyncio.create_task(self._listen(), name="listening")
 
     def poll_soon(self, subject: Subject) -> None:
@@ -181,14 +186,6 @@ class Polling:
             await asyncio.gather(self._listening, return_exceptions=True)
         await self.schedule.stop()
         await self._release()
-
-    def _add(self, name: str, work: JobWork) -> None:
-        """Add a job whose failures are announced."""
-
-        def failed(problem: str) -> None:
-            self.announce(StorageFailed(problem))
-
-        self.schedule.add(Job(name, work, DEADLINE_S, max(self.runs_s, 1.0), failed))
 
     async def _poll(self, subject: Subject, sync: RunSync | HealthSync) -> float:
         cadence = self._cadences[subject]

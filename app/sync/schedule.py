@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from msgspec import Struct
 
 from storage import RunwardenError
 
@@ -27,27 +26,21 @@ JUMP_S: Final = 2.0
 log = logging.getLogger(__name__)
 
 
-class Job(Struct, frozen=True):
-    """Repeated work."""
-
-    name: str
-    work: JobWork
-    deadline_s: float
-    """Seconds after which a run of the job is cancelled."""
-    after_crash_s: float
-    """Seconds until the next run after the work failed or hung."""
-    failed: Callable[[str], None] = lambda _: None
-    """Called with the reason when the work failed or hung."""
-
-
 class Schedule:
     """Runs jobs until it is stopped. Start and stop it on the running event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadline_s: float, after_crash_s: float, failed: Callable[[str], None] = lambda _: None) -> None:
+        """Prepare: a run is cancelled after `deadline_s`, and follows one that failed or hung in `after_crash_s`.
+
+        `failed` is called with the reason when the work failed or hung.
+        """
+        self._deadline_s = deadline_s
+        self._after_crash_s = after_crash_s
+        self._failed = failed
         self._scheduler = AsyncIOScheduler(timezone=UTC)
         self.broken: dict[str, str] = {}
         """The reason why a job's last run failed, other than one that the work itself reports, by job."""
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, JobWork] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, float] = {}
         """Monotonic seconds, by job; wall-clock times are computed again from these after a jump."""
@@ -61,10 +54,10 @@ class Schedule:
         self._scheduler.start()
         self._watch = asyncio.create_task(self._watch_clock(jumped), name="clock watch")
 
-    def add(self, job: Job) -> None:
+    def add(self, name: str, work: JobWork) -> None:
         """Add a job; its first run is at once."""
-        self._jobs[job.name] = job
-        self._plan(job.name, 0.0)
+        self._jobs[name] = work
+        self._plan(name, 0.0)
 
     def run_now(self, name: str) -> None:
         """Bring a job's next run forward to now; a run in progress counts as that run."""
@@ -101,21 +94,21 @@ class Schedule:
         )
 
     async def _run(self, name: str) -> None:
-        job, task = self._jobs.get(name), asyncio.current_task()
-        if job is None or task is None or name in self._running:
+        work, task = self._jobs.get(name), asyncio.current_task()
+        if work is None or task is None or name in self._running:
             return
         self._running[name] = task
-        wait_s, problem = job.after_crash_s, ""
+        wait_s, problem = self._after_crash_s, ""
         try:
-            async with asyncio.timeout(job.deadline_s):
-                wait_s = await job.work()
+            async with asyncio.timeout(self._deadline_s):
+                wait_s = await work()
             self.broken.pop(name, None)
         except asyncio.CancelledError:
             # Stopped: APScheduler would take the cancellation for an error and log it over the screen.
             if name in self._jobs:
                 raise
         except TimeoutError:
-            self.broken[name] = problem = f"It did not end within {job.deadline_s:.0f} s and was stopped."
+            self.broken[name] = problem = f"It did not end within {self._deadline_s:.0f} s and was stopped."
             log.warning("%s: %s", name, problem)
         except RunwardenError as error:
             problem = str(error)
@@ -126,7 +119,7 @@ class Schedule:
             log.exception("%s broke", name)
         finally:
             if problem:
-                job.failed(f"{name.capitalize()}: {problem}" if name in self.broken else problem)
+                self._failed(f"{name.capitalize()}: {problem}" if name in self.broken else problem)
             del self._running[name]
             if name in self._jobs:
                 self._plan(name, wait_s)

@@ -296,12 +296,5 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
 
 def _run(values: _RunValues) -> Run:
     run_id, status, branch, platform, data_json, created_us, updated_us, raw_json = values
-    return Run(
-        run_id=run_id,
-        status=status,
-        branch_name=branch,
-        repository=Repository(platform, data_json),
-        created_at=from_us_or_none(created_us),
-        updated_at=from_us_or_none(updated_us),
-        raw_json=raw_json,
-    )
+    times = from_us_or_none(created_us), from_us_or_none(updated_us)
+    return Run(run_id, status, branch, Repository(platform, data_json), *times, raw_json)

@@ -58,18 +58,14 @@ def enter(
     # The counts are read under the claim's lock, so that two processes together do not pass a limit.
     verdict = decide(_past(connection, name, occurrence.conversation, active_run, now))
     is_final = verdict.outcome not in OPEN_OUTCOMES
+    facts_json = sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False))
     entered = connection.execute(
         "INSERT INTO decisions (rule, identity, at_us, decided_us, settled_us, outcome, reason, conversation,"
         " facts_json, owner_json, owned_us, request_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(name, identity, to_us(occurrence.at), to_us(now), to_us(now) if is_final else None),
             *(verdict.outcome, sqlite_text(verdict.reason), sqlite_text(occurrence.conversation)),
-            *(
-                sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False)),
-                this_process().as_json(),
-                to_us(now),
-                sqlite_text_or_none(request_json),
-            ),
+            *(facts_json, this_process().as_json(), to_us(now), sqlite_text_or_none(request_json)),
         ),
     )
     return one(connection, entered.lastrowid or 0)

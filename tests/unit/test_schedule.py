@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -10,19 +12,18 @@ from typing import Any
 import pytest
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from app.sync.schedule import Job, Schedule
+from app.sync.schedule import Schedule
 from tests.waiting import until
 
 
-@pytest.fixture
-async def schedule() -> Schedule:
-    schedule = Schedule()
+@asynccontextmanager
+async def started(schedule: Schedule) -> AsyncIterator[Schedule]:
     schedule.start()
     yield schedule
     await schedule.stop()
 
 
-async def test_a_job_that_breaks_is_told_and_tried_again(schedule: Schedule, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_job_that_breaks_is_told_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     """One broken run is not the end of the job, and it stays known as broken until it works, at its own pace."""
     is_broken, runs, problems = True, list[bool](), list[str]()
 
@@ -32,19 +33,20 @@ async def test_a_job_that_breaks_is_told_and_tried_again(schedule: Schedule, cap
             raise RuntimeError("no luck")
         return 0.0
 
-    with caplog.at_level(logging.ERROR):
-        schedule.add(Job("job", work, 60.0, 0.0, problems.append))
-        await until(lambda: len(runs) > 1, "a second run begins")
+    async with started(Schedule(60.0, 0.0, problems.append)) as schedule:
+        with caplog.at_level(logging.ERROR):
+            schedule.add("job", work)
+            await until(lambda: len(runs) > 1, "a second run begins")
 
-    assert "job broke" in caplog.text
-    assert schedule.broken["job"].startswith("It broke (RuntimeError: no luck)")
-    assert problems[0] == f"Job: {schedule.broken['job']}"
-    is_broken = False
-    await until(lambda: not schedule.broken, "it works again")
-    await until(lambda: runs[-3:] == [False] * 3, "it goes on")
+        assert "job broke" in caplog.text
+        assert schedule.broken["job"].startswith("It broke (RuntimeError: no luck)")
+        assert problems[0] == f"Job: {schedule.broken['job']}"
+        is_broken = False
+        await until(lambda: not schedule.broken, "it works again")
+        await until(lambda: runs[-3:] == [False] * 3, "it goes on")
 
 
-async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -> None:
+async def test_a_job_that_hangs_is_stopped_by_its_deadline() -> None:
     """A hanging run does not silence the runs after it."""
     calls: list[int] = []
 
@@ -53,10 +55,11 @@ async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -
         await asyncio.Event().wait()
         return 0.0
 
-    schedule.add(Job("job", hang, 0.01, after_crash_s=0.0))
+    async with started(Schedule(0.01, 0.0)) as schedule:
+        schedule.add("job", hang)
 
-    await until(lambda: len(calls) > 1, "a second run begins")
-    assert "did not end within" in schedule.broken["job"]
+        await until(lambda: len(calls) > 1, "a second run begins")
+        assert "did not end within" in schedule.broken["job"]
 
 
 async def test_stop_ends_runs_that_are_under_way() -> None:
@@ -71,9 +74,9 @@ async def test_stop_ends_runs_that_are_under_way() -> None:
             steps.append("ended")
         return 0.0
 
-    schedule = Schedule()
+    schedule = Schedule(60.0, 0.0)
     schedule.start()
-    schedule.add(Job("job", long, 60.0, after_crash_s=0.0))
+    schedule.add("job", long)
     await until(lambda: steps, "the job runs")
     await schedule.stop()
 
@@ -92,7 +95,7 @@ async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkey
 
     monkeypatch.setattr(AsyncIOScheduler, "add_job", noted)
     jumps: list[float] = []
-    schedule, slept_s = Schedule(), 0.0
+    schedule, slept_s = Schedule(60.0, 0.0), 0.0
     clock = SimpleNamespace(time=lambda: time.time() + slept_s, monotonic=time.monotonic)
     monkeypatch.setattr("app.sync.schedule.time", clock)
     schedule.start(jumps.append)
@@ -102,7 +105,7 @@ async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkey
         runs.append(1)
         return 3600.0
 
-    schedule.add(Job("job", work, 60.0, after_crash_s=0.0))
+    schedule.add("job", work)
     await until(lambda: runs, "it has run")
     slept_s = 28_800.0
     await until(lambda: jumps, "the jump is reported")
