@@ -128,9 +128,9 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         # The first message about a subject is not held back by messages about other subjects.
         known = {(each.group, each.source) for each in at.told if each.route == routes[0]}
         is_new = any(each.kind in ENDING and (each.group, each.source) not in known for each in alerts)
-        last = None if is_new else at.last_made.get((routes[0], batch), (None,))[0]
+        last, _ = at.last_made.get((routes[0], batch), (None, False))
         wait = timedelta(0) if alerts[0].kind in OUTAGES else notify.group_wait
-        is_due = at.now >= waits_since + wait and (last is None or at.now >= last + notify.group_interval)
+        is_due = at.now >= waits_since + wait and (is_new or last is None or at.now >= last + notify.group_interval)
         if not (is_asked or is_due):
             continue
         settled |= dict.fromkeys((alert.key for alert in alerts), "told")
