@@ -103,17 +103,14 @@ class Reference:
     path: str
 
     @property
-    def data(self) -> dict[str, str]:
-        """The platform's fields in a request or response body (spec 2.3)."""
-        if not PLATFORMS[self.platform].has_groups:
-            owner, _, repo = self.path.partition("/")
-            return {"owner": owner, "repo": repo}
-        return {"project_path": self.path}
-
-    @property
     def body(self) -> dict[str, object]:
-        """The reference in a request or response body (spec 2.3)."""
-        return {"platform": self.platform, "data": self.data}
+        """The reference in a request or response body (spec 2.3), with the platform's fields."""
+        owner, _, repo = self.path.partition("/")
+        has_groups = PLATFORMS[self.platform].has_groups
+        return {
+            "platform": self.platform,
+            "data": {"project_path": self.path} if has_groups else {"owner": owner, "repo": repo},
+        }
 
 
 @dataclass(frozen=True, slots=True)

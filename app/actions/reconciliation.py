@@ -458,35 +458,33 @@ class Reconciliation:
                     raise DoubtfulIdError(f"The service knows no organization {result_id}.")
                 if action.subject.casefold() not in map(str.casefold, emails):
                     raise DoubtfulIdError(f"{result_id} was created for {min(emails)}, not for {action.subject}.")
-            if kind.is_listed:
-                await self._check_run(action, result_id)
-
-    async def _check_run(self, action: Action, run_id: str) -> None:
-        cache = self.runs.cache
-        found, detail = await self.cached(action), await cache.detail(run_id)
-        if detail is None:
-            with _asking(f"lists {run_id}"):
-                found = await self.ask(action)
-            detail = await cache.detail(run_id)
-        if run_id in {candidate.run.run_id for candidate in found.candidates}:
-            return
-        if detail is None:
-            raise DoubtfulIdError(f"The service lists no run {run_id} from around the time it was sent.")
-        if (send := Send.of(action, await cache.run_clock())) is None:
-            return
-        run, after = detail.run, send.after(detail.run.created_at)
-        if not send.is_place(run, None):
-            why = f"it is a run on {run.repository.label}."
-        elif not send.is_place(run, send.request.branch_name):
-            why = f"it is on the branch {run.branch_name}."
-        elif run.run_id == send.run_id:
-            why = "it was not continued when this was sent."
-        elif after is None or abs(after) <= send.margin:
-            why = "another action made it, or it was there before this was sent."
-        else:
-            seconds = after.total_seconds()
-            why = f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."
-        raise DoubtfulIdError(f"{run_id} does not fit: {why}")
+            if not kind.is_listed:
+                return
+            cache = self.runs.cache
+            found, detail = await self.cached(action), await cache.detail(result_id)
+            if detail is None:
+                with _asking(f"lists {result_id}"):
+                    found = await self.ask(action)
+                detail = await cache.detail(result_id)
+            if result_id in {candidate.run.run_id for candidate in found.candidates}:
+                return
+            if detail is None:
+                raise DoubtfulIdError(f"The service lists no run {result_id} from around the time it was sent.")
+            if (send := Send.of(action, await cache.run_clock())) is None:
+                return
+            run, after = detail.run, send.after(detail.run.created_at)
+            if not send.is_place(run, None):
+                why = f"it is a run on {run.repository.label}."
+            elif not send.is_place(run, send.request.branch_name):
+                why = f"it is on the branch {run.branch_name}."
+            elif run.run_id == send.run_id:
+                why = "it was not continued when this was sent."
+            elif after is None or abs(after) <= send.margin:
+                why = "another action made it, or it was there before this was sent."
+            else:
+                seconds = after.total_seconds()
+                why = f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."
+            raise DoubtfulIdError(f"{result_id} does not fit: {why}")
 
     async def work(self) -> float:
         """Search for unknown actions, once the service answers again; return the seconds until the next check."""

@@ -406,9 +406,9 @@ class ActionForm(ModalScreen[Action | None]):
     def action_resolve(self) -> None:
         """Open the form that resolves the open action."""
         if self._open is not None:
-            self.app.push_screen(ResolveForm(self.engine, self._open), self._resolved)
+            self.app.push_screen(ResolveForm(self.engine, self._open), self.resolved)
 
-    def _resolved(self, action: Action | None) -> None:
+    def resolved(self, action: Action | None) -> None:
         """Handle that the open action was resolved: it blocks the form no more, or the form's own write is settled."""
         if action is None:
             return

@@ -86,7 +86,13 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
         raise ImportFileError(f"{origin} is empty: its first line must name the columns, such as email,offer_code.")
     reader = csv.reader(StringIO(text, newline=""), strict=True)
     try:
-        header = _header(next(reader, []), origin)
+        first = next(reader, [])
+        if "email" not in (header := _names(first)):
+            for separator, called in SEPARATORS.items():
+                if "email" in _names(separator.join(first).split(separator)):
+                    why = f"the columns are separated by {called}: separate them with commas."
+                    raise ImportFileError(f"{origin}:1: {why}")
+            raise ImportFileError(f"{origin}:1: this line must name the columns: email and, optionally, offer_code.")
         found = [_row(reader.line_num, header, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
         raise ImportFileError(f"{origin}:{reader.line_num}: {error}.") from error
@@ -123,16 +129,8 @@ def _checked(rows: Sequence[ImportRow]) -> tuple[ImportRow, ...]:
     return tuple(found)
 
 
-def _header(cells: list[str], origin: str) -> list[str]:
-    def named(cells: list[str]) -> list[str]:
-        return [cell.strip().lower().replace(" ", "_") for cell in cells]
-
-    if "email" in (names := named(cells)):
-        return names
-    for separator, called in SEPARATORS.items():
-        if "email" in named(separator.join(cells).split(separator)):
-            raise ImportFileError(f"{origin}:1: the columns are separated by {called}: separate them with commas.")
-    raise ImportFileError(f"{origin}:1: this line must name the columns: email and, optionally, offer_code.")
+def _names(cells: list[str]) -> list[str]:
+    return [cell.strip().lower().replace(" ", "_") for cell in cells]
 
 
 def _row(line: int, header: list[str], cells: list[str]) -> ImportRow:

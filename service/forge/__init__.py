@@ -108,7 +108,8 @@ class ReviewComment:
 class PostedText:
     """A text about a whole pull request, or a comment on an issue: the body of a review, a comment, or a note."""
 
-    id: str
+    path: str
+    """Its path in the API."""
     body: str
     author: str
     url: str | None = None
@@ -119,8 +120,6 @@ class Thread:
     """A discussion at a line of the diff."""
 
     id: str
-    comment_id: str
-    """The id of its first comment."""
     path: str
     line: int | None
     """The line; None: it is no longer in the diff."""

@@ -32,7 +32,7 @@ query($owner: String!, $name: String!, $number: Int!, $after: String) {
       pageInfo { hasNextPage endCursor }
       nodes {
         id isResolved path line resolvedBy { login }
-        comments(first: 1) { nodes { databaseId body author { login } } }
+        comments(first: 1) { nodes { body author { login } } }
       }
     }
   } }
@@ -123,8 +123,8 @@ class GitHub:
 
     def reviews(self, number: int) -> list[PostedText]:
         """Return all reviews with their bodies."""
-        found = self.http.pages(f"{self.repository}/pulls/{number}/reviews")
-        return [_posted(one) for one in found]
+        where = f"{self.repository}/pulls/{number}/reviews"
+        return [_posted(where, one) for one in self.http.pages(where)]
 
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
@@ -146,7 +146,6 @@ class GitHub:
         return [
             Thread(
                 id=str(node["id"]),
-                comment_id=str(first["databaseId"]),
                 path=str(node.get("path") or ""),
                 line=node.get("line"),
                 body=str(first.get("body") or ""),
@@ -175,21 +174,20 @@ class GitHub:
         document = {"commit_id": commit, "event": "COMMENT", "body": said, "comments": posted}
         self.http.document("POST", f"{self.repository}/pulls/{number}/reviews", document)
 
-    def update_review(self, number: int, review: PostedText, body: str) -> None:
-        """Replace the text of one of the service's reviews."""
-        self.http.document("PUT", f"{self.repository}/pulls/{number}/reviews/{review.id}", {"body": body})
-
     def comments(self, issue: int, since: str = "1970-01-01T00:00:00Z") -> list[PostedText]:
         """Return the comments on an issue, oldest first; `since`: only those made or changed since then."""
-        return [_posted(one) for one in self.http.pages(f"{self.repository}/issues/{issue}/comments", since=since)]
+        found = self.http.pages(f"{self.repository}/issues/{issue}/comments", since=since)
+        return [_posted(f"{self.repository}/issues/comments", one) for one in found]
 
     def comment(self, issue: int, body: str) -> PostedText:
         """Comment on an issue."""
-        return _posted(self.http.document("POST", f"{self.repository}/issues/{issue}/comments", {"body": body}))
+        made = self.http.document("POST", f"{self.repository}/issues/{issue}/comments", {"body": body})
+        return _posted(f"{self.repository}/issues/comments", made)
 
-    def update_comment(self, _issue: int, comment: PostedText, body: str) -> None:
-        """Replace the text of one of the service's comments."""
-        self.http.document("PATCH", f"{self.repository}/issues/comments/{comment.id}", {"body": body})
+    def edit(self, posted: PostedText, body: str) -> None:
+        """Replace one of the service's texts."""
+        is_review = posted.path.startswith(f"{self.repository}/pulls/")
+        self.http.document("PUT" if is_review else "PATCH", posted.path, {"body": body})
 
     def resolve(self, _number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a thread as resolved, or as open again."""
@@ -252,7 +250,6 @@ class Forgejo(GitHub):
                 resolver = _login(one.get("resolver")) or (author if body.startswith(_RESOLVED) else None)
                 thread = Thread(
                     id=f"{review['id']}/comments/{one['id']}",
-                    comment_id=str(one["id"]),
                     path=str(one.get("path") or ""),
                     line=one.get("position") or None,
                     body=body,
@@ -298,17 +295,13 @@ class Forgejo(GitHub):
         if body:
             self.comment(number, body)
 
-    def update_review(self, number: int, review: PostedText, body: str) -> None:
-        """Replace the text of one of the service's comments."""
-        self.update_comment(number, review, body)
-
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a comment as resolved, or as open again: in its text if this version has no call for it."""
         pulls, word = f"{self.repository}/pulls", "resolve" if is_resolved else "unresolve"
-        plain = thread.body.removeprefix(_RESOLVED)
+        plain, comment_id = thread.body.removeprefix(_RESOLVED), thread.id.rpartition("/")[2]
         if plain == thread.body:
             # Forgejo after 16.0, then Gitea from 1.26 on.
-            for path in (f"{number}/reviews/{thread.id}/{word}", f"comments/{thread.comment_id}/{word}"):
+            for path in (f"{number}/reviews/{thread.id}/{word}", f"comments/{comment_id}/{word}"):
                 try:
                     self.http.answer("POST", f"{pulls}/{path}")
                 except ForgeError as error:
@@ -317,7 +310,7 @@ class Forgejo(GitHub):
                 else:
                     return
         text = f"{_RESOLVED if is_resolved else ''}{plain}"
-        self.http.document("PATCH", f"{self.repository}/issues/comments/{thread.comment_id}", {"body": text})
+        self.http.document("PATCH", f"{self.repository}/issues/comments/{comment_id}", {"body": text})
 
     def _reviews(self, number: int) -> Iterator[Mapping[str, Any]]:
         return self.http.pages(f"{self.repository}/pulls/{number}/reviews")
@@ -348,10 +341,10 @@ def _pull_request(document: Mapping[str, Any]) -> PullRequest:
         raise ForgeError(f"the code host described a pull request without {error}") from error
 
 
-def _posted(document: Mapping[str, Any]) -> PostedText:
+def _posted(where: str, document: Mapping[str, Any]) -> PostedText:
     """Return a review or comment from the API's answer."""
     text, url = str(document.get("body") or ""), document.get("html_url")
-    return PostedText(str(document.get("id")), text, _login(document.get("user")), str(url) if url else None)
+    return PostedText(f"{where}/{document.get('id')}", text, _login(document.get("user")), str(url) if url else None)
 
 
 def _login(user: object) -> str:

@@ -105,7 +105,6 @@ class GitLab:
         return [
             Thread(
                 id=str(one["id"]),
-                comment_id=str(first["id"]),
                 path=str(position.get("new_path") or ""),
                 line=position.get("new_line"),
                 body=str(first.get("body") or ""),
@@ -142,10 +141,6 @@ class GitLab:
         if body:
             self._http.document("POST", f"{endpoint}/notes", {"body": body})
 
-    def update_review(self, number: int, review: PostedText, body: str) -> None:
-        """Replace the text of one of the service's notes."""
-        self._http.document("PUT", f"{self._project}/merge_requests/{number}/notes/{review.id}", {"body": body})
-
     def comments(self, issue: int, since: str = "") -> list[PostedText]:
         """Return the notes on an issue, oldest first, except GitLab's own; `since`: only those made since then."""
         return self._notes(f"issues/{issue}", since)
@@ -155,9 +150,9 @@ class GitLab:
         where = f"issues/{issue}"
         return self._posted(where, self._http.document("POST", f"{self._project}/{where}/notes", {"body": body}))
 
-    def update_comment(self, issue: int, comment: PostedText, body: str) -> None:
-        """Replace the text of one of the service's notes on an issue."""
-        self._http.document("PUT", f"{self._project}/issues/{issue}/notes/{comment.id}", {"body": body})
+    def edit(self, posted: PostedText, body: str) -> None:
+        """Replace the text of one of the service's notes."""
+        self._http.document("PUT", posted.path, {"body": body})
 
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a discussion as resolved, or as open again."""
@@ -171,8 +166,8 @@ class GitLab:
         return [self._posted(where, one) for one in reversed(own)]
 
     def _posted(self, where: str, note: Mapping[str, Any]) -> PostedText:
-        url = f"{self._site}/-/{where}#note_{note.get('id')}"
-        return PostedText(str(note.get("id")), str(note.get("body") or ""), _name(note.get("author")), url)
+        path, url = f"{self._project}/{where}/notes/{note.get('id')}", f"{self._site}/-/{where}#note_{note.get('id')}"
+        return PostedText(path, str(note.get("body") or ""), _name(note.get("author")), url)
 
 
 def _merge_request(document: Mapping[str, Any]) -> PullRequest:

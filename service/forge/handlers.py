@@ -168,7 +168,7 @@ def post_comment(forge: Forge, subject: Subject) -> Posted:
     if found is None:
         found = forge.comment(issue, body)
     elif found.body.replace("\r", "").strip() != body:
-        forge.update_comment(issue, found, body)
+        forge.edit(found, body)
     return Posted(found.url)
 
 

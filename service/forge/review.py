@@ -127,7 +127,7 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     for thread in back.values():
         forge.resolve(number, thread, is_resolved=False)
     if review is not None and review.body.replace("\r", "").strip() != text:
-        forge.update_review(number, review, text)
+        forge.edit(review, text)
 
 
 def _comment_at(finding: IdentifiedFinding, lines: Lines, marks: "Marks") -> ReviewComment | None:
