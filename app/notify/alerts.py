@@ -158,7 +158,8 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
 def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
     """An incident that goes on, or its end."""
     key, group = f"health:{incident.platform}:{incident.start.isoformat()}", f"host:{incident.platform}"
-    begun, since = (f"{key}:impaired", f"{key}:bad"), f"since {clock_time(incident.start, now)} · {profile}"
+    impaired, bad = f"{key}:impaired", f"{key}:bad"
+    since = f"since {clock_time(incident.start, now)} · {profile}"
     if incident.is_over:
         how = "has recovered" if incident.recovered_at is not None else "is no longer connected"
         return own_alert(
@@ -169,12 +170,12 @@ def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> A
             f"after {span(incident.lasted.total_seconds())}, {since}",
             incident.recovered_at or incident.until,
             {"platform": incident.platform, "status": "well"},
-            after=begun,
+            after=(impaired, bad),
         )
     is_bad = incident.worst == "bad" and incident.bad_s >= hold.total_seconds()
     how = f"is flapping: {' and '.join(incident.words[:3])}" if incident.recoveries else f"is {incident.word}"
     return own_alert(
-        begun[is_bad],
+        bad if is_bad else impaired,
         group,
         "error" if is_bad else "warning",
         f"Code host {incident.platform} {how}",
@@ -182,7 +183,7 @@ def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> A
         incident.start,
         {"platform": incident.platform, "status": incident.word},
         # Healthy at the moment, so report the recovery only if the incident was reported.
-        after=begun if incident.recovered_at is not None else (),
+        after=(impaired, bad) if incident.recovered_at is not None else (),
         is_lasting=True,
     )
 
