@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import IntEnum
 from math import ceil
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 from rich.cells import cell_len
@@ -17,13 +17,11 @@ from textual.widgets import Static
 from app.engine.text import safe_text
 from app.engine.times import age, ago, roughly_ago, span
 from storage.records import LinkState, PlatformHealth
+from storage.records.activity import Wait
 from storage.records.error_kinds import error_kind
 from widgets.kit.badges import STYLES, Badge, ProfileMark, Tone, health_badge
 from widgets.kit.cells import fit, shorten
 from widgets.kit.line_text import ClickableLine, clickable
-
-if TYPE_CHECKING:
-    from storage.records.activity import Wait
 
 LATE_AFTER_POLLS: Final = 4
 LATE_FLOOR_S: Final = 45.0
@@ -52,7 +50,7 @@ class PollTiming(Struct, frozen=True):
         return max(LATE_FLOOR_S, LATE_AFTER_POLLS * self.period_s)
 
 
-def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "Wait | None" = None) -> Badge:
+def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: Wait | None = None) -> Badge:
     """The state of one subject's facts: connecting, live, or their age, with the reason if there is one."""
     is_limited = wait is not None and wait.until > now and wait.reason != "service_down"
     if link is not None and link.is_failing:
@@ -75,7 +73,7 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "
     return Badge("◌", f"{since} old", "wait" if is_young else "warn")
 
 
-def next_poll(wait: "Wait | None", now: datetime) -> str:
+def next_poll(wait: Wait | None, now: datetime) -> str:
     """When the service is asked again, counted down to the second; None: another process decides."""
     left_s = 0 if wait is None else ceil((wait.until - now).total_seconds())
     return f"asking again in {span(left_s)}" if left_s > 0 else "asking again"
@@ -112,7 +110,7 @@ class Vitals(Struct, frozen=True):
     links: tuple[tuple[ProfileMark, Badge], ...] = ()
     """Where several profiles are in one list: the state of each one's link, in place of the one below."""
     runs_link: LinkState | None = None
-    wait: "Wait | None" = None
+    wait: Wait | None = None
     """Why the next poll comes later than configured, and when."""
     working: int = 0
     queued: int = 0

@@ -3,21 +3,21 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 from textual.content import Content
 
 from app.engine.text import safe_text
 from app.engine.times import clock_time, roughly_ago, span
-from app.health.facts import Incident
+from app.health.facts import HealthLevel, Incident
 from storage.records.activity import ANSWERED, FAILED, PollSpan
 from storage.records.error_kinds import error_kind
 from widgets.kit.badges import STYLES, Badge, StyledText, Tone, health_badge
 from widgets.kit.cells import fit, shorten
 from widgets.kit.choice_lists import LeadRow
 
-Slice = Literal["well", "impaired", "bad"] | None
+Slice = HealthLevel | None
 """None: unknown."""
 
 _GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▂▄▆", "bad": "▎▌█", None: "·"}
@@ -29,8 +29,6 @@ STATE: Final = 18
 LABEL: Final = 9
 SHORTEST_S: Final = 60
 """The shortest span of polls whose duration is shown."""
-_ANSWERED: Final = Badge("✓", ANSWERED, "good")
-_FAILED: Final = Badge("✗", FAILED, "bad")
 _QUIET: Final = STYLES["quiet"]
 BLANK: Final = LeadRow(Content())
 
@@ -132,7 +130,7 @@ def incident_row(
 
 def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
     """Consecutive polls with the same outcome."""
-    badge = _ANSWERED if poll.error_kind is None else _FAILED
+    badge = Badge("✓", ANSWERED, "good") if poll.error_kind is None else Badge("✗", FAILED, "bad")
     kind = None if poll.error_kind is None else error_kind(poll.error_kind).word
     lasted_s = (poll.last_at - poll.first_at).total_seconds()
     over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""

@@ -204,7 +204,7 @@ class Actions(Struct, frozen=True):
     """The beginning of a command on the same ledger, for messages."""
     in_flight: InFlight = field(default_factory=InFlight)
 
-    async def submit(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> Action:
+    async def submit(self, request: WriteRequest, key: str | None = None, *, again: bool = False) -> Action:
         """Carry out the request; the action's state is the outcome, and no API error is raised.
 
         A key sends once, in any process; if that is happening right now, this waits for its result. `again`: the user

@@ -160,8 +160,7 @@ class ManyForm(ActionForm):
         await self.form_draft.sending()
         rest = self.run_batch.left_to_send[: self._cap]
         words = self.values["instructions"]
-        actions = self.engine.actions
-        sender = BatchSender(lambda request, key: actions.submit(request, key=key))
+        sender = BatchSender(self.engine.actions.submit)
         problem = ""
         try:
             self._put(replace(self.run_batch, is_sending=True))

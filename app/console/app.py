@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from msgspec import Struct
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingsMap, BindingType
@@ -47,16 +46,8 @@ MOST_VISITED: Final = 100
 MODES: Final = (*(tab.name for tab in TABS), ALL)
 
 
-class VisitedScreen(Struct, frozen=True):
-    """A tab that was left."""
-
-    tab: str
-    bookmark: Any
-    """Its filters and the key under its cursor."""
-    run_ids: tuple[str, ...] = ()
-    """The runs open over it, the topmost last."""
-
-
+VisitedScreen = tuple[str, Any, tuple[str, ...]]
+"""A tab that was left, its filters with the key under its cursor, and the runs open over it, the topmost last."""
 BETWEEN: Final = "between"
 """The mode while there are no tabs."""
 
@@ -233,13 +224,13 @@ class RunwardenApp(BaseApp[None]):
         if not self._visited:
             self.session.notify("There is nothing to go back to.")
             return
-        visited = self._visited.pop()
-        await self.switch_mode(visited.tab)
-        if self._covering() != visited.run_ids:
+        tab, bookmark, run_ids = self._visited.pop()
+        await self.switch_mode(tab)
+        if self._covering() != run_ids:
             await self._uncover()
         if isinstance(base := self.screen_stack[0], BaseScreen):
-            base.return_to(visited.bookmark)
-        for run_id in visited.run_ids[len(self._covering()) :]:
+            base.return_to(bookmark)
+        for run_id in run_ids[len(self._covering()) :]:
             self.action_open_run(run_id)
 
     @property
@@ -248,7 +239,7 @@ class RunwardenApp(BaseApp[None]):
         base, tab = self.screen_stack[0], self.current_mode
         if tab not in MODES or not isinstance(base, BaseScreen):
             return None
-        return VisitedScreen(tab, base.bookmark, self._covering())
+        return tab, base.bookmark, self._covering()
 
     def _covering(self) -> tuple[str, ...]:
         """The runs open over the current tab, the topmost last."""
@@ -331,11 +322,13 @@ class RunwardenApp(BaseApp[None]):
 
     async def _open(self) -> None:
         session = self.session
-        engine = await self.engines.open_polling(session.profile.name)
-        if not gc.isenabled():
-            # Modules imported by now are never freed: checking them at every collection would only delay keys.
-            gc.freeze()
-            gc.enable()
+        try:
+            engine = await self.engines.open_polling(session.profile.name)
+        finally:
+            if not gc.isenabled():
+                # Modules imported by now are never freed: checking them at every collection would only delay keys.
+                gc.freeze()
+                gc.enable()
         session.open(engine)
         from app.runs.screen_following import RunFollower
 

@@ -21,6 +21,7 @@ from textual.worker import Worker
 from app.console.guard import guarded_event
 from app.console.session import OpenRun, Session
 from app.console.troubles import READ_ONLY
+from app.engine.events import Event
 from app.profiles import Profile
 from widgets.frame import Banner, HeaderBar, KeyBar, KeyHint, Notice, Tab, TabBar, Vitals
 from widgets.kit import NO_KEY, hidden
@@ -29,7 +30,6 @@ from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
-    from app.engine.events import Event
 
 KeyScope = Literal["here", "in the list", "everywhere"]
 
@@ -203,7 +203,7 @@ class BaseScreen(Screen[None]):
         if is_too_small(event.size) and not isinstance(self.app.screen, TooSmall):
             self.app.push_screen(TooSmall())
 
-    def engine_changed(self, event: "Event") -> None:
+    def engine_changed(self, event: Event) -> None:
         """Hook: read again what this event may have changed."""
 
     def tick(self, now: datetime) -> None:

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
 from textual.app import App, SuspendNotSupported
 from textual.binding import Binding
 from textual.content import Content
@@ -34,15 +33,6 @@ _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 
 class CommandUnusableError(RunwardenError):
     """The command cannot be run; the message gives the reason."""
-
-
-class CommandResult(Struct, frozen=True):
-    """The result of a command that ran in the background."""
-
-    code: int | None
-    """The exit code; None: it took too long and was killed."""
-    last_line: SafeText
-    """The last line that it wrote to either stream; empty without output."""
 
 
 def own_bindings(commands: Sequence[UserCommand]) -> list[Binding]:
@@ -88,8 +78,10 @@ def filled_in(argv: Sequence[str], known: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(_PLACEHOLDER.sub(fill, template) for template in argv)
 
 
-async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> CommandResult:
+async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> tuple[int | None, SafeText]:
     """Run a command without a terminal and read its output.
+
+    Returns its exit code, None if it took too long and was killed, and the last line that it wrote to either stream.
 
     Raises:
         CommandUnusableError: It did not start.
@@ -105,24 +97,12 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
                 tail = (tail + chunk)[-LONGEST_OUTPUT:]
             lines = [line.strip() for line in tail.decode("utf-8", errors="replace").split("\n")]
             last = next(filter(None, reversed(lines)), "")
-            return CommandResult(await process.wait(), safe_text(last, limit=LONGEST_LINE))
+            return await process.wait(), safe_text(last, limit=LONGEST_LINE)
     except TimeoutError:
-        return CommandResult(None, safe_text(""))
+        return None, safe_text("")
     finally:
         # The whole process session: the command may have started others.
         await end_group(process)
-
-
-def run_in_terminal(argv: Sequence[str]) -> int:
-    """Run a command that gets the terminal and return its exit code. Blocks.
-
-    Raises:
-        CommandUnusableError: It did not start.
-    """
-    try:
-        return subprocess.run(argv, check=False).returncode
-    except (OSError, ValueError) as error:
-        raise _did_not_start(argv, error) from error
 
 
 def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableError:
@@ -148,23 +128,27 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
             try:
                 with app.suspend():
                     # While a pager has the terminal, ctrl+c is the pager's.
-                    result = CommandResult(run_in_terminal(argv), safe_text(""))
+                    done = subprocess.run(argv, check=False)  # noqa: ASYNC221 — nothing may be drawn meanwhile
+                ended: tuple[int | None, SafeText] = done.returncode, safe_text("")
             except SuspendNotSupported as error:
                 by_hand = f"There is no terminal for it. Run it by hand: {shlex.join(argv)}"
                 raise CommandUnusableError(by_hand) from error
+            except (OSError, ValueError) as error:
+                raise _did_not_start(argv, error) from error
         else:
             session.notify(f"{name}: running…")
-            result = await run_beside(argv)
+            ended = await run_beside(argv)
     except CommandUnusableError as error:
         session.notify(f"{name}: {error}", severity="error")
         return
-    output = f": {result.last_line}" if result.last_line else ""
-    if result.code == 0:
+    code, last_line = ended
+    output = f": {last_line}" if last_line else ""
+    if code == 0:
         session.notify(f"✓ {name}{output}")
-    elif result.code is None:
+    elif code is None:
         session.notify(f"✗ {name} timed out; terminal = true removes the limit", severity="error")
     else:
-        session.notify(f"✗ {name} ended with {result.code}{output}", severity="error")
+        session.notify(f"✗ {name} ended with {code}{output}", severity="error")
 
 
 async def _run_in_focus(app: App[Any]) -> Run | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 from textual import on
@@ -27,15 +27,12 @@ from app.console.session import GoToTab, OpenRun, SwitchProfile
 from app.console.sheets import OVER_CSS, Sheet
 from app.console.themes import THEMES, UserPreferences, keep_preferences, read_preferences
 from app.engine.text import safe_text
-from app.runs.query import listed
+from app.runs.query import KeyName, listed
 from app.runs.screen_views import PreferencesFile, views_of
 from storage.records import RunFilter, RunSort
 from widgets.kit.badges import STYLES
 from widgets.kit.choice_lists import fuzzy
 from widgets.kit.line_text import LinePane
-
-if TYPE_CHECKING:
-    from app.runs.query import KeyName
 
 OWN_COMMAND: Final = "own_command"
 """The action behind the user's own commands, which are listed by name."""

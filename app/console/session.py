@@ -39,7 +39,7 @@ from storage.errors import StorageError
 from storage.records import RunFilter, link_of
 from storage.records.activity import ActivityFilter, Wait
 from storage.records.error_kinds import error_kind
-from widgets.frame import PollTiming, Vitals
+from widgets.frame import Notice, PollTiming, Vitals
 from widgets.kit.badges import ProfileMark
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
     from storage.records.inbox import InboxItem
-    from widgets.frame import Notice
     from widgets.runs.follow import BatchView
 
 FOLLOWED: Final = "is:followed"
@@ -268,12 +267,12 @@ class VitalsFeed:
         return (self._session.clock() - link.last_ok_at).total_seconds() >= self.timing.due_after_s
 
     @property
-    def trouble(self) -> "Notice | None":
+    def trouble(self) -> Notice | None:
         """The trouble with our own files or the link, or None."""
         return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock(), self.now.wait)
 
     @property
-    def storage_trouble(self) -> "Notice | None":
+    def storage_trouble(self) -> Notice | None:
         """The trouble with our own files, or None."""
         return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
 

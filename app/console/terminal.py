@@ -6,23 +6,20 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
+from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.strip import Strip
 
 from app.console.process import restore_on_signals
 from app.engine.text import safe_text
+from widgets.frame import Vitals
 from widgets.runs.table import RunTable
-
-if TYPE_CHECKING:
-    from textual.driver import Driver
-
-    from widgets.frame import Vitals
 
 KEEP_TITLE: Final = "\x1b[22;2t"
 """Asks the terminal to store its title; a terminal without this feature ignores it."""
@@ -61,7 +58,7 @@ def copy_out(app: App[Any], text: str) -> str:
 class Terminal:
     """Sets the window's title, and leaves the mouse to other programs. Without a terminal it does nothing."""
 
-    def __init__(self, driver: "Callable[[], Driver | None]") -> None:
+    def __init__(self, driver: Callable[[], Driver | None]) -> None:
         """Change nothing yet; `driver` returns None before the app runs."""
         self._textual_driver = driver
         self.modes_before: list[Any] | None = None
@@ -73,7 +70,7 @@ class Terminal:
         """The title that was set last; None: no title was set."""
 
     @property
-    def driver(self) -> "Driver | None":
+    def driver(self) -> Driver | None:
         """Where escape sequences can be written. None: a browser or a test."""
         driver = self._textual_driver()
         return driver if driver is not None and driver.can_suspend and not driver.is_headless else None
@@ -91,7 +88,7 @@ class Terminal:
         if self.driver is not None:
             self.driver.write(sequence)
 
-    def show_vitals(self, vitals: "Vitals") -> None:
+    def show_vitals(self, vitals: Vitals) -> None:
         """Show in the window's title what must be seen while another window is in front."""
         profile, link = safe_text(vitals.profile, limit=40), vitals.runs_link
         counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))

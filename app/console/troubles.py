@@ -1,18 +1,15 @@
 """Notices about rows that are not live: what happened, since when, what still holds and which key helps."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from app.engine.text import safe_text
 from app.engine.times import clock_time, span
 from storage.records import LinkState, PollOutcome
-from storage.records.error_kinds import error_kind
+from storage.records.activity import Wait
+from storage.records.error_kinds import ErrorKind, error_kind
 from widgets.frame import Notice, next_poll
 from widgets.runs.extent import Extent
-
-if TYPE_CHECKING:
-    from storage.records.activity import Wait
-    from widgets.kit.badges import Tone
 
 UNREADABLE: Final = Notice(
     "∅",
@@ -24,29 +21,28 @@ UNREADABLE: Final = Notice(
 READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",), "wait")
 
 
-def link_notice(link: LinkState | None, now: datetime, wait: "Wait | None") -> Notice | None:
+def link_notice(link: LinkState | None, now: datetime, wait: Wait | None) -> Notice | None:
     """The notice about the link, with its next poll; None: the link works, or is not known yet."""
     if link is None or link.failing_since is None:
         return None
     kind = error_kind(link.error_kind)
-    title, fix = kind.title, "" if kind.concerns == "link" else kind.fix
-    why = fix or _sentence(safe_text(link.error_message or "", limit=160))
+    title, why = kind.title, _why(kind, link.error_message)
     as_of = "" if link.last_ok_at is None else f"What you see is from {clock_time(link.last_ok_at, now)}."
     if kind.concerns == "link":
         silent_s = (now - (link.last_ok_at or link.failing_since)).total_seconds()
         why, title = f"{title}. {why}".strip(), f"No answer for {span(silent_s)}; {next_poll(wait, now)} (^r: now)"
     elif kind.passes:
         title = f"{title}; {next_poll(wait, now)}"
-    tone: Tone = "bad" if (fix or kind.concerns == "token") and not kind.passes else "warn"
-    return Notice("✗" if tone == "bad" else "◌", title, tuple(filter(None, (why, as_of))), tone)
+    is_fixable = kind.concerns == "token" or (kind.fix and kind.concerns != "link")
+    lines = tuple(filter(None, (why, as_of)))
+    is_bad = is_fixable and not kind.passes
+    return Notice("✗", title, lines, "bad") if is_bad else Notice("◌", title, lines, "warn")
 
 
 def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
     """Explain why this console cannot poll while another can: a title and a sentence."""
     kind = error_kind(failure.error_kind)
-    fix = "" if kind.concerns == "link" else kind.fix
-    why = fix or _sentence(safe_text(failure.error_message or "", limit=160))
-    return kind.title, f"{why} Another console keeps the rows current."
+    return kind.title, f"{_why(kind, failure.error_message)} Another console keeps the rows current."
 
 
 def storage_notice(message: str) -> Notice:
@@ -59,7 +55,7 @@ def nothing_to_show(
     extent: Extent | None,
     link: LinkState | None,
     now: datetime,
-    wait: "Wait | None" = None,
+    wait: Wait | None = None,
     *,
     looked: tuple[str, ...] = (),
     read_only: bool = False,
@@ -83,5 +79,8 @@ def nothing_to_show(
     return Notice("○", "No runs yet", (starts,), "plain")
 
 
-def _sentence(text: str) -> str:
-    return text if not text or text.endswith((".", "!", "?")) else f"{text}."
+def _why(kind: ErrorKind, message: str | None) -> str:
+    """The fix or, where the link alone is at fault or none is known, the message as a sentence."""
+    text = safe_text(message or "", limit=160)
+    sentence = text if not text or text.endswith((".", "!", "?")) else f"{text}."
+    return sentence if kind.concerns == "link" else kind.fix or sentence

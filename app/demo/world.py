@@ -9,16 +9,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from app.demo.service_process import NO_ACCOUNT, DemoError, ServiceProcess, apply, bubblewrap_works, start
 from app.profiles import Choice, Profile, Settings, load
-
-if TYPE_CHECKING:
-    from app.api.requests import Json
 
 PROFILE: Final = "demo"
 """The demo's profile; a kept demo's configuration may contain others."""
@@ -184,7 +181,7 @@ def build(folder: Path, *, is_live: bool) -> World:
         subprocess.CalledProcessError: git failed.
     """
     root = folder / "repositories"
-    organization: dict[str, Json] = {
+    organization: dict[str, object] = {
         "name": "Acme Demo",
         "slug": "acme",
         "entitlements": ["ServiceAPI", "CreateOrganizations"],

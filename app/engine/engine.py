@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
@@ -166,9 +165,7 @@ class Engine(Struct, frozen=True):
         """The open engine."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close it."""
         await self.close()
 
@@ -198,13 +195,10 @@ class Engine(Struct, frozen=True):
     async def refresh(self) -> ApiError | None:
         """Poll runs and health once, now; return the first error, if any, after both."""
         results = await asyncio.gather(self.runs.refresh(), self.health.refresh(), return_exceptions=True)
-        problem: ApiError | None = None
         for result in results:
-            if isinstance(result, ApiError):
-                problem = problem or result
-            elif isinstance(result, BaseException):
+            if isinstance(result, BaseException) and not isinstance(result, ApiError):
                 raise result
-        return problem
+        return next((result for result in results if isinstance(result, ApiError)), None)
 
     async def close(self) -> None:
         """Finish running writes, stop polling, then close connections and files, even if one of these fails."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from math import floor
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from textual.widgets import OptionList
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import CoalescedTask, GoToTab, Session
 from app.console.troubles import UNREADABLE
+from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text
 from app.engine.times import age, ago, clock_time, roughly_ago, span
@@ -47,9 +48,6 @@ from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
 from widgets.kit.choice_lists import LeadList, LeadRow
 from widgets.kit.line_text import SteadyText
-
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
 
 FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
 """The failed runs of each incident, by platform and start of the incident."""
@@ -202,14 +200,6 @@ def incident_key(incident: Incident) -> str:
     return f"incident:{incident.platform}:{incident.start.isoformat()}"
 
 
-def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
-    """The text shown without incidents, with the observed time."""
-    seen_s = max((past.uptimes[-1].known_s for past in pasts.values()), default=0.0)
-    if not seen_s:
-        return "The hosts were not observed yet."
-    return f"None in the last 30 days, observed for {span(seen_s)}."
-
-
 def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
     """The uptimes of `WINDOWS`, without windows that cover hardly more observed time than a shorter one.
 
@@ -338,7 +328,7 @@ class HealthScreen(BaseScreen):
         self._list.seek(keys[(here + 1) % len(keys)])
 
     @using_engine("form")
-    async def action_retry(self, engine: "Engine") -> None:
+    async def action_retry(self, engine: Engine) -> None:
         """Retry this row's failed runs, after a confirmation."""
         if (lead := self._lead(self._key)) is None:
             return
@@ -428,7 +418,11 @@ class HealthScreen(BaseScreen):
         ]
         if (more := len(view.incidents) - MOST) > 0:
             incidents.append(LeadRow(Content.styled(f"and {more} older ones", STYLES["quiet"])))
-        yield from titled("Incidents, 30 days", incidents, no_incidents(view.pasts))
+        seen_s = max((past.uptimes[-1].known_s for past in view.pasts.values()), default=0.0)
+        none = (
+            f"None in the last 30 days, observed for {span(seen_s)}." if seen_s else "The hosts were not observed yet."
+        )
+        yield from titled("Incidents, 30 days", incidents, none)
         polls = [poll_row(poll, now, width) for poll in view.polls[:MOST_POLLS]]
         yield from titled("Polls", polls, "The service was not polled yet.")
 

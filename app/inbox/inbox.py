@@ -202,7 +202,12 @@ class Inbox:
             key = f"stuck:{one.run_id}"
             cause.entries.append(InboxEntry(key, one.active_since - ahead, run_id=one.run_id, status=one.status))
         open_outages = [each for each in outages.values() if each.entries]
-        return [*open_outages, *failed.values(), *asking, *stuck.values(), *await self._ended(ahead)]
+        ended = []
+        for row in [pin.row for pin in await cache.pins() if pin.row is not None]:
+            if row.is_final and row.status != "failed":
+                key, title = f"ended:{row.run_id}", f"Followed run {row.status}: {row.repository}"
+                ended.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead, row.branch_name)]))
+        return [*open_outages, *failed.values(), *asking, *stuck.values(), *ended]
 
     async def _read_reasons(self, rows: Sequence[RunRow]) -> None:
         new = [row.run_id for row in rows if (row.run_id, row.updated_at) not in self._reasons]
@@ -217,16 +222,6 @@ class Inbox:
             (row.run_id, row.updated_at): known.get(row.run_id) or self._reasons.get((row.run_id, row.updated_at), "")
             for row in rows
         }
-
-    async def _ended(self, ahead: timedelta) -> list[Cause]:
-        """Followed runs that have finished, except failed ones."""
-        causes = []
-        for row in [pin.row for pin in await self.engine.cache.pins() if pin.row is not None]:
-            if row.is_final and row.status != "failed":
-                key = f"ended:{row.run_id}"
-                title = f"Followed run {row.status}: {row.repository}"
-                causes.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead, row.branch_name)]))
-        return causes
 
     async def _automations(self, now: datetime, state: State) -> list[Cause]:
         """Waiting approvals, paused and limited automations, and a missing bot."""

@@ -1,7 +1,7 @@
 """The Inbox tab: items that need attention. Opening it changes nothing."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, time, timedelta
 from typing import ClassVar, Final
 
@@ -21,7 +21,7 @@ from app.engine.text import plural, safe_text
 from app.runs.screen_actions import PARTS_OF_A_RUN, show_many, using_engine
 from app.runs.screen_views import of_platform, runs_lead
 from storage.records import RunFilter
-from storage.records.inbox import RETRIED, InboxEntry, InboxItem
+from storage.records.inbox import RETRIED, InboxItem
 from widgets.forms.facts import FactPane, TableAndFacts
 from widgets.frame import Notice
 from widgets.inbox import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
@@ -259,7 +259,6 @@ class InboxScreen(BaseScreen):
             self.post_message(GoToTab("automations", item.key))
             return
         runs = [entry for entry in item.entries if entry.run_id]
-        health = [(Content("open its incidents in Health"), GoToTab("health", item.subject))]
         if len(runs) > 1 or (runs and item.kind == "host"):
             now = self.session.clock()
             lines = [f"{when(run.at, now):<9} {run.about}  {run.run_id}" for run in runs[:MOST_RUNS]]
@@ -267,30 +266,24 @@ class InboxScreen(BaseScreen):
                 (Content(safe_text(line, limit=120)), OpenRun(run.run_id))
                 for line, run in zip(lines, runs, strict=False)
             ]
-            choices += (health if item.kind == "host" else []) + await self._listed(item, runs)
+            if item.kind == "host":
+                choices.append((Content("open its incidents in Health"), GoToTab("health", item.subject)))
+            if item.kind == "stuck":
+                choices.append((Content("list all stuck runs"), GoToTab("runs", "is:stuck")))
+            elif item.kind in RETRIED and (engine := self.session.engine) is not None:
+                held = (await engine.cache.details(tuple(entry.run_id for entry in runs))).values()
+                if created := [detail.run.created_at for detail in held if detail.run.created_at is not None]:
+                    where = RunFilter(repositories=tuple(sorted({detail.run.repository.label for detail in held})))
+                    if item.kind == "host":
+                        where = of_platform(item.subject)
+                    lists = runs_lead(replace(where, statuses=("failed",)), min(created))
+                    choices.append((Content("list all failures there since the first of these"), lists))
             if (lead := await self.app.push_screen_wait(ChoiceSheet("Open", choices))) is not None:
                 self.post_message(lead)
         elif runs:
             self.post_message(OpenRun(runs[0].run_id))
         else:
             self.post_message(GoToTab(TABS_OF.get(item.kind, "automations"), item.subject))
-
-    async def _listed(self, item: InboxItem, runs: Sequence[InboxEntry]) -> list[tuple[Content, Message]]:
-        """A choice that lists the item's runs in Runs; empty if no query matches them."""
-        if item.kind == "stuck":
-            return [(Content("list all stuck runs"), GoToTab("runs", "is:stuck"))]
-        engine = self.session.engine
-        if item.kind not in RETRIED or engine is None:
-            return []
-        held = (await engine.cache.details(tuple(entry.run_id for entry in runs))).values()
-        created = [detail.run.created_at for detail in held if detail.run.created_at is not None]
-        if not created:
-            return []
-        where = RunFilter(repositories=tuple(sorted({detail.run.repository.label for detail in held})))
-        if item.kind == "host":
-            where = of_platform(item.subject)
-        lead = runs_lead(replace(where, statuses=("failed",)), min(created))
-        return [(Content("list all failures there since the first of these"), lead)]
 
     def _failed_ids(self) -> tuple[str, ...]:
         """The failed runs of the marked items, or of the one under the cursor."""

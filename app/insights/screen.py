@@ -159,8 +159,6 @@ class InsightsScreen(BaseScreen):
         self._engine = session.open_engine
         self._span = FIRST
         self._view: InsightsView | None = None
-        self._notice: Notice | None = None
-        """The notice shown instead of figures, or None."""
         self._is_stale = False
         """Whether runs have changed since the figures were read."""
         self._chart = OutcomesChart(id="insight-outcomes-chart")
@@ -339,7 +337,6 @@ class InsightsScreen(BaseScreen):
         if not view.runs:
             self._show_notice(self._nothing(view))
             return
-        self._notice = None
         self.query_one("#insights").remove_class("-nothing")
         self.query_one("#insight-outcomes").border_title = f"Outcomes by {view.step}"
         self.query_one("#insight-repositories").border_title = "Success and duration by repository"
@@ -367,15 +364,10 @@ class InsightsScreen(BaseScreen):
         return link is not None and link.last_ok_at is not None
 
     def _show_notice(self, notice: Notice) -> None:
-        if notice != self._notice:
-            self._notice = notice
-            self.query_one(NoticePage).notice = notice
-            self.query_one("#insights").add_class("-nothing")
+        self.query_one(NoticePage).notice = notice
+        self.query_one("#insights").add_class("-nothing")
 
     def _name_spans(self) -> None:
-        chips: list[Chip] = []
-        for span in SPANS:
-            is_chosen = span == self._span
-            text = safe_text(f"[{span.name}]" if is_chosen else f" {span.name} ")
-            chips.append(Chip(f"span('{span.name}')", text, is_chosen))
+        texts = ((one, f"[{one.name}]" if one == self._span else f" {one.name} ") for one in SPANS)
+        chips = (Chip(f"span('{one.name}')", safe_text(text), one == self._span) for one, text in texts)
         self.query_one("#insight-spans", ChipBar).chips = tuple(chips)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -29,14 +29,12 @@ from app.cli.output import Output
 from app.cli.running import STOPPING
 from app.engine.text import json_escaped
 from app.engine.times import rfc3339
+from app.profiles import Profile, Settings
 from app.profiles.token import StreamToken, TokenError
 from app.runs.command_rows import RunLookup
 from app.start.streams import ReaderGoneError
 from app.version import __version__
 from storage.records import Repository
-
-if TYPE_CHECKING:
-    from app.profiles import Profile, Settings
 
 T = TypeVar("T")
 INSTRUCTIONS: Final = """\
@@ -88,13 +86,13 @@ class Proposal(BaseModel):
 class Call(Invocation):
     """A command that a tool runs; its output is captured."""
 
-    def __init__(self, server: Invocation, profile: "Profile") -> None:
+    def __init__(self, server: Invocation, profile: Profile) -> None:
         super().__init__()
         self.config_file, self.profile_name, self.data_dir = server.config_file, server.profile_name, server.data_dir
         self._profile = profile
         self._facts, self._remarks = (TextIOWrapper(BytesIO(), "utf-8", write_through=True) for _ in range(2))
 
-    def profile(self, _settings: "Settings") -> "Profile":
+    def profile(self, _settings: Settings) -> Profile:
         """The profile that the server was started with, even if the configuration has changed."""
         return self._profile
 

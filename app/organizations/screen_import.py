@@ -290,8 +290,7 @@ class OrganizationImportScreen(BaseScreen):
 
     async def _send(self) -> None:
         most = self._most or MOST
-        actions = self._engine.actions
-        sender = BatchSender(lambda request, key: actions.submit(request, key=key), most=most)
+        sender = BatchSender(self._engine.actions.submit, most=most)
         to_send = self._to_send
         refused = ""
         self._bar.disabled = True

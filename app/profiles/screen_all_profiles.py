@@ -1,10 +1,10 @@
 """The runs of all profiles in one list: each action goes to the profile of its row."""
 
 import dataclasses
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 from textual import on
@@ -15,6 +15,7 @@ from textual.widgets import Input
 from app.api.errors import ApiError, RateLimitedError
 from app.console.base import ALL
 from app.console.session import CoalescedTask, OpenRun, Session, read_vitals
+from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.health.facts import is_down
 from app.profiles import Profile
@@ -32,9 +33,6 @@ from widgets.runs.columns import DEFAULT_COLUMNS, ColumnChoice
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
 from widgets.runs.table import RunTable
 
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
-
 UNREADABLE: Final = Badge("✗", "files unusable", "bad")
 COLUMNS: Final = ColumnChoice(("status", "profile", *DEFAULT_COLUMNS[1:]))
 
@@ -45,58 +43,6 @@ LONGEST_S: Final = 900.0
 """Seconds between two polls of a failing one, at most."""
 LOOK_S: Final = 5.0
 """Seconds between two readings of the caches; services are polled far less often."""
-
-
-class ProfileOverview:
-    """The state of each profile, and when it is polled next."""
-
-    def __init__(self, session: Session) -> None:
-        """Start empty; the current profile polls by itself."""
-        self._session = session
-        self._not_before: dict[str, datetime] = {}
-        """When each profile may be polled again."""
-        self.vitals: dict[str, Vitals | StorageError] = {}
-        """The figures of the profiles that were read. An error: our own files for it cannot be read."""
-
-    def make_due(self) -> None:
-        """Make every profile due at the user's request, except those whose service stated a longer wait."""
-        now = self._session.clock()
-        self._not_before = {
-            name: until for name, until in self._not_before.items() if until > now + timedelta(seconds=LONGEST_S)
-        }
-
-    async def round(self) -> AsyncIterator[None]:
-        """Read every profile, then poll those that are due; yields after each change."""
-        for profile in self._session.engines.profiles:
-            await self._read(profile)
-            yield
-        for profile in self._session.engines.profiles:
-            name, now, vitals = profile.name, self._session.clock(), self.vitals[profile.name]
-            is_current = name == self._session.profile.name
-            if is_current or isinstance(vitals, StorageError) or now < self._not_before.get(name, now):
-                continue
-            link = vitals.runs_link
-            last_ok_at = None if link is None or link.is_failing else link.last_ok_at
-            # Another console or a bot may be polling it.
-            if last_ok_at is not None and now - last_ok_at < timedelta(seconds=GENTLE_S):
-                continue
-            problem = await (await self._session.engines.engine(name)).refresh()
-            wait_s = GENTLE_S
-            if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
-                wait_s = max(GENTLE_S, problem.retry_after_s)
-            elif problem is not None:
-                failures = link.failures if link is not None else 0
-                wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
-            self._not_before[name] = self._session.clock() + timedelta(seconds=wait_s)
-            await self._read(profile)
-            yield
-
-    async def _read(self, profile: Profile) -> None:
-        try:
-            engine, before = await self._session.engines.engine(profile.name), Vitals(profile.name, profile.read_only)
-            self.vitals[profile.name] = await read_vitals(engine, before, self._session.clock())
-        except StorageError as error:
-            self.vitals[profile.name] = error
 
 
 class AllProfilesScreen(RunActions):
@@ -112,8 +58,11 @@ class AllProfilesScreen(RunActions):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._overview = ProfileOverview(session)
         self._timing = PollTiming(session.clock(), GENTLE_S)
+        self._vitals: dict[str, Vitals | StorageError] = {}
+        """The figures of the profiles that were read. An error: our own files for it cannot be read."""
+        self._not_before: dict[str, datetime] = {}
+        """When each profile may be polled again."""
         self._open: dict[str, Engine] = {}
         """The engines of the profiles whose files can be read."""
         self._query = TableQuery()
@@ -148,22 +97,52 @@ class AllProfilesScreen(RunActions):
     # The profiles
 
     async def _read_profiles(self) -> None:
-        if self.is_current:
-            async for _ in self._overview.round():
-                read, engines = self._overview.vitals, self.session.engines
-                if len(read) == len(engines.profiles):
-                    readable = [name for name, vitals in read.items() if isinstance(vitals, Vitals)]
-                    self._open = {name: await engines.engine(name) for name in readable}
-                    self._rows.ask()
-                self._show_vitals(self.session.vitals.now)
+        """Read every profile, then poll those that are due; the current one polls by itself."""
+        if not self.is_current:
+            return
+        profiles = self.session.engines.profiles
+        for profile in profiles:
+            await self._read_profile(profile)
+        for profile in profiles:
+            name, now, vitals = profile.name, self.session.clock(), self._vitals[profile.name]
+            is_current = name == self.session.profile.name
+            if is_current or isinstance(vitals, StorageError) or now < self._not_before.get(name, now):
+                continue
+            link = vitals.runs_link
+            last_ok_at = None if link is None or link.is_failing else link.last_ok_at
+            # Another console or a bot may be polling it.
+            if last_ok_at is not None and now - last_ok_at < timedelta(seconds=GENTLE_S):
+                continue
+            problem = await (await self.session.engines.engine(name)).refresh()
+            wait_s = GENTLE_S
+            if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
+                wait_s = max(GENTLE_S, problem.retry_after_s)
+            elif problem is not None:
+                failures = link.failures if link is not None else 0
+                wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
+            self._not_before[name] = self.session.clock() + timedelta(seconds=wait_s)
+            await self._read_profile(profile)
+
+    async def _read_profile(self, profile: Profile) -> None:
+        engines = self.session.engines
+        try:
+            engine, before = await engines.engine(profile.name), Vitals(profile.name, profile.read_only)
+            self._vitals[profile.name] = await read_vitals(engine, before, self.session.clock())
+        except StorageError as error:
+            self._vitals[profile.name] = error
+        if len(self._vitals) == len(engines.profiles):
+            readable = [name for name, vitals in self._vitals.items() if isinstance(vitals, Vitals)]
+            self._open = {name: await engines.engine(name) for name in readable}
+            self._rows.ask()
+        self._show_vitals(self.session.vitals.now)
 
     def in_header(self, _: Vitals) -> Vitals:
         """The sums of all profiles, and each one's link to its service."""
         session, links, known = self.session, [], []
         for name in (each.name for each in session.engines.profiles):
-            vitals, badge = self._overview.vitals.get(name, Vitals(name)), UNREADABLE
+            vitals, badge = self._vitals.get(name, Vitals(name)), UNREADABLE
             if isinstance(vitals, Vitals):
-                known += [vitals] if name in self._overview.vitals else []
+                known += [vitals] if name in self._vitals else []
                 timing = session.vitals.timing if name == session.profile.name else self._timing
                 badge = freshness(vitals.runs_link, timing, session.clock())
                 if not vitals.health_is_stale and vitals.runs_link is not None and not vitals.link_fails:
@@ -175,7 +154,7 @@ class AllProfilesScreen(RunActions):
         return replace(Vitals(ALL, can_switch=True, links=tuple(links), known=bool(known)), **sums)
 
     @property
-    def acting_engine(self) -> "Engine | str":
+    def acting_engine(self) -> Engine | str:
         """The engine of the row's profile, or of the marked rows if they are all of one."""
         here = {"" if self.table.row is None else self.table.row.profile}
         profiles = {whose(row_id)[0] for row_id in self.table.marks} or here
@@ -201,8 +180,9 @@ class AllProfilesScreen(RunActions):
         return tuple(whose(row_id)[1] for row_id in self.table.marks or here)
 
     def action_refresh(self) -> None:
-        """Poll every service now."""
-        self._overview.make_due()
+        """Poll every service now, except those that stated a longer wait."""
+        late = self.session.clock() + timedelta(seconds=LONGEST_S)
+        self._not_before = {name: until for name, until in self._not_before.items() if until > late}
         super().action_refresh()
         self._profiles.ask()
 
@@ -222,7 +202,7 @@ class AllProfilesScreen(RunActions):
             return
         merged, now = MergedCaches({name: engine.cache for name, engine in self._open.items()}), self.session.clock()
         for name, engine in self._open.items():
-            vitals, ahead = self._overview.vitals[name], await engine.cache.run_clock_ahead()
+            vitals, ahead = self._vitals[name], await engine.cache.run_clock_ahead()
             link = vitals.runs_link if isinstance(vitals, Vitals) else None
             as_of = link.last_ok_at if link is not None and link.is_failing else None
             self.table.profile_times[name] = ahead, None if as_of is None else as_of + ahead

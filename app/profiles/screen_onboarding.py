@@ -99,22 +99,17 @@ def _source(origin: TokenOrigin, typed: str) -> TokenSource | str:
             return CommandToken(argv) if argv else "Which command?"
 
 
-class Refusal(Struct, frozen=True):
-    """Why a profile was not confirmed."""
+async def refusal(new: Profile) -> tuple[str, bool] | None:
+    """Ask the service for its newest run; None: it accepts the token.
 
-    text: str
-    """What happened and what to do; printable."""
-    token_is_at_fault: bool = False
-
-
-async def check(new: Profile) -> Refusal | None:
-    """Ask the service for its newest run; None: it accepts the token."""
+    Returns what happened and what to do, printable, and whether the token is at fault.
+    """
     env = dict(os.environ)
     try:
         # A command or a keyring may take its time.
         token = await asyncio.to_thread(new.token.read, env)
     except TokenError as error:
-        return Refusal(safe_text(str(error)), token_is_at_fault=True)
+        return safe_text(str(error)), True
     finally:
         os.environ.update(env)  # Reading removed the token's variable; the console needs it again.
     client = Client(new.base_url, token, deadline_s=DEADLINE_S)
@@ -127,7 +122,7 @@ async def check(new: Profile) -> Refusal | None:
         text = f"{kind.title}. {kind.setup_fix or message}"
         if not kind.setup_fix and not is_token:
             text = f"{message} Is the address right?"
-        return Refusal(text, is_token)
+        return text, is_token
     finally:
         await client.aclose()
     return None
@@ -261,13 +256,14 @@ class OnboardingScreen(Screen[str | None]):
         self._field("variable").say(safe_text(f"{is_set} {ORIGINS['variable'].hint}"))
 
     async def _check(self, new: Profile) -> None:
-        refusal = await check(new)
+        refused = await refusal(new)
         self._checking = False
-        if refusal is None:
+        if refused is None:
             self._write(new)
             return
-        self._say(f"{refusal.text} Nothing was written.", "bad")
-        self._field(self._origin if refusal.token_is_at_fault else "base_url").take_focus()
+        why, token_is_at_fault = refused
+        self._say(f"{why} Nothing was written.", "bad")
+        self._field(self._origin if token_is_at_fault else "base_url").take_focus()
         self._doubt(new)
 
     def _write(self, new: Profile) -> None:

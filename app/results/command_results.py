@@ -1,9 +1,10 @@
 """`runwarden runs view`, `show`, `open` and `log`: a run, its turns, its pages, and the output of a turn."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 import click
@@ -30,8 +31,6 @@ from storage.records.error_kinds import error_kind
 from storage.records.results import LogChunk, RunTurns, Turn, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from app.engine.engine import Engine
     from storage.records import Action, Run, RunDetail
 
@@ -353,9 +352,7 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
         about = engine, invocation.output, run.run_id, number
         readers = [LogReader(*about, form, is_whole, None if is_table else emit) for form in forms]
         try:
-            chunk, *more = [await reader.print(offset) for reader in readers]
-            if options["follow"]:
-                await readers[0].follow(chunk)
+            chunk, *more = [await reader.print(offset, follows=options["follow"]) for reader in readers]
         except asyncio.CancelledError:
             if not options["follow"]:
                 raise
@@ -400,58 +397,48 @@ class LogReader:
         """Draw no step yet."""
         self._drawn = StepLines("--all shows them", whole=self.is_whole)
 
-    async def print(self, offset: int) -> LogChunk:
-        """Print from an offset to the present end; return the last piece."""
-        chunk = require(await self._read(offset, 0))
-        if offset < 0 < chunk.offset and self.form != "bytes":
-            if self.form != "only_steps":
-                self.output.note(f"{chunk.offset:,} earlier bytes are left out: --all prints them.")
-            chunk = replace(chunk, data=chunk.data.partition(b"\n")[2] or chunk.data)
-        while True:
-            if self.form == "only_steps" and chunk.steps is None:
-                return chunk
-            self._print(chunk)
-            if chunk.next_offset >= chunk.size or chunk.next_offset == chunk.offset:
-                break
-            chunk = require(await self._read(chunk.next_offset, 0))
-        if self._rest and chunk.ended:
-            self._line(self._rest)
-            self._rest = b""
-        return chunk
+    async def print(self, offset: int, *, follows: bool) -> LogChunk:
+        """Print from an offset to the present end; return the last piece.
 
-    async def follow(self, last: LogChunk) -> None:
-        """Print new output until the turn has ended and all of it is here; failures of the connection are waited out.
+        With `follows`, until the turn has ended and all of it is here; failures of the connection are waited out.
 
         Raises:
             ApiError: Waiting would change nothing.
             CommandFailedError: The log is gone.
         """
-        chunk = last
-        while not (chunk.ended and chunk.next_offset >= chunk.size):
+        chunk = await self._read(offset, follows=False)
+        if offset < 0 < chunk.offset and self.form != "bytes":
+            if self.form != "only_steps":
+                self.output.note(f"{chunk.offset:,} earlier bytes are left out: --all prints them.")
+            chunk = replace(chunk, data=chunk.data.partition(b"\n")[2] or chunk.data)
+        while self.form != "only_steps" or chunk.steps is not None:
+            self._print(chunk)
+            is_at_end = chunk.next_offset >= chunk.size
+            if (chunk.ended and is_at_end) if follows else (is_at_end or chunk.next_offset == chunk.offset):
+                break
             asked = chunk.next_offset
+            chunk = await self._read(asked, follows=follows)
+            if follows and chunk.offset < asked:
+                self.output.note("The log was replaced by a shorter one.")
+            if follows and chunk.next_offset == chunk.offset and not chunk.ended:
+                await asyncio.sleep(REST_S)  # The service may answer at once, although it was asked to wait.
+        if self._rest and chunk.ended:
+            self._line(self._rest)
+            self._rest = b""
+        return chunk
+
+    async def _read(self, offset: int, *, follows: bool) -> LogChunk:
+        before, wait_s = 0 if self.form in {"steps", "only_steps"} else None, WAIT_S if follows else 0
+        ask = partial(self.engine.extension.log, self.run_id, self.turn, offset=offset, wait_s=wait_s, before=before)
+        while True:
+            self.output.flush()
             try:
-                chunk = require(await self._read(asked, WAIT_S))
-            except CommandFailedError as error:
-                if not error_kind(error.kind).passes:
+                return require(await ask())
+            except ApiError as error:
+                if not follows or not error_kind(error.kind).passes:
                     raise
                 self.output.note(f"Still following; {error.message}")
                 await asyncio.sleep(PAUSE_S)
-                continue
-            if chunk.offset < asked:
-                self.output.note("The log was replaced by a shorter one.")
-            self._print(chunk)
-            self.output.flush()
-            if chunk.next_offset == chunk.offset and not chunk.ended:
-                await asyncio.sleep(REST_S)  # The service may answer at once, although it was asked to wait.
-        if self._rest:
-            self._line(self._rest)
-
-    async def _read(self, offset: int, wait_s: int) -> LogChunk | Unavailable:
-        before = 0 if self.form in {"steps", "only_steps"} else None
-        try:
-            return await self.engine.extension.log(self.run_id, self.turn, offset=offset, wait_s=wait_s, before=before)
-        except ApiError as error:
-            raise of_api_error(error) from error
 
     def _print(self, chunk: LogChunk) -> None:
         if self.form == "bytes":

@@ -280,7 +280,7 @@ class ChangesPart(SearchedPart):
         wanted = self.subject.version
         if detail is None:
             return
-        if not wanted.is_same_turn(self._shown):
+        if self._shown is None or wanted[0] != self._shown[0]:  # Another run or turn is on show.
             self._clear()
             self.body.notice = unavailable("Reading the changes…", "The first time, its repository is fetched.")
         with showing_failure(self.body):

@@ -71,7 +71,7 @@ class ReviewPart(SearchedPart):
         wanted = subject.version
         if detail is None or wanted == self._shown:
             return
-        if not wanted.is_same_turn(self._shown):
+        if self._shown is None or wanted[0] != self._shown[0]:  # Another run or turn is on show.
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
         with showing_failure(self.body):
             reviews = await self.subject.results.reviews(detail, subject.turn)

@@ -88,7 +88,7 @@ class ValuePicker(PickerScreen[Picked]):
         """Prepare with the known names, best first; `wanted` and `excluded` may hold patterns."""
         super().__init__()
         self.TITLE_TEXT = title
-        self._names = tuple(dict.fromkeys(filter(None, (*wanted, *excluded, *names))))
+        self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
         only: ChoiceMark = "only"
         self._marks: dict[str, ChoiceMark] = {**dict.fromkeys(wanted, only), **dict.fromkeys(excluded, "not")}
 
@@ -159,10 +159,11 @@ async def value_sheet(
         counts = {status: by_status.get(status, 0) for status in (*STATUS_ORDER, *unusual)}
         return MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
     if key == "repo":
-        names = here.repository if here else "", *await cache.repositories()
+        first = [here.repository] if here and here.repository else []
+        names = *first, *await cache.repositories()
         return ValuePicker("Filter by repository", names, condition.repositories, condition.not_repositories)
-    others = await cache.branches(replace(condition, branches=(), not_branches=()))
-    names = here.branch_name if here else "", *others
+    first = [here.branch_name] if here and here.branch_name else []
+    names = *first, *await cache.branches(replace(condition, branches=(), not_branches=()))
     return ValuePicker("Filter by branch", names, condition.branches, condition.not_branches)
 
 

@@ -4,7 +4,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from msgspec import Struct
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
@@ -27,21 +26,8 @@ if TYPE_CHECKING:
     from storage.records.insights import RepositoryFigures
 
 
-class RunVersion(Struct, frozen=True):
-    """A run or one of its turns, as last changed: an active or continued run may have more to show."""
-
-    run_id: str
-    turn: int | None
-    """None: the whole run."""
-    status: str | None = None
-    """None: the run was not read yet."""
-    updated_at: "datetime | None" = None
-
-    def is_same_turn(self, shown: "RunVersion | None") -> bool:
-        """Whether it is the same run and turn as the one on show."""
-        return shown is not None and (self.run_id, self.turn) == (shown.run_id, shown.turn)
-
-
+RunVersion = tuple[tuple[str, int | None], tuple[str, "datetime | None"] | None]
+"""A run and one of its turns, or None for the whole run; and its status and time of change, None if it was not read."""
 NO_TURNS: Final = RunTurns("", ())
 
 
@@ -78,10 +64,9 @@ class RunSubject:
 
     @property
     def version(self) -> RunVersion:
-        """The run and turn as they are now."""
-        if self.detail is None:
-            return RunVersion(self.run_id, self.turn)
-        return RunVersion(self.run_id, self.turn, self.detail.run.status, self.detail.run.updated_at)
+        """The run and turn as they are now: an active or continued run may have more to show."""
+        run = None if self.detail is None else self.detail.run
+        return (self.run_id, self.turn), None if run is None else (run.status, run.updated_at)
 
     @property
     def last_turn(self) -> int:

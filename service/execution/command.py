@@ -220,8 +220,9 @@ class AgentCommand:
         """
         if self.invocation.preset.hears is not None:
             return None
-        files = {"task": self.workspace.task_file, "instructions": self.workspace.instructions_file}
-        return files.get(self.invocation.stdin, Path(os.devnull))
+        if invocation.reads_document(self.agent):
+            return self.workspace.task_file
+        return self.workspace.instructions_file if self.invocation.preset.is_prompted else Path(os.devnull)
 
     def spoken(self, text: str, name: str = "") -> bytes:
         """Return a line with instructions, or with the message of that name, for a program that hears messages."""

@@ -442,8 +442,7 @@ class TurnWork:
         with self._tracer.step("set up"):
             preparation.run(command, attempt.log, self._limits, attempt.secrets, check)
         self.has_begun = True
-        if command.invocation.reader is not None:
-            command.invocation.reader.report.heard = attempt.at_work.heard
+        command.invocation.reader.report.heard = attempt.at_work.heard
         failed = None
         try:
             with self._tracer.agent(agent, run, meter, attempt.at_work.log_file):

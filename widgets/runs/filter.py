@@ -236,9 +236,8 @@ class SearchInput(Input):
         """Choose another suggestion."""
         self._offers.choose(step)
 
-    def on_blur(self, event: events.Blur) -> None:
+    def on_blur(self) -> None:
         """Scroll the query back to its beginning."""
-        del event
         self.cursor_position = 0
 
 

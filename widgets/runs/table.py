@@ -24,15 +24,7 @@ from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, 
 from storage.records.query import Grouping, RunGroup
 from widgets.kit import hidden
 from widgets.kit.cursor_view import HEADER, CursorView
-from widgets.runs.columns import (
-    RESTS,
-    ColumnArrangement,
-    ColumnChoice,
-    RowFacts,
-    RowTimes,
-    rests,
-    row_times,
-)
+from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
 from widgets.runs.lines import PARTS, RowState, TableRenderer, unseen_note
 
 NOT_COUNTED: Final = (SafeText("…"),)
@@ -538,12 +530,9 @@ class RunTable(CursorView, can_focus=True):
         if index >= self.total or self.is_replacing:
             return
         self.put_cursor(index)
-        if self.is_at_gap or self.group is not None:
-            self.action_choose()
-            return
         if event.ctrl and row is not None:
             self.mark((row.run_id,), is_marked=row.run_id not in self.marks)
-        elif event.chain > 1:
+        elif event.chain > 1 or self.is_at_gap or self.group is not None:
             self.action_choose()
 
     def resize_to(self, total: int) -> None:
