@@ -103,7 +103,9 @@ class Engine(Struct, frozen=True):
         for_runs, for_health = (
             client if actor == "cli" else client.at(priority) for priority in (Priority.ACTIVE, Priority.HEALTH)
         )
-        extension = ServiceExtension(client, cache, clock)
+        extension = ServiceExtension(
+            client, lambda: cache.has_no_results(clock()), lambda: cache.note_no_results(clock())
+        )
         polled_extension = replace(extension, client=for_runs)
         patient_extension = replace(extension, client=client.at(Priority.BACKFILL))
         runs = RunSync(

@@ -78,7 +78,7 @@ def move_alert(move: StatusChange, profile: str) -> Alert:
         f"Run {move.new}{took}: {move.repository}",
         f"{move.branch_name} · {move.run_id} · {profile}",
         move.at,
-        {**_about(move.run_id, move.repository, move.new), "branch": move.branch_name},
+        {"run_id": move.run_id, "repository": move.repository, "status": move.new, "branch": move.branch_name},
     )
     return replace(alert, is_followed=move.is_pinned)
 
@@ -102,7 +102,7 @@ def state_alerts(
         states += [_stuck(run, profile) for run in stuck]
     if "health" in notify.on:
         lasting = (incident for incident in incidents if incident.lasted >= hold)
-        states += [_over(one, now, profile) if one.is_over else _begun(one, hold, now, profile) for one in lasting]
+        states += [_host(incident, hold, now, profile) for incident in lasting]
     link = next(each for each in links if each.subject == "runs")
     is_refused = error_kind(link.error_kind).concerns == "token"
     if "link" in notify.on and link.failing_since is not None:
@@ -140,13 +140,9 @@ def _stuck(run: StuckRun, profile: str) -> Alert:
         f"Run stuck: {run.repository}, {run.status} for {span(for_s)}",
         f"{usual} · {run.run_id} · {profile}",
         run.active_since,
-        _about(run.run_id, run.repository, run.status),
+        {"run_id": run.run_id, "repository": run.repository, "status": run.status},
         is_lasting=True,
     )
-
-
-def _about(run_id: str, repository: str, status: str) -> dict[str, str]:
-    return {"run_id": run_id, "repository": repository, "status": status}
 
 
 def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str) -> Alert:
@@ -159,43 +155,36 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
     return own_alert(key, LINK, "information", f"{what}: {profile}", lasted, back, about, after=(outage.key,))
 
 
-def _keys(incident: Incident) -> tuple[str, str, str]:
-    """The keys of the alerts that it is impaired, bad, and over."""
-    base = f"health:{incident.platform}:{incident.start.isoformat()}"
-    return f"{base}:impaired", f"{base}:bad", f"{base}:over"
-
-
-def _begun(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
-    impaired, bad, _ = _keys(incident)
+def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
+    """An incident that goes on, or its end."""
+    key, group = f"health:{incident.platform}:{incident.start.isoformat()}", f"host:{incident.platform}"
+    impaired, bad = f"{key}:impaired", f"{key}:bad"
+    since = f"since {clock_time(incident.start, now)} · {profile}"
+    if incident.is_over:
+        how = "has recovered" if incident.recovered_at is not None else "is no longer connected"
+        return own_alert(
+            f"{key}:over",
+            group,
+            "information",
+            f"Code host {incident.platform} {how}",
+            f"after {span(incident.lasted.total_seconds())}, {since}",
+            incident.recovered_at or incident.until,
+            {"platform": incident.platform, "status": "well"},
+            after=(impaired, bad),
+        )
     is_bad = incident.worst == "bad" and incident.bad_s >= hold.total_seconds()
     how = f"is flapping: {' and '.join(incident.words[:3])}" if incident.recoveries else f"is {incident.word}"
     return own_alert(
         bad if is_bad else impaired,
-        f"host:{incident.platform}",
+        group,
         "error" if is_bad else "warning",
         f"Code host {incident.platform} {how}",
-        f"since {clock_time(incident.start, now)} · {profile}",
+        since,
         incident.start,
         {"platform": incident.platform, "status": incident.word},
         # Healthy at the moment, so report the recovery only if the incident was reported.
         after=(impaired, bad) if incident.recovered_at is not None else (),
         is_lasting=True,
-    )
-
-
-def _over(incident: Incident, now: datetime, profile: str) -> Alert:
-    impaired, bad, over = _keys(incident)
-    how = "has recovered" if incident.recovered_at is not None else "is no longer connected"
-    lasted = f"after {span(incident.lasted.total_seconds())}, since {clock_time(incident.start, now)} · {profile}"
-    return own_alert(
-        over,
-        f"host:{incident.platform}",
-        "information",
-        f"Code host {incident.platform} {how}",
-        lasted,
-        incident.recovered_at or incident.until,
-        {"platform": incident.platform, "status": "well"},
-        after=(impaired, bad),
     )
 
 

@@ -102,7 +102,6 @@ class Dispatcher:
                 waiting=waiting,
                 told=problems,
                 last_made=await self.state.last_made(),
-                undelivered=await self.state.undelivered(),
                 marks=await self.state.marks(),
             )
             due = plan(situation, notify)

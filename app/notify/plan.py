@@ -52,10 +52,8 @@ class Situation(Struct, frozen=True):
     """When a run last completed, by repository."""
     waiting: tuple[Alert, ...] = ()
     told: tuple[ReportedProblem, ...] = ()
-    last_made: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
-    """When the last message was made, by route and batch."""
-    undelivered: frozenset[tuple[str, str]] = frozenset()
-    """The route and batch of each message that did not arrive yet."""
+    last_made: Mapping[tuple[str, str], tuple[datetime, bool]] = field(default_factory=dict)
+    """When the last message was made, and whether one did not arrive yet, by route and batch."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """Marks on the inbox's items, by group."""
 
@@ -130,9 +128,9 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         # The first message about a subject is not held back by messages about other subjects.
         known = {(each.group, each.source) for each in at.told if each.route == routes[0]}
         is_new = any(each.kind in ENDING and (each.group, each.source) not in known for each in alerts)
-        last = None if is_new else at.last_made.get((routes[0], batch))
+        last, _ = at.last_made.get((routes[0], batch), (None, False))
         wait = timedelta(0) if alerts[0].kind in OUTAGES else notify.group_wait
-        is_due = at.now >= waits_since + wait and (last is None or at.now >= last + notify.group_interval)
+        is_due = at.now >= waits_since + wait and (is_new or last is None or at.now >= last + notify.group_interval)
         if not (is_asked or is_due):
             continue
         settled |= dict.fromkeys((alert.key for alert in alerts), "told")
@@ -156,7 +154,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         is_put_off = is_put_off or (problem.kind == "host" and incident is not None and not incident.goes_on)
         is_there = at.has(problem.group, problem.newest_at) is True
         # A reminder that cannot be delivered is tried again, and must not arrive after a newer one.
-        is_waiting = (problem.route, problem.batch) in at.undelivered
+        _, is_waiting = at.last_made.get((problem.route, problem.batch), (None, False))
         is_wanted = is_due and is_there and not (is_put_off or is_waiting)
         if is_wanted and at.now - problem.first_at <= route_of.give_up:
             again.append(problem)
@@ -218,10 +216,11 @@ def _over(lasting: Sequence[ReportedProblem], at: Situation, notify: NotifySetti
     over: list[ReportedProblem] = []
     for problem in (each for each in lasting if is_there[each.key] is False):
         key = problem.route, problem.batch
-        interval_over = at.now >= at.last_made.get(key, problem.last_at) + notify.group_interval
+        last, is_waiting = at.last_made.get(key, (problem.last_at, False))
+        interval_over = at.now >= last + notify.group_interval
         is_due = key not in open_batches or interval_over or problem.kind in OUTAGES
         # The end must not arrive before the beginning, which may still be on its way.
-        if is_due and key not in at.undelivered and not notify.is_quiet(problem.route, at.now):
+        if is_due and not is_waiting and not notify.is_quiet(problem.route, at.now):
             over.append(problem)
     return over
 

@@ -117,7 +117,7 @@ class Watch:
         self._began_at = now
         keys = [key for one in await self._states(now) for key in (one.key, *one.after)]
         self._reported = (
-            set() if self.state is None else set(await self.state.reported_alerts(keys, apart=self._is_apart))
+            set() if self.state is None else set(await self.state.reported_alerts(keys, apart=bool(self.notify.rules)))
         )
 
     async def look(self) -> News:
@@ -156,14 +156,10 @@ class Watch:
         outward = [*events, *fresh, *(one for one in states if one.key in self._held)]
         self._held.clear()
         if outward and self.state is not None:
-            won = await self.state.claim_alerts(outward, now, apart=self._is_apart)
+            # With rules, the bot uses their routes, and consoles use the channels of [notify] in addition.
+            won = await self.state.claim_alerts(outward, now, apart=bool(self.notify.rules))
             outward = [one for one in outward if one.key in won]
         return News(screen, grouped(outward))
-
-    @property
-    def _is_apart(self) -> bool:
-        # With rules, the bot uses their routes, and consoles use the channels of [notify] in addition.
-        return bool(self.notify.rules)
 
     async def _states(self, now: datetime) -> list[Alert]:
         incidents = await self.incidents.read(now)

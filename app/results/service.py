@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
 
@@ -11,7 +10,6 @@ from msgspec import Struct
 
 from app.api.client import Client
 from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError, UnusableAnswerError
-from storage.cache.cache import Cache
 from storage.records.results import Artifact, Change, FailureFacts, LogChunk, RunTurns, Unavailable
 
 T = TypeVar("T")
@@ -27,9 +25,9 @@ class ServiceExtension(Struct, frozen=True):
     """The service's own account of runs; refusals are `Unavailable`, other failures an `ApiError`."""
 
     client: Client
-    cache: Cache
-    """Holds whether the service said within a day that it has no results."""
-    clock: Callable[[], datetime]
+    is_missing: Callable[[], Awaitable[bool]]
+    """Whether the service said within a day that it has no results."""
+    note_missing: Callable[[], Awaitable[None]]
 
     async def turns(self, run_id: str) -> RunTurns | Unavailable:
         """The run's turns."""
@@ -62,7 +60,7 @@ class ServiceExtension(Struct, frozen=True):
 
     async def failure_facts(self) -> FailureFacts | Unavailable:
         """The subjects of failed runs; an older service may have the rest, but not this."""
-        if await self.cache.has_no_results(self.clock()):
+        if await self.is_missing():
             return NOT_OFFERED
         try:
             return await self.client.failure_facts()
@@ -78,12 +76,12 @@ class ServiceExtension(Struct, frozen=True):
         return await self._ask(lambda: self.client.run_artifact(run_id, turn, artifact))
 
     async def _ask(self, question: Callable[[], Awaitable[T]]) -> T | Unavailable:
-        if await self.cache.has_no_results(self.clock()):
+        if await self.is_missing():
             return NOT_OFFERED
         try:
             return await question()
         except NotOfferedError:
-            await self.cache.note_no_results(self.clock())
+            await self.note_missing()
             return NOT_OFFERED
         except (NotFoundError, RejectedError) as error:
             return Unavailable(f"The service says: {error.message}")

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from service.agents.options import Agent, RepositorySetup
 from service.agents.outcome import OutcomeReader
@@ -63,10 +63,9 @@ class CommandTemplate:
     """A command whose placeholders are not filled in yet, with its environment."""
 
     words: tuple[str, ...]
-    stdin: Literal["task", "instructions", "nothing"]
     environment: Mapping[str, str]
-    reader: OutcomeReader | None = None
-    """The reader of its output; None: only the exit status says how the agent ended."""
+    reader: OutcomeReader = field(default_factory=OutcomeReader)
+    """The reader of its output; without a preset, only the exit status says how the agent ended."""
     preset: Preset = PLAIN
 
 
@@ -123,8 +122,7 @@ def of(
     variables = {**preset.environment, **model.environment, **preset.untrusted_environment}
     environment = {**proxied, **{name: _replace(value, values) for name, value in variables.items()}}
     if preset is PLAIN:
-        stdin: Final = "task" if reads_document(agent) else "nothing"
-        return CommandTemplate((program, *agent.argv[1:]), stdin, environment)
+        return CommandTemplate((program, *agent.argv[1:]), environment)
     name = model.name if options.model is not None and options.model.name else ()
     is_text = is_wrapped and bool(preset.hears_argv)
     resume = () if session is None else preset.resume
@@ -144,7 +142,6 @@ def of(
             *server_argv,
             *(_replace(word, values) for word in given),
         ),
-        stdin="instructions" if preset.is_prompted else "nothing",
         environment={**environment, **server_variables},
         reader=OutcomeReader(preset.listener, preset.of_line, must_end=True),
         preset=replace(preset, hears=None) if is_text else preset,

@@ -94,6 +94,8 @@ Reason = Literal[
     "setup_failed",
     "failed",
 ]
+Ending = Literal["refused", "cut_short"]
+"""How a model's answer ended, if not as it should."""
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_TEXT: Final = 4000
 _SHOWN_LINES: Final = 3
@@ -153,9 +155,8 @@ class AgentReport:
     """Its last message."""
     error: str | None = None
     """The error that it reported."""
-    refused: bool = False
-    is_cut: bool = False
-    """Whether its last answer ended at the model's limit of tokens."""
+    ending: Ending | None = None
+    """How its last answer ended, if not as it should."""
     printed: str = ""
     """Its output since its last answer, if it prints text alone."""
     ended: bool = False
@@ -173,13 +174,11 @@ _FIXES: Final[dict[Reason, str]] = {
     "failed": "its log has more",
 }
 _ENDED: Final[dict[Reason, str]] = {
-    "cut_short": "the answer of {} was cut at its limit of tokens",
     "refused": "{} refused the task",
+    "cut_short": "the answer of {} was cut at its limit of tokens",
 }
-Ending = Literal["refused", "cut_short"]
-"""How a model's answer ended, if not as it should."""
 Listener = Callable[[dict[str, object], AgentReport], None]
-_ANSWERED: Final = ("end_turn", "refusal", "max_tokens")
+_ANSWERED: Final[dict[str, Ending | None]] = {"end_turn": None, "refusal": "refused", "max_tokens": "cut_short"}
 """The stop reasons of ACP with an answer, if only a part of one."""
 
 
@@ -208,7 +207,7 @@ def claude(event: dict[str, object], report: AgentReport) -> None:
         report.ended = True
         subtype = str(event.get("subtype") or "")
         result = _text(event.get("result"))
-        report.refused = event.get("stop_reason") == "refusal"
+        report.ending = "refused" if event.get("stop_reason") == "refusal" else None
         if event.get("is_error") or subtype not in {"", "success"}:
             report.error = result or "; ".join(map(str, items(event.get("errors")))) or subtype
             report.error += f" ({subtype})" if subtype.startswith("error_") else ""
@@ -249,9 +248,9 @@ def acp(event: dict[str, object], report: AgentReport) -> None:
         report.heard += map(str, items(event.get("ids")))
         report.printed = ""
     elif kind == "end":
-        reason = event.get("stop_reason")
-        report.ended, report.refused, report.is_cut = True, reason == "refusal", reason == "max_tokens"
-        report.error = None if reason in _ANSWERED else f"it stopped before its answer ({in_words(str(reason))})"
+        reason = str(event.get("stop_reason"))
+        report.ended, report.ending = True, _ANSWERED.get(reason)
+        report.error = None if reason in _ANSWERED else f"it stopped before its answer ({in_words(reason)})"
     elif kind == "error":
         report.error = _text(event.get("message")) or "error"
 
@@ -312,10 +311,10 @@ class OutcomeReader:
         self._read_line(self._held)
         self._held, report = b"", self.report
         error = in_words(report.error or "")
-        if report.refused or (ending == "refused" and not report.error):
-            return _failed("refused", error, model)
-        if report.is_cut or (ending == "cut_short" and not report.error):
-            return _failed("cut_short", error, model)
+        endings = {report.ending, None if report.error else ending}
+        for kind in _ENDED:
+            if kind in endings:
+                return _failed(kind, error, model)
         if report.error:
             return _failed(classified(report.error), error, model, "the agent says" if error else "the agent failed")
         if status:

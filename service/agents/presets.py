@@ -167,7 +167,7 @@ GENERIC: Final = {
     "bedrock": ModelWords({"ANTHROPIC_BEDROCK_BASE_URL": "{url}", "AWS_REGION": "us-east-1"}),
 }
 """The variables that most clients read, by the wire API, for a command that the operator wrote."""
-PLAIN: Final = Preset(program="", argv=(), models=GENERIC, keys=(), reports_endings=True)
+PLAIN: Final = Preset(program="", argv=(), models=GENERIC, keys=(), is_prompted=False, reports_endings=True)
 """Any other command."""
 
 
@@ -315,15 +315,11 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
         ),
         resume=("--restore-chat-history",),
         models={
-            "anthropic": ModelWords(
-                {"ANTHROPIC_API_BASE": "{url}", "ANTHROPIC_API_KEY": "{token}"}, name=("--model", "anthropic/{model}")
-            ),
-            "openai": ModelWords(
-                {"OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{token}"}, name=("--model", "openai/{model}")
-            ),
-            "gemini": ModelWords(
-                {"GEMINI_API_BASE": "{url}", "GEMINI_API_KEY": "{token}"}, name=("--model", "gemini/{model}")
-            ),
+            name: ModelWords(
+                {f"{name.upper()}_API_BASE": url, f"{name.upper()}_API_KEY": "{token}"},
+                name=("--model", f"{name}/{{model}}"),
+            )
+            for name, url in (("anthropic", "{url}"), ("openai", "{url}/v1"), ("gemini", "{url}"))
         },
         keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY", "OPENROUTER_API_KEY"),
         is_prompted=False,

@@ -1,6 +1,7 @@
 """The API application: the spec's paths under /v1, and /livez, /readyz, /metrics and /hooks."""
 
 import hmac
+import os
 import threading
 from typing import Final
 
@@ -15,6 +16,7 @@ from service.api import errors, hooks, organizations, results, runs
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, body
 from service.clock import SECOND_MICROS
+from service.observability.metrics import operators_token
 from service.store import workers
 
 API_VERSION: Final = "1.0.0"
@@ -40,14 +42,11 @@ def build(context: Context) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context = context
-    described = [organizations.router, runs.router, organizations.partners, results.router]
-    others = (_metrics, hooks.router)
-    offered = [offer for router in described for offer in errors.offered_by(router, PREFIX)]
-    errors.install(app, [*offered, *(offer for router in others for offer in errors.offered_by(router))])
-    for router in described:
+    errors.install(app)
+    for router in (organizations.router, runs.router, organizations.partners, results.router):
         # For the description only: service.api.auth reads the header.
         app.include_router(router, prefix=PREFIX, dependencies=[Security(_BEARER)])
-    for router in others:
+    for router in (_metrics, hooks.router):
         app.include_router(router)
     context.tracer.instrument_app(app)
 
@@ -72,9 +71,9 @@ def build(context: Context) -> FastAPI:
 @_metrics.get("/metrics", include_in_schema=False)
 async def read_metrics(request: Request, context: RequestContext) -> Response:
     """Answer a scrape."""
-    token = context.metrics_token
+    name = context.settings.metrics.token_env
+    token = operators_token(name, os.environ)
     if token is None:
-        name = context.settings.metrics.token_env
         raise HttpError(404, "metrics_off", f"/metrics is not offered: set {name} in the service's environment")
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode()):

@@ -77,6 +77,7 @@ def _reference_schema() -> list[dict[str, object]]:
     return forms
 
 
+Words = Annotated[str, Field(min_length=1, pattern=r"\S", json_schema_extra={"pattern": _NOT_BLANK})]
 BranchName = Annotated[
     str,
     Field(
@@ -112,7 +113,7 @@ class RepositoryReference(_Strict):
 class RunStart(_Strict):
     """Body of POST /external/runs (spec 4.3)."""
 
-    instructions: Annotated[str, Field(min_length=1, pattern=r"\S", json_schema_extra={"pattern": _NOT_BLANK})]
+    instructions: Words
     repository: RepositoryReference
     branch_name: BranchName | None = None
     run_id: AnyText | None = None
@@ -125,9 +126,7 @@ class RunStart(_Strict):
 class RunMessage(_Strict):
     """Body of POST /external/runs/{run_id}/messages, an extension of the specification (docs/dev/api.md)."""
 
-    text: Annotated[
-        str, Field(min_length=1, max_length=20_000, pattern=r"\S", json_schema_extra={"pattern": _NOT_BLANK})
-    ]
+    text: Annotated[Words, Field(max_length=20_000)]
     when: Annotated[
         Timing,
         Field(description="now: while the agent works; end: after its turn; stop: stop the turn, then deliver it."),

@@ -77,11 +77,6 @@ class Context:
     """The threads for requests to code hosts: a slow host uses up only its organization's share."""
 
     @property
-    def metrics_token(self) -> str | None:
-        """The token required for `/metrics`; if None, `/metrics` is not offered."""
-        return operators_token(self.settings.metrics.token_env, os.environ)
-
-    @property
     def operator_token(self) -> str | None:
         """The token that opens the operator's view on the page; if None, there is no such view."""
         return operators_token(self.settings.page.operator_token_env, os.environ)

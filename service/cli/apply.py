@@ -11,11 +11,12 @@ from typing import Final
 import click
 from pydantic import ValidationError
 
-from service.cli.output import AdminContext, admin_command, elsewhere_option
+from service.cli.output import AdminContext, admin_command, elsewhere_option, operator
 from service.clock import now_micros
 from service.errors import first_fault
 from service.settings import Settings
 from service.setup import Setup, SetupError, apply_setup
+from service.store import audit
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
 """The name of a document's entry in the audit trail."""
@@ -48,7 +49,7 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
             acts += [("token.create", token["id"], one["id"]) for token in one["tokens"] if token["value"] is not None]
         done = [one for one in made["applied"] if one["outcome"] != "unchanged"]
         acts += [(_ACTIONS[one["kind"]], one["name"], one["organization"]) for one in done]
-        change.record_each(acts)
+        audit.record_each(change.connection, operator(), acts, now_micros)
     # Those of agents are checked with them.
     secrets = {host.token_env for one in setup.organizations for host in one.hosts}
     secrets |= {each.webhook_secret_env for one in setup.organizations for each in one.repositories}

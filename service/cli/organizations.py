@@ -1,6 +1,5 @@
 """`org`, `token` and `offer`: organizations, their API tokens, and the codes they sign up with."""
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import click
@@ -31,10 +30,6 @@ def _document(one: Organization) -> dict[str, object]:
     return shown | {"created_at": rfc3339(one.created_at), "budget": budget}
 
 
-def _show(admin: AdminContext, one: Organization) -> None:
-    admin.show(_document(one), [_line(one)])
-
-
 def _line(one: Organization) -> str:
     return f"{one.slug}  {one.id}  {'active' if one.active else 'inactive'}  {','.join(one.entitlements)}  {one.name}"
 
@@ -55,7 +50,7 @@ def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple
             change.connection, name=entry.name, slug=entry.slug, now=now_micros(), entitlements=entry.entitlements
         )
         change.target, change.organization_id, change.detail = made.id, made.id, " ".join(made.entitlements)
-    _show(admin, made)
+    admin.show(_document(made), [_line(made)])
 
 
 @org.command("list")
@@ -79,7 +74,7 @@ def list_organizations(admin: AdminContext) -> None:
 @admin_command
 def deactivate(admin: AdminContext, slug: str) -> None:
     """Make an organization inactive: its tokens are refused until it is activated again; open turns are cancelled."""
-    _change(admin, "deactivate", slug, lambda found: (False, {*found.entitlements}))
+    _change(admin, "deactivate", slug, active=False)
 
 
 @org.command("activate")
@@ -87,7 +82,7 @@ def deactivate(admin: AdminContext, slug: str) -> None:
 @admin_command
 def activate(admin: AdminContext, slug: str) -> None:
     """Make an inactive organization active again."""
-    _change(admin, "activate", slug, lambda found: (True, {*found.entitlements}))
+    _change(admin, "activate", slug, active=True)
 
 
 @org.command("grant")
@@ -96,7 +91,7 @@ def activate(admin: AdminContext, slug: str) -> None:
 @admin_command
 def grant(admin: AdminContext, slug: str, entitlement: str) -> None:
     """Give an organization an entitlement."""
-    _change(admin, "grant", slug, lambda found: (found.active, {*found.entitlements, entitlement}), entitlement)
+    _change(admin, "grant", slug, given=entitlement)
 
 
 @org.command("withdraw")
@@ -105,22 +100,18 @@ def grant(admin: AdminContext, slug: str, entitlement: str) -> None:
 @admin_command
 def withdraw(admin: AdminContext, slug: str, entitlement: str) -> None:
     """Take an entitlement from an organization; its existing tokens keep working until they are revoked."""
-    _change(admin, "withdraw", slug, lambda found: (found.active, {*found.entitlements} - {entitlement}), entitlement)
+    _change(admin, "withdraw", slug, taken=entitlement)
 
 
 def _change(
-    admin: AdminContext,
-    verb: str,
-    slug: str,
-    changed: Callable[[Organization], tuple[bool, set[str]]],
-    detail: str | None = None,
+    admin: AdminContext, verb: str, slug: str, *, active: bool | None = None, given: str = "", taken: str = ""
 ) -> None:
-    """Change an organization: whether it is active, and its entitlements."""
+    """Change an organization: whether it is active, or one of its entitlements."""
     with admin.change(f"organization.{verb}") as change:
         found = change.of(slug)
-        change.target, change.detail = found.id, detail
-        active, entitled = changed(found)
-        kept = tuple(one for one in ENTITLEMENTS if one in entitled)
+        change.target, change.detail = found.id, given or taken or None
+        active = found.active if active is None else active
+        kept = tuple(one for one in ENTITLEMENTS if one == given or (one in found.entitlements and one != taken))
         organizations.change(change.connection, found.id, active=active, entitlements=kept)
         cancelled = None
         if not active:
@@ -128,11 +119,11 @@ def _change(
             reason = "cancelled: the organization was deactivated"
             cancelled = turns.cancel_all(change.connection, found.id, reason, now_micros())
         now_is = find_organization(change.connection, found.id)
-    if cancelled is None:
-        _show(admin, now_is)
-    else:
-        said = f"{plural(cancelled, 'open turn')} cancelled"
-        admin.show(_document(now_is) | {"cancelled_turns": cancelled}, [_line(now_is), said])
+    document, lines = _document(now_is), [_line(now_is)]
+    if cancelled is not None:
+        document["cancelled_turns"] = cancelled
+        lines.append(f"{plural(cancelled, 'open turn')} cancelled")
+    admin.show(document, lines)
 
 
 @org.command("budget")

@@ -7,7 +7,7 @@ import os
 import pwd
 import socket
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from io import StringIO
@@ -218,10 +218,6 @@ class AdminAct:
             detail=self.detail,
             outcome=outcome,
         )
-
-    def record_each(self, acts: Iterable[tuple[str, str | None, str | None]]) -> None:
-        """Add an entry for each of many acts: its action, target and organization."""
-        audit.record_each(self.connection, operator(), acts, now_micros)
 
 
 def operator() -> str:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Final
 
-from service.agents.outcome import OutcomeReader
 from service.clock import now_micros, rfc3339
 from service.egress.model import ModelState
 from service.egress.proxies import open_proxies
@@ -68,18 +67,17 @@ def run(
         with contextlib.suppress(ValueError):
             agent_log.add_line(f"{secrets.mask(text)}\n".encode("utf-8", "replace"))
 
-    reader = command.invocation.reader or OutcomeReader()
-    groups = command.sandbox.groups
+    reader, groups = command.invocation.reader, command.sandbox.groups
     with (
         open_proxies(command.sockets, command.agent.options, limits, report_line, command.meter) as model,
         contextlib.nullcontext()
         if groups is None
         else cgroup.group(groups, command.workspace.root.name, cgroup.limits_of(limits)) as group,
-        _pausing(command, model, reader),
+        _pausing(command, model),
     ):
         output = MaskedStream(secrets, agent_log.write)
         folder = "" if group is None else str(group)
-        agent = _SupervisedAgent(command, limits, model, reader, output.write, report_line, folder)
+        agent = _SupervisedAgent(command, limits, model, output.write, report_line, folder)
         try:
             report = agent.watch(check, said)
         finally:
@@ -95,7 +93,7 @@ def run(
             )
         status = _status(report, limits)
         # The proxy's reason comes first, then the program's own, then the exit status.
-        is_preset = command.invocation.reader is not None
+        is_preset = command.agent.options.preset is not None
         trouble = model.trouble if status or is_preset else None
         seen = None if command.invocation.preset.reports_endings else model.ending
         reported = reader.failure(status, seen, model.answered_by) if is_preset else None
@@ -141,7 +139,7 @@ def _check_disk(command: AgentCommand, limits: AgentLimits) -> None:
 
 
 @contextlib.contextmanager
-def _pausing(command: AgentCommand, model: ModelState, reader: OutcomeReader) -> Iterator[None]:
+def _pausing(command: AgentCommand, model: ModelState) -> Iterator[None]:
     """Pause the turn, instead of failing it, if the agent failed because its model's provider is down."""
     try:
         yield
@@ -153,7 +151,7 @@ def _pausing(command: AgentCommand, model: ModelState, reader: OutcomeReader) ->
             raise
         # Without an answer there may be no session that could be resumed.
         if model.has_answered:
-            command.note_session(reader.report.session)
+            command.note_session(command.invocation.reader.report.session)
         raise PausedAgentError(pause, has_begun=model.has_answered) from error
 
 
@@ -165,14 +163,13 @@ class _SupervisedAgent:
         command: AgentCommand,
         limits: AgentLimits,
         model: ModelState,
-        reader: OutcomeReader,
         write: Callable[[bytes], None],
         report_line: Callable[[str], None],
         group: str,
     ) -> None:
         self._command = command
         self._model = model
-        self._reader = reader
+        self._reader = command.invocation.reader
         self._write = write
         self._report_line = report_line
         self._report = ""

@@ -18,7 +18,7 @@ from service.agents.outcome import Reason
 from service.agents.programs import NoProgramError, Program
 from service.egress.budget import MemoryMeter, UsageMeter
 from service.egress.model import Pause
-from service.egress.proxies import sockets_of
+from service.egress.proxies import MODEL_SOCKET, PROXY_SOCKET
 from service.errors import ServiceError
 from service.execution.disk import DiskShare
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, Inside, NoSandboxError, Sandbox, SandboxView
@@ -180,7 +180,9 @@ class AgentCommand:
         """
         trees = () if self.program is None else self.program.trees
         readable = (*trees, *map(Path, self.agent.options.readable))
-        ports = {} if self.sockets is None else sockets_of(self.agent.options)
+        ports = {} if self.sockets is None else {invocation.PROXY_PORT: PROXY_SOCKET}
+        if ports and self.agent.options.model is not None:
+            ports[invocation.MODEL_PORT] = MODEL_SOCKET
         hidden: tuple[str, ...] = ()
         # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
         for name in self.invocation.preset.hidden:
@@ -220,8 +222,9 @@ class AgentCommand:
         """
         if self.invocation.preset.hears is not None:
             return None
-        files = {"task": self.workspace.task_file, "instructions": self.workspace.instructions_file}
-        return files.get(self.invocation.stdin, Path(os.devnull))
+        if invocation.reads_document(self.agent):
+            return self.workspace.task_file
+        return self.workspace.instructions_file if self.invocation.preset.is_prompted else Path(os.devnull)
 
     def spoken(self, text: str, name: str = "") -> bytes:
         """Return a line with instructions, or with the message of that name, for a program that hears messages."""

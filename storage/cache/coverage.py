@@ -47,7 +47,7 @@ def record_walk(
     if found is not None or ended:
         connection.execute("DELETE FROM places WHERE bottom_us = ?", (NO_TIME_US,))
     if token is not None:
-        _leave(connection, to_sortable_us(found.start if found else None), token, total)
+        leave_place(connection, found.start if found else None, token, total)
     if is_odd != is_disordered(connection):
         if is_odd:
             note(connection, "out_of_order", 1)
@@ -193,20 +193,14 @@ def leave_place(
 
     No bottom: the list's order proves nothing.
     """
-    connection.execute("DELETE FROM places WHERE bottom_us = ?", (to_sortable_us(bottom),))
+    bottom_us = to_sortable_us(bottom)
+    connection.execute("DELETE FROM places WHERE bottom_us = ?", (bottom_us,))
     if token is not None:
-        _leave(connection, to_sortable_us(bottom), token, total)
-
-
-def _leave(connection: sqlite3.Connection, bottom_us: int, token: str, total: int | None) -> None:
-    # Only the places below a complete range lead anywhere.
-    connection.execute(
-        "DELETE FROM places WHERE bottom_us <> ? AND bottom_us NOT IN (SELECT start_us FROM coverage)", (NO_TIME_US,)
-    )
-    connection.execute(
-        "INSERT OR REPLACE INTO places (bottom_us, token, total) VALUES (?, ?, ?)",
-        (bottom_us, sqlite_text(token), total),
-    )
+        # Only the places below a complete range lead anywhere.
+        below = "bottom_us <> ? AND bottom_us NOT IN (SELECT start_us FROM coverage)"
+        connection.execute(f"DELETE FROM places WHERE {below}", (NO_TIME_US,))
+        sql = "INSERT INTO places (bottom_us, token, total) VALUES (?, ?, ?)"
+        connection.execute(sql, (bottom_us, sqlite_text(token), total))
 
 
 # Notes

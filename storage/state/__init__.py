@@ -177,7 +177,6 @@ class State(ThreadedStore):
     waiting_alerts = reads(deliveries.waiting_alerts)
     told = reads(deliveries.told)
     last_made = reads(deliveries.last_made)
-    undelivered = reads(deliveries.undelivered)
     newest_delivery = reads(deliveries.newest_delivery)
     apply_plan = writes(deliveries.apply_plan)
     release_orphans = writes(deliveries.release_orphans)

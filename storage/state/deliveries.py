@@ -96,16 +96,11 @@ def told(connection: sqlite3.Connection) -> tuple[ReportedProblem, ...]:
     return tuple(problems)
 
 
-def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], datetime]:
-    """When the last message was made, by route and batch."""
-    query = "SELECT route, batch, max(made_us) FROM deliveries WHERE origin IS NULL GROUP BY route, batch"
-    return {(route, batch): from_us(made) for route, batch, made in connection.execute(query).fetchall()}
-
-
-def undelivered(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
-    """The route and batch of each message that did not arrive yet."""
-    query = "SELECT route, batch FROM deliveries WHERE outcome IS NULL AND origin IS NULL"
-    return frozenset(connection.execute(query).fetchall())
+def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[datetime, bool]]:
+    """When the last message was made, and whether one did not arrive yet, by route and batch."""
+    query = "SELECT route, batch, max(made_us), max(outcome IS NULL) FROM deliveries WHERE origin IS NULL GROUP BY 1, 2"
+    found = connection.execute(query).fetchall()
+    return {(route, batch): (from_us(made), bool(is_open)) for route, batch, made, is_open in found}
 
 
 def newest_delivery(connection: sqlite3.Connection) -> int:
