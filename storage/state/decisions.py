@@ -147,11 +147,6 @@ def decide_again(
     return one(connection, number)
 
 
-def adopt(connection: sqlite3.Connection, decision_id: int, now: datetime) -> bool:
-    """Take over a decision of an ended process; False: the process may still run."""
-    return CLAIMS.adopt(connection, decision_id, now)
-
-
 def settle(connection: sqlite3.Connection, now: datetime, decision: Decision) -> Decision:
     """Store a decision's end: its outcome, reason, `action_id` and `result_id`."""
     connection.execute(
