@@ -1,5 +1,6 @@
 """What a turn costs beside the same work by hand: a shell that clones, changes a file, commits and pushes."""
 
+import contextlib
 import itertools
 import subprocess
 import tempfile
@@ -20,10 +21,13 @@ from service.settings import DataFolder
 from service.setup import AgentEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
 from service.store.database import Database
 from service.store.schema import turns
+from tests.service.postgres import NoPostgresError, cluster
 
 AT_ONCE = (1, 4)
 BRANCHES = 5
-ASKED_S = 0.1
+MANY = 40
+ASKED_S = 0.02
+_ORIGIN = "origin"
 _TOUCH = AgentEntry(name="touch", argv=("/bin/sh", "-c", "date +%s%N > changed"))
 _BY_HAND = """set -e
 git clone --quiet "$1" "$2"
@@ -38,68 +42,85 @@ _STAGES = ("until it has a place", "until a worker begins", "fetch and check out
 
 
 def measure(_count: int) -> Iterator[Figure]:
-    """POST to completed over a real socket and SQLite, waiting included; both push into the same repository."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        bare = repository(root / "origin", BRANCHES)
-        database = Database(f"sqlite:///{root / 'service.sqlite'}")
-        database.migrate()
-        entry = OrganizationEntry(
-            name="Bench",
-            tokens=(TokenEntry(alias="bench"),),
-            repositories=(RepositoryEntry(name="api", platform="github", path="bench/api", url=str(bare)),),
-        )
-        with database.write() as connection:
-            made = apply_setup(connection, Setup(organizations=(entry,), agents=(_TOUCH,)), root, now_micros())
-        token = str(made["organizations"][0]["tokens"][0]["value"])
-        numbers = itertools.count()
-        with (
-            serving(root, "--workers", str(max(AT_ONCE))) as base_url,
-            calling(base_url, token) as client,
-            ThreadPoolExecutor(max(AT_ONCE)) as pool,
-        ):
+    """POST to completed over a real socket, waiting included; both push into the same repository."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(MANY) as pool:
+        root, numbers = Path(folder), itertools.count()
+        with _service(root, f"sqlite:///{root / 'service.sqlite'}") as (client, database):
             for at_once in AT_ONCE:
                 begun = now_micros()
                 turn, floor = in_turn(
                     lambda at_once=at_once: _taken(pool, at_once, client, database),
                     lambda at_once=at_once: timed(
-                        lambda: _together(pool, at_once, lambda: _by_hand(bare, root, f"by-hand-{next(numbers)}"))
+                        lambda: _together(pool, at_once, lambda: _by_hand(root, f"by-hand-{next(numbers)}"))
                     ),
                 )
                 yield Figure(f"a turn that touches a file, {at_once} at a time", turn, "by hand", floor, bar=3.0)
                 for stage, seconds in zip(_STAGES, _seconds(database, DataFolder(root), begun), strict=True):
                     yield Figure(f"    {stage}", seconds, "by hand", floor)
-        database.close()
+            yield _many(pool, client, database, "SQLite")
+    with (
+        contextlib.suppress(NoPostgresError),
+        cluster() as server,
+        tempfile.TemporaryDirectory() as folder,
+        ThreadPoolExecutor(MANY) as pool,
+        _service(Path(folder), server.create("turns")) as (client, database),
+    ):
+        yield _many(pool, client, database, "PostgreSQL")
+
+
+@contextlib.contextmanager
+def _service(root: Path, url: str) -> Iterator[tuple[httpx.Client, Database]]:
+    """Run a service whose agent touches a file in a repository of a few branches."""
+    bare = repository(root / _ORIGIN, BRANCHES)
+    database = Database(url)
+    database.migrate()
+    place = RepositoryEntry(name="api", platform="github", path="bench/api", url=str(bare))
+    entry = OrganizationEntry(name="Bench", tokens=(TokenEntry(alias="bench"),), repositories=(place,))
+    with database.write() as connection:
+        made = apply_setup(connection, Setup(organizations=(entry,), agents=(_TOUCH,)), root, now_micros())
+    token = str(made["organizations"][0]["tokens"][0]["value"])
+    with (
+        serving(root, "--database", url, "--workers", str(max(AT_ONCE))) as base_url,
+        calling(base_url, token) as client,
+    ):
+        yield client, database
+    database.close()
+
+
+def _many(pool: ThreadPoolExecutor, client: httpx.Client, database: Database, kind: str) -> Figure:
+    (taken,) = in_turn(lambda: _taken(pool, MANY, client, database), rounds=3)
+    return Figure(f"{MANY} turns on {max(AT_ONCE)} slots, {kind}", taken, "15 a second", MANY / 15, bar=1.0)
 
 
 def _taken(pool: ThreadPoolExecutor, at_once: int, client: httpx.Client, database: Database) -> float:
     """Return the seconds from the first request to the recorded end of the last turn.
 
-    By the service's clock, so that asking for the state of turns, which costs both sides processor time, can be rare.
+    The database is asked, as requests would cost the service processor time.
     """
     begun = now_micros()
-    started = _together(pool, at_once, lambda: _turn(client))
-    with database.read() as connection:
-        ended = connection.execute(sa.select(sa.func.max(turns.c.finished_at)).where(turns.c.run_id.in_(started)))
-        return (int(ended.scalar_one()) - begun) / SECOND_MICROS
+    started = _together(pool, at_once, lambda: _start(client))
+    ends = sa.select(turns.c.status, turns.c.finished_at).where(turns.c.run_id.in_(started))
+    while True:
+        with database.read() as connection:
+            found = connection.execute(ends).all()
+        if any(status == "failed" for status, _ in found):
+            raise RuntimeError("a turn failed")
+        if all(status == "completed" for status, _ in found):
+            return float(max(at for _, at in found) - begun) / SECOND_MICROS
+        time.sleep(ASKED_S)
 
 
 def _together(pool: ThreadPoolExecutor, at_once: int, work: Callable[[], object]) -> list[object]:
     return [one.result() for one in [pool.submit(work) for _ in range(at_once)]]
 
 
-def _turn(client: httpx.Client) -> str:
+def _start(client: httpx.Client) -> str:
     answer = client.post("/external/agents/touch/runs", json={"repository": "api"}).raise_for_status()
-    run_id = str(answer.json()["execution_id"])
-    while (status := client.get(f"/external/runs/{run_id}").raise_for_status().json()["status"]) != "completed":
-        if status == "failed":
-            raise RuntimeError(f"{run_id} failed")
-        time.sleep(ASKED_S)
-    return run_id
+    return str(answer.json()["execution_id"])
 
 
-def _by_hand(bare: Path, root: Path, name: str) -> None:
-    subprocess.run(["/bin/sh", "-c", _BY_HAND, "sh", str(bare), str(root / name), name], check=True)
+def _by_hand(root: Path, name: str) -> None:
+    subprocess.run(["/bin/sh", "-c", _BY_HAND, "sh", str(root / _ORIGIN), str(root / name), name], check=True)
 
 
 def _seconds(database: Database, folder: DataFolder, since: int) -> Iterator[float]:

@@ -159,36 +159,29 @@ class TriggerRule(BaseModel):
 
     def mismatch(self, event: HookEvent) -> str | None:
         """The reason why an event starts no run by this rule; None: it starts one."""
-        by_author = event.kind in {COMMENT, ISSUE}
         has_label = bool({name.lower() for name in self.labels} & {name.lower() for name in event.labels})
         assigned = {name.lower() for name in self.assignees} & {name.lower() for name in event.assignees}
         is_command = event.command == self.command
-        reasons = (
-            (event.kind not in self.on, f"not on {event.kind}"),
-            (event.kind == COMMENT and not is_command, f"not for the command {event.command!r}"),
-            (
-                event.kind == ISSUE and not (has_label or assigned or is_command),
-                f"not for the command {event.command!r}" if event.command else "without its label or assignee",
-            ),
-            (
-                by_author and event.sender.lower() not in {name.lower() for name in self.authors},
-                f"{event.sender} is not among its authors",
-            ),
-            (
-                event.kind == FAILED and not any(fnmatchcase(event.check, one) for one in self.checks),
-                f"not for the check {event.check}",
-            ),
-            (
-                # As long as the pull request is not known, any branch may be its target.
-                bool(event.base) and not any(fnmatchcase(event.base, one) for one in self.branches),
-                f"not for the branch {event.base}",
-            ),
-            (bool(self.labels) and not has_label and event.issue is None, "without its label"),
-            (event.is_draft and not self.drafts, "a draft"),
-            (event.is_bot and not self.bots, "done by a bot"),
-            (event.is_fork and self.forks == "no", "the head is in a fork"),
-        )
-        return next((text for holds, text in reasons if holds), None)
+        if event.kind not in self.on:
+            return f"not on {event.kind}"
+        if event.kind == COMMENT and not is_command:
+            return f"not for the command {event.command!r}"
+        if event.kind == ISSUE and not (has_label or assigned or is_command):
+            return f"not for the command {event.command!r}" if event.command else "without its label or assignee"
+        if event.kind in {COMMENT, ISSUE} and event.sender.lower() not in {name.lower() for name in self.authors}:
+            return f"{event.sender} is not among its authors"
+        if event.kind == FAILED and not any(fnmatchcase(event.check, one) for one in self.checks):
+            return f"not for the check {event.check}"
+        # As long as the pull request is not known, any branch may be its target.
+        if event.base and not any(fnmatchcase(event.base, one) for one in self.branches):
+            return f"not for the branch {event.base}"
+        if self.labels and not has_label and event.issue is None:
+            return "without its label"
+        if event.is_draft and not self.drafts:
+            return "a draft"
+        if event.is_bot and not self.bots:
+            return "done by a bot"
+        return "the head is in a fork" if event.is_fork and self.forks == "no" else None
 
 
 @cache

@@ -188,9 +188,10 @@ class DatabaseThread:
                 return job(connection)
         except Exception as error:
             # Its frames hold cursors. While one of an interrupted statement is open, the next job is interrupted, too.
-            for each in (error, error.__cause__):
-                if each is not None:
-                    traceback.clear_frames(each.__traceback__)
+            each: BaseException | None = error
+            while each is not None:
+                traceback.clear_frames(each.__traceback__)
+                each = each.__cause__ or each.__context__
             raise
         finally:
             with self._guard:

@@ -465,13 +465,14 @@ class TurnWork:
         question = asked(attempt.workspace.tree, mask, remarks)
         if failed is not None and question is None:
             raise failed
-        found = collect(attempt.workspace.tree, self._sandbox.tree_of(attempt.workspace), mask)
-        for remark in (*found.remarks, *remarks):
+        unread: list[str] = []
+        found = collect(attempt.workspace.tree, self._sandbox.tree_of(attempt.workspace), mask, unread)
+        for remark in (*unread, *remarks):
             self._log(remark)
-        if found.remarks:
-            self._store(turn_files.UNREAD, "; ".join(found.remarks).encode())
-        if found.findings is not None:
-            self._store(turn_files.FINDINGS, packed(self._base, found.findings))
+        if unread:
+            self._store(turn_files.UNREAD, "; ".join(unread).encode())
+        if found is not None:
+            self._store(turn_files.FINDINGS, packed(self._base, found))
         message = mask(commit_message(attempt, result.commit_message))
         try:
             with self._tracer.step("commit"):
@@ -480,13 +481,7 @@ class TurnWork:
             if question is None:
                 raise
             made = None
-        is_silent = (
-            made is None
-            and found.findings is None
-            and not has_artifacts
-            and question is None
-            and result.summary is None
-        )
+        is_silent = made is None and found is None and not has_artifacts and question is None and result.summary is None
         if is_silent and attempt.agent.options.preset is not None:
             raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
         if question is not None:

@@ -7,7 +7,6 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Final
@@ -40,22 +39,13 @@ _LARGEST_KEPT: Final = 256 << 10
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedFindings:
-    """The findings of a turn's agent."""
+def collect(
+    tree: Path, root: str, mask: Callable[[str], str], remarks: list[str]
+) -> tuple[IdentifiedFinding, ...] | None:
+    """Return the agent's findings, which cannot fail the turn; None: it wrote none, or none that can be used.
 
-    findings: tuple[IdentifiedFinding, ...] | None
-    """The findings; None: the agent wrote none, or none that can be used."""
-    remarks: tuple[str, ...] = ()
-    """Problems with its files, for the turn's log."""
-
-
-def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindings:
-    """Read the agent's findings; nothing in them can fail the turn.
-
-    `root`: the path under which the agent saw the checkout.
+    `root`: the path under which the agent saw the checkout. Problems with its files are added to the remarks.
     """
-    remarks: list[str] = []
     found: list[Finding] = []
     usable = 0
     with contextlib.suppress(OSError):
@@ -63,7 +53,8 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
         if not stat.S_ISDIR(mode):
             kind = "it is a file, not a folder" if stat.S_ISREG(mode) else "it is not a folder"
             kind = _LINK if stat.S_ISLNK(mode) else kind
-            return CollectedFindings(None, (f"{FOLDER} is not read: {kind}",))
+            remarks.append(f"{FOLDER} is not read: {kind}")
+            return None
     for path in FILES:
         try:
             data = read(tree, path, _LARGEST[path])
@@ -81,7 +72,7 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
         except FindingsError as error:
             remarks.append(f"{path} is not used: {error}")
     if not usable:
-        return CollectedFindings(None, tuple(remarks))
+        return None
     different = list(dict.fromkeys(found))
     heaviest = sorted(different, key=lambda one: SEVERITIES.index(one.severity))[:MOST]
     known = list(identified(different if len(different) <= MOST else heaviest, tree))
@@ -89,7 +80,7 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
     kept = tuple(one for one, size in zip(known, sizes, strict=True) if size <= _LARGEST_KEPT)
     if left_out := len(different) - len(kept):
         remarks.append(f"{plural(left_out, 'finding')} left out: at most {MOST} and {_LARGEST_KEPT} bytes are kept")
-    return CollectedFindings(kept, tuple(remarks))
+    return kept
 
 
 def clear(tree: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -76,8 +77,11 @@ def probe_api(database: Database, host: Host, settings: ProbingSettings) -> Host
     return replace(_judged(host, answer, settings), token_ends=ends)
 
 
-def probe_git(database: Database, host: Host, url: str, settings: ProbingSettings) -> HostState:
-    """Ask for a repository's HEAD with `git ls-remote`."""
+def probe_git(database: Database, host: Host, url: str | None, settings: ProbingSettings) -> HostState:
+    """Ask for a repository's HEAD with `git ls-remote`; None: there is no repository."""
+    if url is None:
+        text = "no repository is configured through which git could be asked; add one with: repository add"
+        return HostState("degraded", text)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
         try:
@@ -118,11 +122,6 @@ def _timely(took_s: float, settings: ProbingSettings) -> HostState:
     return HostState("degraded", f"the answer took {took_s:.1f} s, more than probing.slow_s = {settings.slow_s:g}")
 
 
-_NOTHING_TO_ASK: Final = HostState(
-    "degraded", "no repository is configured through which git could be asked; add one with: repository add"
-)
-
-
 class HealthProbes:
     """Asks hosts for their health: one probe serves all organizations that connected the same host."""
 
@@ -138,7 +137,24 @@ class HealthProbes:
 
     def ask(self, hosts: Iterable[Host], repositories: list[Repository]) -> dict[str, HostState]:
         """Return each platform's verdict, in little more time than the probing time-out."""
-        asked = [(host, self._put(host, repositories)) for host in hosts]
+        asked = []
+        for host in hosts:
+            url, probe = None, partial(probe_api, self._database, host, self._settings)
+            if host.probe != "api":
+                template = host.clone_url if host.clone_url is not None and "{path}" not in host.clone_url else None
+                url = next((one.url for one in repositories if one.platform == host.platform), template)
+                probe = partial(probe_git, self._database, host, url, self._settings)
+            now = time.monotonic()
+            with self._lock:
+                # Callers during a probe share its answer.
+                self._running = {
+                    key: (at, answer)
+                    for key, (at, answer) in self._running.items()
+                    if not answer.done() or now - at < self._settings.cache_s
+                }
+                if (host, url) not in self._running:
+                    self._running[host, url] = now, self._pool.submit(probe)
+                asked.append((host, self._running[host, url][1]))
         until = time.monotonic() + self._settings.timeout_s + _GRACE_S
         found = {}
         for host, answer in asked:
@@ -160,25 +176,3 @@ class HealthProbes:
     def close(self) -> None:
         """Drop the probes under way."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _put(self, host: Host, repositories: list[Repository]) -> Future[HostState]:
-        now, url = time.monotonic(), None
-        if host.probe != "api":
-            template = host.clone_url if host.clone_url is not None and "{path}" not in host.clone_url else None
-            url = next((one.url for one in repositories if one.platform == host.platform), template)
-
-        def probe() -> HostState:
-            if host.probe == "api":
-                return probe_api(self._database, host, self._settings)
-            return _NOTHING_TO_ASK if url is None else probe_git(self._database, host, url, self._settings)
-
-        with self._lock:
-            # Callers during a probe share its answer.
-            self._running = {
-                key: (at, answer)
-                for key, (at, answer) in self._running.items()
-                if not answer.done() or now - at < self._settings.cache_s
-            }
-            if (host, url) not in self._running:
-                self._running[host, url] = now, self._pool.submit(probe)
-            return self._running[host, url][1]

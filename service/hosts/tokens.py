@@ -57,7 +57,7 @@ def token_of(database: Database, host: Host, refused: str | None = None) -> str 
             return _installation(host.api_url or "", host.app).get(refused)
     try:
         if host.token_command:
-            return _printed(host.token_command).get(refused)
+            return _printed_key("token_command", host.token_command, _PATIENCE_S).get(refused)
         token = (os.environ.get(host.token_env) or None) if host.token_env else None
         # Even if `rotate` was dropped since: GitLab has revoked the variable's token.
         return rotation.successor_of(database, token) if token and host.platform == "gitlab" else token
@@ -129,11 +129,6 @@ class HostLogin:
         return token_of(self._database, self._host, refused)
 
 
-@functools.cache
-def _printed(command: tuple[str, ...]) -> PrintedKey:
-    return PrintedKey("token_command", command, _PATIENCE_S)
-
-
 @contextlib.contextmanager
 def _explained(app: GitHubApp) -> Iterator[None]:
     """Name the App if GitHub cannot be asked, or answers something else."""
@@ -147,16 +142,11 @@ def _explained(app: GitHubApp) -> Iterator[None]:
         raise TokenError(f"there is no token for the GitHub App {app.id}: its API gave an unknown answer") from error
 
 
-@functools.cache
-def _installation(api_url: str, app: GitHubApp) -> "_Installation":
-    return _Installation(api_url.rstrip("/"), app)
-
-
 class _Installation:
     """A GitHub App in one account: mints tokens that live an hour."""
 
     def __init__(self, api_url: str, app: GitHubApp) -> None:
-        self._api_url = api_url
+        self._api_url = api_url.rstrip("/")
         self._app = app
         self._id = app.installation_id
         self._token = ""
@@ -215,3 +205,7 @@ class _Installation:
         text = f"GitHub gave the App {self._app.id} no token: {answer.status} {said}".rstrip()
         cure = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
         raise TokenError(f"{text}{cure}", is_away=answer.status not in _REFUSED)
+
+
+_printed_key: Final = functools.cache(PrintedKey)
+_installation: Final = functools.cache(_Installation)

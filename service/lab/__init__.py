@@ -52,7 +52,6 @@ _PATHS: Final[tuple[tuple[str, re.Pattern[str], Operation], ...]] = (
     ("POST", re.compile("/v1/external/gitlab/projects"), "onboard_project"),
 )
 Kind = Literal["status", "delay", "reset", "lose_answer", "truncate", "drip", "partial"]
-HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]{1,200}$")]
 _ACCOUNTED: Final = 10_000
 """The account keeps this many entries; older ones are dropped, and counted."""
 
@@ -70,7 +69,7 @@ class Fault(BaseModel):
     """The pause before anything else happens."""
     status: Annotated[int, Field(ge=400, le=599)] | None = None
     """The status in place of the operation's answer (for `status`)."""
-    retry_after: HeaderText | None = None
+    retry_after: Annotated[str, Field(pattern=r"^[\x20-\x7e]{1,200}$")] | None = None
     """The header Retry-After, seconds or a date, unchanged (for `status`)."""
     message: str | None = None
     error_code: str | None = None
@@ -144,7 +143,7 @@ class Lab:
         self._endpoints = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
         self._endpoints.state.context = self.context
         self._endpoints.state.lab = self
-        errors.install(self._endpoints, errors.offered_by(router))
+        errors.install(self._endpoints)
         self._endpoints.include_router(router)
         _logger.warning("THE LAB IS ON: faults, shifted expiry and made-up runs can be ordered under %s", PREFIX)
 

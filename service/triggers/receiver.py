@@ -293,7 +293,7 @@ class Receiver:
             detail=decision.detail[:1000],
             agent=agent,
             run_id=decision.run_id,
-            request=asdict(decision.request) if decision.request and decision.result == WAITING else None,
+            request=asdict(decision.request) if decision.request else None,
             changed_at=event.changed_at,
             received_at=now,
         )
@@ -371,7 +371,7 @@ def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, no
         if runs.has_more_active(connection, request.organization_id, active_runs):
             accepting.rollback()
             return DeliveryDecision("refused", f"the organization has {plural(active_runs, 'run')} queued or working")
-    return DeliveryDecision(STARTED, run_id=run.id, request=request)
+    return DeliveryDecision(STARTED, run_id=run.id)
 
 
 def _audit(connection: sa.Connection, entry: DeliveryEntry, action: str, target: str, detail: str, now: int) -> None:

@@ -119,11 +119,22 @@ async def test_closing_lets_waiting_jobs_run(thread: DatabaseThread) -> None:
         await thread.run(numbers)
 
 
-async def test_the_job_after_an_interrupted_one_is_not_interrupted(thread: DatabaseThread) -> None:
-    """Though the error of the first one still holds a cursor that is not at its end."""
+@pytest.mark.parametrize("raises_another", [False, True])
+async def test_the_job_after_an_interrupted_one_is_not_interrupted(
+    thread: DatabaseThread, *, raises_another: bool
+) -> None:
+    """Though its error, or one that was being handled when another was raised, holds a cursor not at its end."""
     began = threading.Event()
 
     def endless(connection: sqlite3.Connection) -> None:
+        try:
+            reading(connection)
+        except sqlite3.OperationalError:
+            if raises_another:
+                raise KeyError("found nothing")  # noqa: B904 — as a mistake in a handler would be
+            raise
+
+    def reading(connection: sqlite3.Connection) -> None:
         rows = connection.execute("SELECT 1 UNION ALL SELECT 2")
         rows.fetchone()
         began.set()

@@ -5,10 +5,10 @@ import os
 import tracemalloc
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from service.findings import MOST, FindingsFile, packed
-from service.findings.collect import CollectedFindings, clear, collect
+from service.findings import MOST, FindingsFile, IdentifiedFinding, packed
+from service.findings.collect import clear, collect
 from service.secrets import Secrets
 from tests.service.conftest import Own
 from tests.service_process import ROOT, git
@@ -29,8 +29,16 @@ def written(tree: Path, document: Any, name: str = JSON, source: str = SOURCE) -
     return tree
 
 
-def read(tree: Path, root: str = "/workspace") -> CollectedFindings:
-    return collect(tree, root, Secrets({"KEY": "sk-123456"}).mask)
+class Collected(NamedTuple):
+    """The findings, and what is remarked on them."""
+
+    findings: tuple[IdentifiedFinding, ...] | None
+    remarks: list[str]
+
+
+def read(tree: Path, root: str = "/workspace") -> Collected:
+    remarks: list[str] = []
+    return Collected(collect(tree, root, Secrets({"KEY": "sk-123456"}).mask, remarks), remarks)
 
 
 def told(tree: Path, *findings: dict[str, Any], source: str = SOURCE) -> list[Any]:
