@@ -46,7 +46,8 @@ class ProfileSwitcher(PickerScreen[str]):
         yield Options(markup=False)
 
     def on_mount(self) -> None:
-        """Begin with the search."""
+        """List the profiles, and begin with the search."""
+        self._find()
         self.query_one(LineInput).focus()
 
     def on_resize(self) -> None:
