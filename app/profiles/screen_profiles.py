@@ -75,7 +75,7 @@ class ProfileSwitcher(PickerScreen[str]):
         text, profiles, session = self.query_one(LineInput).value.strip(), self.query_one(Options), self._session
         current = session.profile.name
         about = {
-            each.name: (each.base_url, "current" * (each.name == current), "read-only" * each.read_only)
+            each.name: (each.base_url, "current" if each.name == current else "", "read-only" if each.read_only else "")
             for each in session.engines.profiles
         }
         about[ALL] = "their runs in one list", "", ""

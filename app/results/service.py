@@ -99,6 +99,6 @@ def pull_number(raw_json: str) -> int | None:
             if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
                 return value
             # A pull request's address ends with its number.
-            if match := _NUMBER.search(value) if isinstance(value, str) else None:
+            if isinstance(value, str) and (match := _NUMBER.search(value)):
                 return int(match[1])
     return None
