@@ -326,4 +326,5 @@ def mailer_of(folder: DataFolder, settings: MailSettings) -> Mailer:
             f"mail.smtp.username is set, but the environment variable {smtp.password_env} holds no password; "
             "set it where the service starts, or remove mail.smtp.username"
         )
-    return partial(send_by_smtp, smtp, os.environ)
+    # Not a partial, which would show the whole environment wherever the mailer is shown.
+    return lambda message: send_by_smtp(smtp, os.environ, message)
