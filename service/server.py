@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any
 
 import uvicorn
@@ -92,7 +93,7 @@ def run_server(
             tracer=tracer,
         )
         listener = _bind(host, port)
-        if lab and not _is_loopback(listener.getsockname()[0]):
+        if lab and not ip_address(listener.getsockname()[0]).is_loopback:
             listener.close()
             raise StartError(f"the lab is only available on loopback, not on {host}; leave out --lab or --host")
         listener.listen(_BACKLOG)
@@ -144,7 +145,7 @@ async def _serve(context: Context, worker: TurnWorker | None, listener: socket.s
     if not server.should_exit:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        if not _is_loopback(host):
+        if not ip_address(host).is_loopback:
             _logger.warning("listening beyond this machine without TLS: tokens travel in clear, so add a TLS proxy")
         line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(context.folder.root)}
         announce(line | ({} if lab is None else {"lab_token": lab.token}))
@@ -194,7 +195,3 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         warn_once(f"connections cannot be accepted: {context.get('exception')}")
     else:
         loop.default_exception_handler(context)
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "::1" or host.startswith("127.")

@@ -217,14 +217,12 @@ class Mirror:
         Raises:
             GitError: It has none of this name, it is not text, or it cannot be fetched.
         """
-        name, output = safe_text(path, limit=200), b""
-        if path.isprintable() and path:  # A patch cannot contain such a name.
-            with suppress(GitError):
-                output = await self.git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{commit}:{path}")
-        if not output:
+        name = safe_text(path, limit=200)
+        # A patch can contain no other names.
+        blob = await self._id(f"{commit}:{path}") if path.isprintable() and path else None
+        if blob is None:
             raise GitError(f"Commit {commit[:10]} has no file {name}.")
-        blob = output.decode().strip()
-        await self._bring_contents([output.strip()])
+        await self._bring_contents([blob.encode()])
         text = await self.blob(blob)
         if b"\0" in text:
             raise GitError(f"{name} is a binary file.")
@@ -269,8 +267,11 @@ class Mirror:
         return listed
 
     async def _commit(self, name: str) -> str | None:
+        return await self._id(f"{name}^{{commit}}")
+
+    async def _id(self, name: str) -> str | None:
         with suppress(GitError):
-            output = await self.git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", "--")
+            output = await self.git.read(self.git_dir, "rev-parse", "--verify", "--quiet", name, "--")
             return output.decode().split()[0]
         return None
 

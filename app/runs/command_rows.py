@@ -147,11 +147,6 @@ class RunDocument(Struct, frozen=True):
         return badge(self.run.status) + (f" ({', '.join(marks)})" if marks else "")
 
     @property
-    def tone(self) -> str:
-        """The tone of a status that the spec names; others have none."""
-        return STATUS_BY_NAME[self.run.status].tone if self.run.status in STATUS_BY_NAME else ""
-
-    @property
     def took(self) -> str:
         """How long it worked until it finished, or until now."""
         seconds = self.detail.took.until(self.now) if self.detail else None
@@ -189,8 +184,16 @@ def badge(status: str) -> str:
     return f"{glyph} {status or '(no status)'}"
 
 
+STATUS_TONES: Final = {name: status.tone for name, status in STATUS_BY_NAME.items()}
+"""The tones of the statuses that the spec names; others have none."""
 COLUMNS: Final[tuple[Column[RunDocument], ...]] = (
-    Column("status", lambda v: v.status, "status", lambda v: v.run.status, tone=lambda v: v.tone),
+    Column(
+        "status",
+        lambda v: v.status,
+        "status",
+        lambda v: v.run.status,
+        tone=lambda v: STATUS_TONES.get(v.run.status, ""),
+    ),
     Column("repository", lambda v: v.run.repository.label, "repository", flexible=True),
     Column("branch", lambda v: v.run.branch_name, "branch_name", flexible=True),
     Column("started", lambda v: exact_ago(v.run.created_at, v.now), "created_at", lambda v: rfc3339(v.run.created_at)),

@@ -539,7 +539,7 @@ class RunsScreen(RunActions):
             self.bar.line.put(query.line, 0)
         self.table.sort = query.sort
         self._show_views()
-        self.bar.facets.condition = condition
+        self.bar.facets.condition = replace(condition, search="")  # A typed word does not repaint them.
         self._show_remark()
 
     @on(RunsLoader.ViewsCounted)

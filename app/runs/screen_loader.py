@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -61,29 +60,6 @@ _TIME: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:[\d.,]+(Z|[+-]\d\d:
 """The time before a line, for which the pane has no room."""
 RETRY_AFTER: Final = timedelta(seconds=15)
 """How long a failed request is shown before the service is asked again."""
-
-
-@dataclass(slots=True)
-class LogTails:
-    """The ends of logs, each requested once for a state of its run."""
-
-    _held: dict[tuple[str, datetime | None], tuple[datetime | None, LogTail]] = field(default_factory=dict)
-    """The logs by run and its own time; with the time of a request that failed, which is repeated."""
-
-    def held(self, detail: RunDetail, now: datetime) -> LogTail | None:
-        """The tail as read before; None: it has to be requested."""
-        failed_at, tail = self._held.get((detail.run.run_id, detail.run.updated_at), (None, None))
-        return None if failed_at is not None and now - failed_at > RETRY_AFTER else tail
-
-    async def read(self, extension: "ServiceExtension", detail: RunDetail, now: datetime) -> None:
-        """Request the tail, or the reason why there is none."""
-        key = detail.run.run_id, detail.run.updated_at
-        try:
-            self._held[key] = None, await _tail(extension, detail)
-        except ApiError as error:
-            self._held[key] = now, LogTail(missing=safe_text(f"The log cannot be read now. {error.message}", limit=400))
-        while len(self._held) > MOST_HELD:
-            del self._held[next(iter(self._held))]
 
 
 async def _tail(extension: "ServiceExtension", detail: RunDetail) -> LogTail:
@@ -175,7 +151,8 @@ class RunsLoader:
         self._summaries = CoalescedTask(self._learn, screen.run_worker)
         self._is_silent = False
         """Whether the service could not be asked about runs: it is asked again after the next poll."""
-        self._tails = LogTails()
+        self._tails: dict[tuple[str, datetime | None], tuple[datetime | None, LogTail]] = {}
+        """The ends of logs, by run and its own time; with the time of a request that failed, which is repeated."""
         self._tail_of: object = None
         """The state of the run whose log's end is being requested."""
 
@@ -210,6 +187,8 @@ class RunsLoader:
         if isinstance(event, RunsChanged) and not (event.changes.transitions or event.changes.updated):
             if self._is_filling or time.monotonic() < self._grown_s + GROWS_S:
                 self._is_behind = True
+                # A screen on which nothing changes is looked at less often.
+                self._screen.on_update()
                 return
             self._grown_s = time.monotonic()
         is_confirmed = isinstance(event, LinkChanged) and self._table.shows_unconfirmed
@@ -397,7 +376,10 @@ class RunsLoader:
         view = await read_run(engine, row.run_id, stuck=row.run_id in self._table.stuck)
         is_failed = view is not None and view.detail.run.status == "failed"
         if view is not None and is_failed:
-            view = replace(view, log=self._tails.held(view.detail, now))
+            run = view.detail.run
+            failed_at, tail = self._tails.get((run.run_id, run.updated_at), (None, None))
+            is_due = failed_at is not None and now - failed_at > RETRY_AFTER
+            view = replace(view, log=None if is_due else tail)
         self._pane.show(view, now)
         wanted = view.detail if view is not None and is_failed and view.log is None else None
         state = None if wanted is None else (wanted.run.run_id, wanted.run.updated_at)
@@ -410,7 +392,14 @@ class RunsLoader:
     async def _read_tail(self, engine: "Engine", detail: RunDetail) -> None:
         # Nothing is requested for runs that the cursor only passes.
         await asyncio.sleep(CURSOR_RESTS_S)
-        await self._tails.read(engine.extension, detail, self._session.run_now())
+        key, now = (detail.run.run_id, detail.run.updated_at), self._session.run_now()
+        try:
+            self._tails[key] = None, await _tail(engine.extension, detail)
+        except ApiError as error:
+            why = f"The log cannot be read now. {error.message}"
+            self._tails[key] = now, LogTail(missing=safe_text(why, limit=400))
+        while len(self._tails) > MOST_HELD:
+            del self._tails[next(iter(self._tails))]
         self.load_run()
 
     # What runs are about

@@ -4,6 +4,7 @@ Only the log is stored. Steps are read from it on request, line by line; a line 
 becomes a step as it is. An agent can print anything, and so forge any step.
 """
 
+import contextlib
 import json
 import re
 import shlex
@@ -243,7 +244,14 @@ def _step(
     kind: StepKind, text: object = "", at: object = None, call: object = None, *, failed: bool = False, **known: Any
 ) -> Step:
     name = call[:200] if isinstance(call, str) and call.isprintable() else None
-    return Step(kind, _text(text), _time(at), name, failed=failed, **known)
+    time = None
+    with contextlib.suppress(ValueError, OverflowError):
+        if _is_number(at):
+            # Milliseconds since 1970.
+            time = rfc3339(int(at * 1000))
+        elif isinstance(at, str):
+            time = rfc3339(parse_rfc3339(at, round_up=False))
+    return Step(kind, _text(text), time, name, failed=failed, **known)
 
 
 def _call(name: object, given: object, call: object, at: object) -> Step:
@@ -302,13 +310,3 @@ def _seconds(value: object, unit: int = 1000) -> float | None:
 
 def _total(counted: Event, *names: str) -> int | None:
     return sum(int(counted[name]) for name in names if _is_number(counted.get(name))) or None
-
-
-def _time(value: object) -> str | None:
-    """Return an RFC 3339 time of one, or of milliseconds since 1970."""
-    if _is_number(value):
-        return rfc3339(int(value * 1000))
-    try:
-        return rfc3339(parse_rfc3339(value, round_up=False)) if isinstance(value, str) else None
-    except (ValueError, OverflowError):
-        return None

@@ -42,14 +42,11 @@ def build(context: Context) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context = context
-    described = [organizations.router, runs.router, organizations.partners, results.router]
-    others = (_metrics, hooks.router)
-    offered = [offer for router in described for offer in errors.offered_by(router, PREFIX)]
-    errors.install(app, [*offered, *(offer for router in others for offer in errors.offered_by(router))])
-    for router in described:
+    errors.install(app)
+    for router in (organizations.router, runs.router, organizations.partners, results.router):
         # For the description only: service.api.auth reads the header.
         app.include_router(router, prefix=PREFIX, dependencies=[Security(_BEARER)])
-    for router in others:
+    for router in (_metrics, hooks.router):
         app.include_router(router)
     context.tracer.instrument_app(app)
 

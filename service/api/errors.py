@@ -1,16 +1,15 @@
 """Errors: every failure becomes a response with the right status and `{message, error_code}` (spec 2.8, 7)."""
 
 import logging
-import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Final
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.routing import compile_path
+from starlette.routing import Match
 
 from service.api.answers import FAILURES, FailureBody
 from service.errors import ServiceError
@@ -18,8 +17,7 @@ from service.store.database import AWAY
 from service.store.runs import InactiveOrganizationError
 
 _logger = logging.getLogger(__name__)
-Offered = list[tuple[re.Pattern[str], set[str]]]
-"""Path patterns with the methods that routes offer there."""
+_METHODS: Final = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
 class HttpError(ServiceError):
@@ -48,20 +46,13 @@ def bad_request(error_code: str, message: str) -> HttpError:
     return HttpError(400, error_code, message)
 
 
-def offered_by(router: APIRouter, prefix: str = "") -> Offered:
-    """Return the path patterns of a router's routes with their methods."""
-    routes = [route for route in router.routes if isinstance(route, APIRoute)]
-    return [(compile_path(prefix + route.path)[0], route.methods or set()) for route in routes]
-
-
 def body(error_code: str, message: str) -> dict[str, str]:
     """Return the failure body (spec 2.8)."""
     return {"message": message, "error_code": error_code}
 
 
-def install(app: FastAPI, offered: Offered) -> None:
+def install(app: FastAPI) -> None:
     """Turn every failure of an application, including the framework's, into JSON."""
-    app.state.offered = offered
 
     async def respond(request: Request, error: Exception) -> Response:
         refusal = refusal_of(request, error)
@@ -86,9 +77,9 @@ def refusal_of(request: Request, error: Exception) -> HttpError:
             return HttpError(404, "not_found", f"there is nothing at {path}")
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             # The framework names only the methods of the first route at the path.
-            offered: Offered = request.app.state.offered
-            methods = {method for pattern, methods in offered if pattern.match(path) for method in methods}
-            allowed = ", ".join(sorted(methods))
+            routes, scope = request.app.routes, request.scope
+            found = {name: [one.matches({**scope, "method": name})[0] for one in routes] for name in _METHODS}
+            allowed = ", ".join(name for name, matches in found.items() if Match.FULL in matches)
             message = f"{request.method} is not offered at {path}; use {allowed}"
             return HttpError(405, "method_not_allowed", message, {"Allow": allowed})
         return HttpError(error.status_code, "bad_request", str(error.detail))

@@ -16,7 +16,6 @@ from typing import Final
 import h11
 
 from service.agents.allowlist import LARGEST_PORT, Entry, RefusedError, addresses_of, decide
-from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
 from service.agents.presets import allowed_models
 from service.egress.budget import UsageMeter
@@ -211,8 +210,3 @@ def open_proxies(
                 given = (folder / MODEL_SOCKET, options.model, meter, model, allowed_models(options), report)
                 stack.enter_context(ModelProxy(*given))
         yield model
-
-
-def sockets_of(options: AgentOptions) -> dict[int, str]:
-    """Return the name of the socket that each port in the sandbox leads to."""
-    return {PROXY_PORT: PROXY_SOCKET} | ({} if options.model is None else {MODEL_PORT: MODEL_SOCKET})

@@ -18,7 +18,7 @@ from service.agents.outcome import Reason
 from service.agents.programs import NoProgramError, Program
 from service.egress.budget import MemoryMeter, UsageMeter
 from service.egress.model import Pause
-from service.egress.proxies import sockets_of
+from service.egress.proxies import MODEL_SOCKET, PROXY_SOCKET
 from service.errors import ServiceError
 from service.execution.disk import DiskShare
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, Inside, NoSandboxError, Sandbox, SandboxView
@@ -180,7 +180,9 @@ class AgentCommand:
         """
         trees = () if self.program is None else self.program.trees
         readable = (*trees, *map(Path, self.agent.options.readable))
-        ports = {} if self.sockets is None else sockets_of(self.agent.options)
+        ports = {} if self.sockets is None else {invocation.PROXY_PORT: PROXY_SOCKET}
+        if ports and self.agent.options.model is not None:
+            ports[invocation.MODEL_PORT] = MODEL_SOCKET
         hidden: tuple[str, ...] = ()
         # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
         for name in self.invocation.preset.hidden:

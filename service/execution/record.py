@@ -146,8 +146,7 @@ class TurnRecorder:
         Raises:
             SupersededError: The attempt no longer has the turn.
         """
-        if not self.write(lambda connection: turns.begin_push(connection, turn, commit)):
-            raise SupersededError(_taken(turn))
+        self._write_for(turn, lambda connection: turns.begin_push(connection, turn, commit))
 
     def pause(self, turn: Turn, paused: TurnPause) -> None:
         """Give the turn's slot back until its model can be asked again.
@@ -156,9 +155,8 @@ class TurnRecorder:
             SupersededError: The attempt no longer has the turn.
         """
         now = self.clock()
-        if not self.write(lambda connection: turns.pause(connection, turn, paused, now)):
-            raise SupersededError(_taken(turn))
+        self._write_for(turn, lambda connection: turns.pause(connection, turn, paused, now))
 
-
-def _taken(turn: Turn) -> str:
-    return f"{turn.run_id} turn {turn.number}: another attempt has it, or it was cancelled"
+    def _write_for(self, turn: Turn, act: Callable[[sa.Connection], bool]) -> None:
+        if not self.write(act):
+            raise SupersededError(f"{turn.run_id} turn {turn.number}: another attempt has it, or it was cancelled")

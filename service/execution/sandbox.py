@@ -6,7 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -182,7 +182,14 @@ class Sandbox:
         # These come first, because later mounts may lie inside them.
         mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — its own
         relay = [] if view.sockets is None else [Path(sys.base_prefix), Path(relay_script.__file__)]
-        mounts += _read_only([*_program_paths(argv), *view.readable, *relay])
+        # What the command itself reads: the files it names, the interpreter, and this package.
+        read = [path for path in map(Path, argv) if path.is_absolute() and path.is_file()]
+        if argv[0] == sys.executable:
+            read += [Path(sys.base_prefix), Path(sys.prefix), PACKAGE_ROOT / "service"]
+            # Libraries may be elsewhere (pip install --user, PYTHONPATH), and ruff is a program next to them.
+            for folder in (Path(one) for one in sys.path if one.endswith("-packages")):
+                read += [folder, folder.parents[2] / "bin/ruff"]
+        mounts += _read_only([*read, *view.readable, *relay])
         mounts += _read_only([workspace.task_file, workspace.instructions_file, workspace.conversation_file, objects])
         writable = {path: str(path) for path in (workspace.history, workspace.result_file.parent)}
         writable |= {workspace.tree: INSIDE.tree, view.home: INSIDE.home}
@@ -309,13 +316,3 @@ def _read_only(paths: Iterable[Path]) -> list[str]:
             mounts += ["--ro-bind-try", str(path), str(path)]
             shown.append(path)
     return mounts
-
-
-def _program_paths(argv: list[str]) -> Iterator[Path]:
-    """Yield the paths that the command itself reads: the interpreter, this package, and the files it names."""
-    if argv[0] == sys.executable:
-        yield from (Path(sys.base_prefix), Path(sys.prefix), PACKAGE_ROOT / "service")
-        # Libraries may be elsewhere (pip install --user, PYTHONPATH), and ruff is a program next to them.
-        for folder in (Path(one) for one in sys.path if one.endswith("-packages")):
-            yield from (folder, folder.parents[2] / "bin/ruff")
-    yield from (path for path in map(Path, argv) if path.is_absolute() and path.is_file())

@@ -143,7 +143,7 @@ class Lab:
         self._endpoints = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
         self._endpoints.state.context = self.context
         self._endpoints.state.lab = self
-        errors.install(self._endpoints, errors.offered_by(router))
+        errors.install(self._endpoints)
         self._endpoints.include_router(router)
         _logger.warning("THE LAB IS ON: faults, shifted expiry and made-up runs can be ordered under %s", PREFIX)
 

@@ -39,12 +39,21 @@ def test_a_body_that_cannot_be_taken_is_refused(idle: Any) -> None:
         assert (answer.status_code, answer.json()["error_code"]) == (status, code), body[:20]
 
 
+def test_a_method_that_is_not_offered_is_refused_with_those_that_are(idle: Any) -> None:
+    """405 names them all in Allow, for paths of the spec as for others (RFC 9110)."""
+    cases = {"/v1/external/runs": "GET, POST", "/v1/external/agents": "GET", "/livez": "GET", "/hooks/github": "POST"}
+    for path, allowed in cases.items():
+        answer = idle.http.delete(idle.http.base_url.join(path))
+        assert (answer.status_code, answer.json()["error_code"]) == (405, "method_not_allowed")
+        assert answer.headers["Allow"] == allowed, path
+
+
 async def test_an_error_that_no_endpoint_foresees_is_a_500_and_one_line_of_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The caller learns nothing of the machine, the operator what the error says."""
     app = FastAPI()
-    errors.install(app, [])
+    errors.install(app)
 
     @app.get("/foreseen-by-none")
     async def fail() -> None:

@@ -42,15 +42,6 @@ def found_in(shown: str, words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
             start = folded.find(word, start + len(word))
 
 
-class RowState(Struct, frozen=True):
-    """The states that change a row's look."""
-
-    at_cursor: bool
-    marked: bool
-    focused: bool
-    """Whether the table has the focus."""
-
-
 class TableRenderer(Struct, frozen=True):
     """Draws the table's lines; its styles are looked up once per theme."""
 
@@ -89,14 +80,20 @@ class TableRenderer(Struct, frozen=True):
         return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
 
     def row(
-        self, facts: RowFacts, words: tuple[str, ...], layout: RunLayout, width: int, scroll_x: int, state: RowState
+        self,
+        facts: RowFacts,
+        words: tuple[str, ...],
+        layout: RunLayout,
+        width: int,
+        scroll_x: int,
+        background: Style,
+        *,
+        at_cursor: bool,
+        is_marked: bool,
     ) -> Strip:
         """A run's line of `width` cells, from the cell `scroll_x`."""
-        background = self._background(state)
-        segments = [
-            Segment("▌" if state.at_cursor else " ", background + self.styles["mark"]),
-            Segment("■" if state.marked else " ", background + self.styles["mark"]),
-        ]
+        signs = "▌" if at_cursor else " ", "■" if is_marked else " "
+        segments = [Segment(sign, background + self.styles["mark"]) for sign in signs]
         x = 2
         for placed in layout.placed:
             segments.append(Segment(" " * (placed.x - x), background))
@@ -104,7 +101,7 @@ class TableRenderer(Struct, frozen=True):
             text, tone = column.cell(facts)
             shown, done = fit(text, cells, column.cut), 0
             style = background + self.styles[tone]
-            if state.at_cursor and column.title == "repository":
+            if at_cursor and column.title == "repository":
                 style += Style(bold=True)
             found = sorted(found_in(shown, words)) if column.title in SEARCHED else ()
             for start, end in found:
@@ -118,23 +115,21 @@ class TableRenderer(Struct, frozen=True):
             x = placed.x + cells
         return _scrolled(segments, layout, width, scroll_x, background)
 
-    def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
+    def missing(self, texts: tuple[SafeText, ...], width: int, background: Style, *, at_cursor: bool) -> Strip:
         """A line for missing runs: the first of the texts that fits, between two rules."""
-        background = self._background(state)
         text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
         rules = max(0, width - cell_len(text) - TAIL_MARGIN)
         segments = [
-            Segment("▌ " if state.at_cursor else "  ", background + self.styles["mark"]),
+            Segment("▌ " if at_cursor else "  ", background + self.styles["mark"]),
             Segment("─" * (rules // 2) + " ", background + self.styles["quiet"]),
-            Segment(text, background + self.styles["plain" if state.at_cursor else "quiet"]),
+            Segment(text, background + self.styles["plain" if at_cursor else "quiet"]),
             Segment(" " + "─" * (rules - rules // 2), background + self.styles["quiet"]),
         ]
         return Strip(segments).crop_extend(0, width, background)
 
-    def head(self, group: RunGroup, width: int, state: RowState) -> Strip:
+    def head(self, group: RunGroup, width: int, background: Style, *, at_cursor: bool) -> Strip:
         """The line that heads a group: whether it is folded, its name, and how many of its runs need a look."""
-        background = self._background(state)
-        segments = [Segment("▌ " if state.at_cursor else "  ", background + self.styles["mark"])]
+        segments = [Segment("▌ " if at_cursor else "  ", background + self.styles["mark"])]
         for text, tone in head_parts(group, width - 2):
             style = background + self.styles[tone]
             segments.append(Segment(text, style + Style(bold=True) if tone == "plain" else style))
@@ -150,10 +145,6 @@ class TableRenderer(Struct, frozen=True):
         """One line of the notice that takes the place of the rows."""
         text, tone, is_title = notice_line(notice, y, width, height)
         return Strip([Segment(text, self.base + self.styles[tone] + Style(bold=is_title or None))], width)
-
-    def _background(self, state: RowState) -> Style:
-        cursor = self.styles["cursor" if state.focused else "cursor-resting"]
-        return cursor if state.at_cursor else self.base
 
 
 def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:

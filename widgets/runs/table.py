@@ -25,7 +25,7 @@ from storage.records.query import Grouping, RunGroup
 from widgets.kit import hidden
 from widgets.kit.cursor_view import HEADER, CursorView
 from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
-from widgets.runs.lines import PARTS, RowState, TableRenderer, unseen_note
+from widgets.runs.lines import PARTS, TableRenderer, unseen_note
 
 NOT_COUNTED: Final = (SafeText("…"),)
 """The line of a gap of which nothing else is known yet."""
@@ -576,22 +576,23 @@ class RunTable(CursorView, can_focus=True):
         index = self.scroll_offset.y + y - HEADER
         layout = self.columns.layout
         gap = self.window.gap(index)
-        state = RowState(index == self.cursor, marked=False, focused=self.has_focus)
+        at_cursor = index == self.cursor
+        ground = renderer.styles["cursor" if self.has_focus else "cursor-resting"] if at_cursor else renderer.base
         if gap or (index == self.window.total and None in self._missing):
-            return renderer.missing(self._missing.get(gap, NOT_COUNTED), view.width, state)
+            return renderer.missing(self._missing.get(gap, NOT_COUNTED), view.width, ground, at_cursor=at_cursor)
         if head := self.window.head(index):
-            return renderer.head(head, view.width, state)
+            return renderer.head(head, view.width, ground, at_cursor=at_cursor)
         if not self.count:
             return renderer.notice(self.notice, y - HEADER, view.width, view.height - HEADER)
         if index >= self.total:
             return Strip.blank(view.width, renderer.base)
         row = self.window.row(index)
         if row is None:
-            return renderer.placeholder(layout, view.width, at_cursor=index == self.cursor)
+            return renderer.placeholder(layout, view.width, at_cursor=at_cursor)
         times = self._painted[index] = self._times(row)
         facts = RowFacts(row, times, row.run_id in self.stuck)
-        state = RowState(index == self.cursor, row.run_id in self.marks, self.has_focus)
-        return renderer.row(facts, self.words, layout, view.width, self.scroll_offset.x, state)
+        place, is_marked = (layout, view.width, self.scroll_offset.x), row.run_id in self.marks
+        return renderer.row(facts, self.words, *place, ground, at_cursor=at_cursor, is_marked=is_marked)
 
     def _times(self, row: RunRow) -> RowTimes:
         ahead, as_of = self.profile_times.get(row.profile, (timedelta(0), self._as_of))
