@@ -15,7 +15,7 @@ from app.cli.output import Column, facts
 from app.engine.engine import Engine
 from app.engine.times import exact_ago, parse_duration, rfc3339
 from app.inbox.inbox import Inbox
-from storage.records.inbox import NO_TIME, RETRIED, InboxItem, Mark
+from storage.records.inbox import NO_TIME, RETRIED, InboxItem
 
 TONES: Final = {"critical": "bad", "decide": "warn"}
 """The tones, by an item's severity."""
