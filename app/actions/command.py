@@ -196,8 +196,8 @@ async def resolve(
         raise click.UsageError("Give one of --created ID, --not-created, --send-again or --undo")
     if dry_run and not decision["send_again"]:
         raise click.UsageError("--dry-run is for --send-again: nothing else is sent")
-    created = decision["created"]
-    if created is not None and not created.strip():
+    created = None if decision["created"] is None else decision["created"].strip()
+    if created == "":
         raise failed("usage", "--created needs the id of the result.")
     if decision["send_again"]:
         return await _send_again(invocation, action_id, confirm, dry_run=dry_run)
@@ -205,12 +205,10 @@ async def resolve(
         action = await _named(engine.ledger, action_id)
         if decision["undo"]:
             action = await engine.actions.undo_resolution(action.action_id)
-        elif created is None:
-            action = await engine.actions.resolve_not_created(action.action_id)
         else:
-            if action.state == "unknown" and not force:
-                await engine.reconciliation.check(action, created.strip())
-            action = await engine.actions.resolve_created(action.action_id, created.strip())
+            if created is not None and action.state == "unknown" and not force:
+                await engine.reconciliation.check(action, created)
+            action = await engine.actions.resolve(action.action_id, created)
     document = write_document(action)
     if not decision["undo"]:
         # The outcome is now known, so the error that hid it no longer matters.

@@ -559,9 +559,9 @@ async def settle_from_turns(actions: Actions, action: Action) -> Action:
     if not begun:
         return action
     if (turn := begun[-1]).outcome == CANCELLED:
-        return await actions.resolve_created(action.action_id, request.run_id)
+        return await actions.resolve(action.action_id, request.run_id)
     # While the run works, the request may still be on its way.
-    return action if turn.outcome is None else await actions.resolve_not_created(action.action_id)
+    return action if turn.outcome is None else await actions.resolve(action.action_id, None)
 
 
 async def submitted(

@@ -160,7 +160,10 @@ class ActionForm(ModalScreen[Action | None]):
 
     def make_rows(self) -> Sequence[Widget]:
         """Return facts and fields, in order."""
-        return [field.make(self._initial.get(field.key, "")) for field in self.FIELDS]
+        return [
+            one.control(one.key, one.label, one.hint, value=self._initial.get(one.key, ""), placeholder=one.placeholder)
+            for one in self.FIELDS
+        ]
 
     @abstractmethod
     def build(self, values: Values) -> Built:

@@ -82,12 +82,6 @@ class Inbox:
         incidents = IncidentReader.of(engine.cache, engine.settings, engine.profile)
         return cls(engine, automations or (lambda: engine.settings.automations), incidents)
 
-    @property
-    def marks_problem(self) -> str:
-        """Why it is unknown which items are done, snoozed or muted; empty: it is known."""
-        state = self.engine.state
-        return "" if isinstance(state, State) else f"Marks unknown: items that are done are listed too. {state}"
-
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
         """The open items, the most severe and then the newest first; new events bring items back."""
         now = self.engine.clock()
