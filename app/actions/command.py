@@ -171,7 +171,12 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
             output.note(advice(action, invocation.command_line))
         if proposal:
             for each in proposal.candidates:
-                output.text(safe_text(f"candidate  {each.line}", limit=300))
+                words = None if each.is_same is None else "same words" if each.is_same else "other words"
+                by = f"by {each.caller}" if each.caller else None
+                mark = "carries this action's id" if each.is_marked else None
+                evidence = ", ".join(filter(None, (each.when, words, by, mark)))
+                told = ("candidate", each.run.run_id, evidence, each.run.status, each.run.branch_name)
+                output.text(safe_text("  ".join(filter(None, told)), limit=300))
             for invited in proposal.organizations:
                 found = f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
                 output.text(safe_text(found, limit=300))

@@ -571,7 +571,7 @@ class ActionForm(ModalScreen[Action | None]):
             self._open = refused.existing if refused.existing.state == "unknown" else None
             self.show_outcome(blocked_outcome(refused.existing, self.engine.clock(), command_line))
         except ActionRefusedError as refused:
-            await self._back_to_fields(refused.message)
+            await self._back_to_fields(str(refused))
         except StorageError as error:
             meaning = (
                 f"Check the ledger before you send this again: {command_line} actions list. A write listed there as "

@@ -142,13 +142,8 @@ class FormField(Widget):
         self.touched = self._is_typing = True
         self.post_message(self.Changed(self.key))
 
-    def on_descendant_focus(self) -> None:
-        """Highlight the label of the focused field."""
-        self.query_one(".form-field--label").add_class("-focused")
-
     def on_descendant_blur(self) -> None:
         """Count a field with a value as touched when it is left."""
-        self.query_one(".form-field--label").remove_class("-focused")
         self._is_typing = False
         if isinstance(self._control, LineInput):
             self._control.select_on_focus = True
