@@ -287,19 +287,18 @@ def deliver(
     if invitation is None or code is None or owner is None or (only_due and invitation.due_at > now):
         return invitation
     failure: MailError | None = None
-    sender, retry_s = settings.mail.sender, settings.mail.retry_s
     if invitation.expires_at <= now:
         failure = MailError("the invitation expired before its mail was sent", refused=True)
     else:
         try:
-            url = settings.page_url
-            mailer(invitation_message(sender, invitation, code, owner, parent, url))
+            mailer(invitation_message(settings.mail.sender, invitation, code, owner, parent, settings.page_url))
         except MailError as error:
             failure = error
     with database.write() as connection:
         if failure is None:
             invitations.mark_sent(connection, invitation_id, clock())
         else:
+            retry_s = settings.mail.retry_s
             wait_s = max(retry_s, min(retry_s * 2 ** min(invitation.attempts, 12), _LONGEST_WAIT_S))
             due_at = None if failure.refused else now + int(wait_s * SECOND_MICROS)
             invitations.mark_failed(connection, invitation_id, str(failure), due_at=due_at)
@@ -326,4 +325,5 @@ def mailer_of(folder: DataFolder, settings: MailSettings) -> Mailer:
             f"mail.smtp.username is set, but the environment variable {smtp.password_env} holds no password; "
             "set it where the service starts, or remove mail.smtp.username"
         )
-    return partial(send_by_smtp, smtp, os.environ)
+    # Not a partial, which would show the whole environment wherever the mailer is shown.
+    return lambda message: send_by_smtp(smtp, os.environ, message)

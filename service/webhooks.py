@@ -115,7 +115,7 @@ def deliver(database: Database, settings: EventSettings, clock: Clock, endpoint_
         wait_s = min(settings.retry_s * 2 ** min(event.attempts, 20), _LONGEST_WAIT_S) * spread
         last = event.wanted_at + int(settings.give_up_s * SECOND_MICROS)
         due_at = min(now + int(max(wait_s, pause_s or 0.0) * SECOND_MICROS), last)
-        is_over, then = is_gone or now >= last, f"retried in {(due_at - now) / SECOND_MICROS:.0f} s"
+        is_over = is_gone or now >= last
         with database.write() as connection:
             if pause_s is not None and not is_over:
                 events.put_off(connection, endpoint.id, due_at)
@@ -123,6 +123,7 @@ def deliver(database: Database, settings: EventSettings, clock: Clock, endpoint_
             is_dead = is_gone or (is_over and not events.has_taken_since(connection, endpoint.id, event.wanted_at))
             if is_dead:
                 events.disable(connection, endpoint.id, f"the endpoint was disabled: {failure}", now)
+        then = f"retried in {(due_at - now) / SECOND_MICROS:.0f} s"
         if is_over:
             then = "the endpoint is disabled" if is_dead else "given up"
         _logger.warning("%s (%s) was not delivered to %s: %s; %s", event.type, event.id, endpoint.id, failure, then)

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.message import Message
 from textual_plotext import PlotextPlot
 
-from app.engine.text import safe_text
+from app.engine.text import plural, safe_text
 from app.engine.times import day, span
 from storage.records import Coverage
 from storage.records.insights import Outcomes, RepositoryFigures
@@ -104,13 +104,12 @@ def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:
 
 def extent(view: InsightsView) -> str:
     """The number of runs, their period, and whether all are known: `1,204 runs since 1 May · complete`."""
-    runs = "1 run" if view.runs == 1 else f"{view.runs:,} runs"
     if view.step == "day":
         since = day(view.since, view.at)
     else:
         first = view.since.astimezone()
         since = f"{first:%H:%M} {'today' if first.date() == view.at.astimezone().date() else 'yesterday'}"
-    return f"{runs} since {since} · {known(view)}"
+    return f"{plural(view.runs, 'run')} since {since} · {known(view)}"
 
 
 def known(view: InsightsView) -> str:
@@ -125,9 +124,8 @@ def known(view: InsightsView) -> str:
 
 def counted(each: Outcomes, view: InsightsView) -> str:
     """The outcomes of an hour or a day: `Fri 1 May: 12 runs, 2 failed`."""
-    runs = "1 run" if each.total == 1 else f"{each.total:,} runs"
     partial = ", partial" if view.is_partial(each) else ""
-    return f"{started(each.start, view.step)}: {runs}, {each.failed:,} failed{partial}"
+    return f"{started(each.start, view.step)}: {plural(each.total, 'run')}, {each.failed:,} failed{partial}"
 
 
 LEAST_WIDTH: Final = 24

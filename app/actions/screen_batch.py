@@ -100,7 +100,8 @@ class ManyTask(Struct, frozen=True):
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
             if lacking := [run for run in self.runs if not self._known(run)[name]]:
                 return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
-        agents = [run for run in self.runs if words.strip() and isinstance(self.request(run, words)[0], StartAgent)]
+        has_more = self.text is RETRY and words.strip()
+        agents = [run for run in self.runs if has_more and isinstance(self.asked[run.run_id].request, StartAgent)]
         return self._problem(agents, "named agents take no instructions", "Leave this empty.") if agents else None
 
     def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:

@@ -18,7 +18,7 @@ from app.console.session import CoalescedTask, GoToTab, Session
 from app.console.troubles import UNREADABLE
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
-from app.engine.text import SafeText, safe_text
+from app.engine.text import SafeText, plural, safe_text
 from app.engine.times import age, ago, clock_time, roughly_ago, span
 from app.health.facts import (
     FLAPPING,
@@ -138,12 +138,11 @@ def summary(
     levels = [level(host.status, healthy_words) for host in here]
     unwell, unknown = len(here) - levels.count("well") - levels.count(None), levels.count(None)
     parts = [f"{count} {word}" for count, word in ((unwell, "unhealthy"), (unknown, "unknown")) if count]
-    hosts_text = "1 code host" if len(here) == 1 else f"{len(here)} code hosts"
     health = link_of(links, "health")
     asked = ""
     if health is not None and health.last_ok_at is not None:
         asked = f"{' when last asked,' if health.is_failing else ' · asked'} {roughly_ago(health.last_ok_at, now)}"
-    return safe_text(f"{hosts_text}, {', '.join(parts) or 'all healthy'}{asked}")
+    return safe_text(f"{plural(len(here), 'code host')}, {', '.join(parts) or 'all healthy'}{asked}")
 
 
 def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:

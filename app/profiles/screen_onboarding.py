@@ -99,7 +99,7 @@ def _source(origin: TokenOrigin, typed: str) -> TokenSource | str:
             return CommandToken(argv) if argv else "Which command?"
 
 
-async def refusal(new: Profile) -> tuple[str, bool] | None:
+async def check(new: Profile) -> tuple[str, bool] | None:
     """Ask the service for its newest run; None: it accepts the token.
 
     Returns what happened and what to do, printable, and whether the token is at fault.
@@ -256,7 +256,7 @@ class OnboardingScreen(Screen[str | None]):
         self._field("variable").say(safe_text(f"{is_set} {ORIGINS['variable'].hint}"))
 
     async def _check(self, new: Profile) -> None:
-        refused = await refusal(new)
+        refused = await check(new)
         self._checking = False
         if refused is None:
             self._write(new)

@@ -218,7 +218,8 @@ class RunsScreen(RunActions):
 
     @on(NeedsYou.Chosen)
     def _item_chosen(self) -> None:
-        self.post_message(GoToTab("inbox", self.needs_you.items[self.needs_you.cursor].key))
+        if (item := self.needs_you.item) is not None:
+            self.post_message(GoToTab("inbox", item.key))
 
     # The table
 
@@ -538,7 +539,7 @@ class RunsScreen(RunActions):
             self.bar.line.put(query.line, 0)
         self.table.sort = query.sort
         self._show_views()
-        self.bar.facets.condition = condition
+        self.bar.facets.condition = replace(condition, search="")  # A typed word does not repaint them.
         self._show_remark()
 
     @on(RunsLoader.ViewsCounted)

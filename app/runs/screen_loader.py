@@ -187,6 +187,8 @@ class RunsLoader:
         if isinstance(event, RunsChanged) and not (event.changes.transitions or event.changes.updated):
             if self._is_filling or time.monotonic() < self._grown_s + GROWS_S:
                 self._is_behind = True
+                # A screen on which nothing changes is looked at less often.
+                self._screen.on_update()
                 return
             self._grown_s = time.monotonic()
         is_confirmed = isinstance(event, LinkChanged) and self._table.shows_unconfirmed

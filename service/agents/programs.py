@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from service.agents import invocation
-from service.agents.inputs import misplaced
+from service.agents import inputs, invocation
 from service.agents.options import Agent
 from service.agents.presets import PRESETS, preset_for
 from service.errors import ServiceError
@@ -117,7 +116,7 @@ def contradictions(agent: Agent) -> Iterator[str]:
         other = ", or preset, a program that the service knows" if options.preset is None else ""
         yield f"it needs argv, the command{other}"
     yield from invocation.misplaced(argv)
-    yield from misplaced(options.prompt or "", options.inputs)
+    yield from inputs.misplaced(options.prompt or "", options.inputs)
     if options.preset is not None:
         preset = invocation.preset_of(agent)
         given = [word.partition("=")[0] for word in argv[1:] if word.startswith("-")]

@@ -223,8 +223,9 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
             raise bad_request("invalid_repository", str(error)) from error
         with context.database.read() as connection:
             target = _first_target(connection, caller.organization.id, [wanted], f"{wanted.platform}:{wanted.path}")
-        words, more = start.instructions, {"metadata": start.metadata}
-        return target, _request(context, caller, target, DEFAULT_NAME, branch, words, **more)
+        return target, _request(
+            context, caller, target, DEFAULT_NAME, branch, start.instructions, metadata=start.metadata
+        )
 
     target, request = await run_in_threadpool(read)
     await _refuse_protected(context, target, request)

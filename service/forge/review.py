@@ -112,14 +112,14 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     back = {key: one for key, one in threads.items() if key in (there & resolved) - dismissed}
     if review is None and not report.found and not threads:
         return
-    memory = {
+    remembered = {
         "posted": threads.keys() | commented | memory.get("posted", set()),
         "closed": (resolved - dismissed | gone.keys()) - back.keys(),
         "dismissed": dismissed,
     }
     open_ones = [one for one in report.found if one.id not in dismissed]
     listed = [one for one in new if one.id not in commented]
-    text = body(report.agent, open_ones, listed, marks, memory, report.origin)
+    text = body(report.agent, open_ones, listed, marks, remembered, report.origin)
     if comments or review is None:
         forge.post_review(number, report.commit, text if review is None else "", [made for _, made in comments])
     for thread in gone.values():

@@ -74,7 +74,7 @@ def note_answer(
 ) -> None:
     """Store the day on which, according to a host, its token expires (None: no news), and a new status with its event.
 
-    Nothing is stored of the status if another request did so first.
+    The status is not stored if another request stored one first.
     """
     mine = sa.update(hosts).where(hosts.c.organization_id == organization_id, hosts.c.platform == host.platform)
     if day:

@@ -64,11 +64,6 @@ def select(connection: sqlite3.Connection, rest: str, parameters: tuple[str | in
     return tuple(chosen)
 
 
-def by_id(connection: sqlite3.Connection, action_id: str) -> Action | None:
-    """The action with exactly this id; None: there is none."""
-    return next(iter(select(connection, "WHERE action_id = ?", (action_id,))), None)
-
-
 def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
     """The action with this id, or the only one whose id begins like this, `act_` or not; None: there is none.
 

@@ -19,7 +19,7 @@ from storage.ledger.errors import (
     SubjectBlockedError,
     WrongStateError,
 )
-from storage.ledger.queries import PREFIX, by_id, select
+from storage.ledger.queries import PREFIX, select
 from storage.records import (
     OPEN_STATES,
     UNUSED_STATES,
@@ -191,10 +191,9 @@ def _apply_within(connection: sqlite3.Connection, action_id: str, step: StateCha
 
 
 def _existing(connection: sqlite3.Connection, action_id: str) -> Action:
-    action = by_id(connection, action_id)
-    if action is None:
-        raise NoSuchActionError(action_id)
-    return action
+    for action in select(connection, "WHERE action_id = ?", (action_id,)):
+        return action
+    raise NoSuchActionError(action_id)
 
 
 def _refuse_taken_key(connection: sqlite3.Connection, key: str) -> None:

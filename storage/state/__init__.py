@@ -169,7 +169,7 @@ class State(ThreadedStore):
     lease_owner = reads(claims.lease_owner)
     release_lease = writes(claims.release_lease)
     limited = reads(decisions.limited)
-    adopt = writes(decisions.adopt)
+    adopt = writes(decisions.CLAIMS.adopt)
     keep_request = writes(decisions.keep_request)
     enter_alerts = writes(deliveries.enter_alerts)
     claim_alerts = writes(deliveries.claim_alerts)

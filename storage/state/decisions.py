@@ -147,11 +147,6 @@ def decide_again(
     return one(connection, number)
 
 
-def adopt(connection: sqlite3.Connection, decision_id: int, now: datetime) -> bool:
-    """Take over a decision of an ended process; False: the process may still run."""
-    return CLAIMS.adopt(connection, decision_id, now)
-
-
 def settle(connection: sqlite3.Connection, now: datetime, decision: Decision) -> Decision:
     """Store a decision's end: its outcome, reason, `action_id` and `result_id`."""
     connection.execute(
@@ -252,12 +247,10 @@ def conversation(connection: sqlite3.Connection, run_id: str) -> str:
     return run_id if row is None else row[0] or run_id
 
 
-def forget(connection: sqlite3.Connection, now: datetime) -> int:
-    """Delete settled decisions older than `KEPT`; return their number."""
-    gone = connection.execute(
-        "DELETE FROM decisions WHERE decided_us < ? AND settled_us IS NOT NULL", (to_us(now - KEPT),)
-    )
-    return gone.rowcount
+def forget(connection: sqlite3.Connection, now: datetime) -> None:
+    """Delete settled decisions older than `KEPT`."""
+    query = "DELETE FROM decisions WHERE decided_us < ? AND settled_us IS NOT NULL"
+    connection.execute(query, (to_us(now - KEPT),))
 
 
 def _select(connection: sqlite3.Connection, rest: str, *values: str | int | None) -> tuple[Decision, ...]:

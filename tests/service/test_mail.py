@@ -13,8 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
-from service.mail import Mailer, MailError, MailMessage, deliver, send_by_smtp
-from service.settings import MailSettings, Settings, SmtpSettings
+from service.mail import Mailer, MailError, MailMessage, deliver, mailer_of, send_by_smtp
+from service.settings import DataFolder, MailSettings, Settings, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
 from service.store.invitations import Invitation
@@ -199,6 +199,14 @@ def relay(server: MailServer, **options: object) -> Mailer:
     login = {"username": USER} if server.login else {}
     section = {"host": "127.0.0.1", "port": server.port, "security": server.security, "timeout_s": 60} | login
     return partial(send_by_smtp, SmtpSettings.model_validate(section | options), {"RUNWARDEN_SMTP_PASSWORD": PASSWORD})
+
+
+def test_a_mailer_does_not_show_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The context of every request holds the mailer, and an error may show what a context holds."""
+    monkeypatch.setenv("RUNWARDEN_SMTP_PASSWORD", PASSWORD)
+    smtp = SmtpSettings.model_validate({"host": "127.0.0.1", "username": USER})
+
+    assert PASSWORD not in repr(mailer_of(DataFolder(tmp_path), MailSettings(smtp=smtp)))
 
 
 def failure(post: Mailer) -> MailError:
