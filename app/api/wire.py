@@ -93,10 +93,10 @@ def as_object(received: object, status: int | None = None) -> dict[str, Any]:
 
 
 def record(kind: type[_Record], received: object, **own: object) -> _Record:
-    """The record with the fields of an object of an answer, its times decoded; `own` replaces some of them.
+    """The record with the fields of an object of an answer, its times decoded; `own` replaces some, others are ignored.
 
     Raises:
-        UnusableAnswerError: A field is missing, or of another type. Others than the record's are ignored.
+        UnusableAnswerError: It is no object, or a field is missing or of another type.
     """
     found = {
         name: timestamp(each) if name.endswith("_at") or name == "at" else each

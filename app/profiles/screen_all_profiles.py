@@ -138,11 +138,11 @@ class AllProfilesScreen(RunActions):
 
     def in_header(self, _: Vitals) -> Vitals:
         """The sums of all profiles, and each one's link to its service."""
-        session, links, known = self.session, [], []
+        session, links = self.session, []
+        known = [each for each in self._vitals.values() if isinstance(each, Vitals)]
         for name in (each.name for each in session.engines.profiles):
             vitals, badge = self._vitals.get(name, Vitals(name)), UNREADABLE
             if isinstance(vitals, Vitals):
-                known += [vitals] if name in self._vitals else []
                 timing = session.vitals.timing if name == session.profile.name else self._timing
                 badge = freshness(vitals.runs_link, timing, session.clock())
                 if not vitals.health_is_stale and vitals.runs_link is not None and not vitals.link_fails:

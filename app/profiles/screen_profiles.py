@@ -46,7 +46,8 @@ class ProfileSwitcher(PickerScreen[str]):
         yield Options(markup=False)
 
     def on_mount(self) -> None:
-        """Begin with the search."""
+        """List the profiles, and begin with the search."""
+        self._find()
         self.query_one(LineInput).focus()
 
     def on_resize(self) -> None:
@@ -74,7 +75,7 @@ class ProfileSwitcher(PickerScreen[str]):
         text, profiles, session = self.query_one(LineInput).value.strip(), self.query_one(Options), self._session
         current = session.profile.name
         about = {
-            each.name: (each.base_url, "current" * (each.name == current), "read-only" * each.read_only)
+            each.name: (each.base_url, "current" if each.name == current else "", "read-only" if each.read_only else "")
             for each in session.engines.profiles
         }
         about[ALL] = "their runs in one list", "", ""

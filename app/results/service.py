@@ -16,7 +16,7 @@ T = TypeVar("T")
 _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
 _MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
 _NUMBER_KEYS: Final = ("number", "iid", "url", "html_url")
-_NUMBER: Final = re.compile(r"(?:^|/)(\d{1,9})/?$")
+_NUMBER: Final = re.compile(r"(?:^|/)0*([1-9]\d{0,8})/?$")
 _GREATEST: Final = 1_000_000_000
 NOT_OFFERED: Final = Unavailable("This service does not report results of runs. It is asked again tomorrow.")
 
@@ -99,6 +99,6 @@ def pull_number(raw_json: str) -> int | None:
             if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
                 return value
             # A pull request's address ends with its number.
-            if match := _NUMBER.search(value) if isinstance(value, str) else None:
+            if isinstance(value, str) and (match := _NUMBER.search(value)):
                 return int(match[1])
     return None

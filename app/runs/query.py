@@ -266,8 +266,8 @@ def parse(text: str, now: datetime) -> Query:
     """The filter of the line's valid parts, and a problem for each mistake; durations count back from `now`."""
     parser = _Parser(now)
     for term in terms(text[:LONGEST]):
-        problem = parser.add(term)
-        parser.problems += [problem] if problem else []
+        if (problem := parser.add(term)) is not None:
+            parser.problems.append(problem)
         parser.spans += spans(term, is_problem=problem is not None)
     if len(text) > LONGEST:
         parser.blame(LONGEST, len(text), f"The line is longer than {LONGEST:,} characters.", "Shorten it.")

@@ -218,7 +218,8 @@ class RunsScreen(RunActions):
 
     @on(NeedsYou.Chosen)
     def _item_chosen(self) -> None:
-        self.post_message(GoToTab("inbox", self.needs_you.items[self.needs_you.cursor].key))
+        if (item := self.needs_you.item) is not None:
+            self.post_message(GoToTab("inbox", item.key))
 
     # The table
 

@@ -90,6 +90,7 @@ async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: Ru
     """By its number or an address that ends in one, where the service tells it; by a commit, where that is known."""
     assert pull_number('{"pull_request_url": "https://h/a/b/pull/12"}') == 12
     assert pull_number('{"merge_request": {"iid": 3}}') == 3
+    assert pull_number('{"pull_request": {"number": "0", "url": "https://h/a/b/pull/12"}}') == 12
     for raw in ('{"pull_request": true, "pr_number": -1}', "[]", "no JSON"):
         assert pull_number(raw) is None
     commit = origin.commit("agent/x", {"a.txt": b"1\n"})

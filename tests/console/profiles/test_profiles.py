@@ -24,6 +24,7 @@ from app.profiles import LEDGER_FILE, Settings, data_folder
 from app.profiles.engines import ProfileEngines
 from app.profiles.load import parse
 from app.profiles.screen_all_profiles import AllProfilesScreen
+from app.profiles.screen_profiles import ProfileSwitcher
 from app.profiles.token import EnvToken, StreamToken
 from app.runs.screen_run import RunScreen
 from app.runs.screen_views import first_picture
@@ -36,6 +37,7 @@ from tests.console.scenes import TOKEN_VARIABLE, SceneClock, StillEngines, a_day
 from tests.lab import Lab, Received, Server, Step
 from tests.waiting import until
 from widgets.forms.dialog import FormDialog
+from widgets.kit.choice_lists import Options
 from widgets.runs.table import RunTable
 
 FleetStaged = Callable[..., AbstractAsyncContextManager[Scene]]
@@ -181,6 +183,9 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
     """Its rooms, its header, its polling; the one that was left is closed, and opens again with the same token."""
     async with fleet_staged() as scene:
         left = scene.engine
+        await scene.app.push_screen(sheet := ProfileSwitcher(scene.app.session))
+        assert sheet.query_one(Options).option_count == 4  # Before it is painted, so that keys typed ahead find them.
+        await scene.press("escape")
         await scene.press("ctrl+o", *"stag", "enter")
         await scene.shows("acme-staging ▾ read-only", "All 3]")
 

@@ -2,6 +2,7 @@
 
 from tests.console.conftest import WIDE, Scene, Staged
 from tests.lab import Lab
+from widgets.inbox import NeedsYou
 
 
 def above(scene: Scene) -> list[str]:
@@ -36,3 +37,7 @@ async def test_what_needs_you_stands_above_the_list(staged: Staged, board: Lab) 
         await scene.press("e", "1")
         await scene.settle()
         assert above(scene) == []
+        # An item that is gone before its key was handled opens nothing.
+        scene.app.screen.query_one(NeedsYou).post_message(NeedsYou.Chosen())
+        await scene.settle()
+        assert scene.app.current_mode == "runs"
