@@ -112,7 +112,7 @@ async def retry(invocation: Invocation, /, *, keys: tuple[str, ...], **given: An
 )
 @async_command
 async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: timedelta) -> int:
-    """Snooze items for a while; earlier events bring them back sooner."""
+    """Snooze items for a while; new events bring them back sooner."""
     return await _mark(invocation, keys, lambda box, items: box.snooze(items, box.engine.clock() + length))
 
 
