@@ -192,6 +192,10 @@ class DatabaseThread:
             while each is not None:
                 traceback.clear_frames(each.__traceback__)
                 each = each.__cause__ or each.__context__
+            # While a cursor was open, the end of the transaction was interrupted as well.
+            with suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
             raise
         finally:
             with self._guard:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from app.actions.refusals import branch_problem
 from app.api.errors import UnusableAnswerError
@@ -42,11 +41,6 @@ class Asked(Struct, frozen=True):
     """Who asked, according to the service; empty: not known."""
 
     @property
-    def origin(self) -> str:
-        """Whose words they are."""
-        return f"from {self.caller or 'another user'}" if self.is_reported else "from this machine"
-
-    @property
     def words(self) -> str:
         """The instructions; empty: it had none."""
         request = self.request
@@ -54,12 +48,6 @@ class Asked(Struct, frozen=True):
         if isinstance(request, StartRun | ContinueRun):
             return request.instructions
         return found if isinstance(found, str) else ""
-
-    def with_more(self, words: str) -> WriteRequest:
-        """The request with more words below its own instructions; a named agent takes none."""
-        if not words.strip() or not isinstance(self.request, StartRun | ContinueRun):
-            return self.request
-        return replace(self.request, instructions=f"{self.request.instructions}\n\n{words.strip()}")
 
 
 async def what_began(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:

@@ -142,12 +142,6 @@ def _json(field: str, value: Json) -> Iterator[FieldProblem]:
 class ActionRefusedError(RunwardenError):
     """The program itself refused to act."""
 
-    kind = "refused_here"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
 
 class ReadOnlyError(ActionRefusedError):
     """The profile, or the command, is read-only."""

@@ -13,7 +13,7 @@ from app.actions.asked import PLACEHOLDERS, Asked, continuation, filled_in, what
 from app.actions.batch import BatchResult
 from app.actions.refusals import FieldProblem
 from app.api.errors import ApiError
-from app.api.requests import StartAgent, WriteRequest
+from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest
 from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text
 from storage.records import CANCELLED, Action, Run, RunDetail
@@ -80,17 +80,15 @@ class ManyTask(Struct, frozen=True):
     asked: Mapping[str, Asked]
     """What began the last turn of each run, where it is known."""
 
-    @property
-    def nothing(self) -> str:
-        """The reason if no run is left."""
-        return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
-
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
         """The request for a run, and the key under which it is sent once; None: the ledger prevents a second one."""
         filled = filled_in(words, self._known(run))[0]
-        if self.text is RETRY:
-            return self.asked[run.run_id].with_more(filled), retry_key(run, filled)
-        return continuation(run, filled), None
+        if self.text is not RETRY:
+            return continuation(run, filled), None
+        request = self.asked[run.run_id].request
+        if filled.strip() and isinstance(request, StartRun | ContinueRun):
+            request = replace(request, instructions=f"{request.instructions}\n\n{filled.strip()}")
+        return request, retry_key(run, filled)
 
     def problem(self, words: str) -> FieldProblem | None:
         """The reason why the instructions cannot be sent for all runs."""
@@ -143,7 +141,8 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
 def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> ManyTask:
     """Return the task that continues each conversation with the same instructions."""
     ended = tuple(run for run in runs if run.status in final_statuses)
-    left_out = _left_out((len(runs) - len(ended), "still active"))
+    active = len(runs) - len(ended)
+    left_out = f"{plural(active, 'run')} still active" if active else ""
     return ManyTask(CONTINUE, ended, left_out, _asked(known))
 
 
@@ -156,7 +155,8 @@ def retried(runs: Sequence[Run], known: Known) -> ManyTask:
         (len(runs) - len(failed), "neither failed nor cancelled"),
         *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
     )
-    return ManyTask(RETRY, tuple(run for run in failed if run.run_id in asked), _left_out(*others), asked)
+    left_out = ", ".join(f"{plural(count, 'run')} {why}" for count, why in others if count)
+    return ManyTask(RETRY, tuple(run for run in failed if run.run_id in asked), left_out, asked)
 
 
 def _asked(known: Known) -> dict[str, Asked]:
@@ -238,10 +238,6 @@ class RunBatch(Struct, frozen=True):
             failed=sum(detail.run.status == "failed" for detail in made),
             is_sending=self.is_sending,
         )
-
-
-def _left_out(*counts: tuple[int, str]) -> str:
-    return ", ".join(f"{plural(count, 'run')} {why}" for count, why in counts if count)
 
 
 def place_of(run: Run) -> SafeText:

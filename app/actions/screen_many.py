@@ -73,8 +73,11 @@ class ManyForm(ActionForm):
         facts = {"runs": f"{len(runs):,} on {count:,} {'repository' if count == 1 else 'repositories'}"}
         if len(runs) > self._cap:
             facts["batches"] = f"first {self._cap:,}, then the next: at most {self._cap:,} at a time (send_cap)"
-        if task.text is RETRY and any(task.asked[run.run_id].is_reported for run in runs):
-            origins = Counter(task.asked[run.run_id].origin for run in runs)
+        asked = [task.asked[run.run_id] for run in runs] if task.text is RETRY else []
+        if any(one.is_reported for one in asked):
+            origins = Counter(
+                f"from {one.caller or 'another user'}" if one.is_reported else "from this machine" for one in asked
+            )
             said = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
             facts["words"] = said if len(runs) > 1 else next(iter(origins))
         if task.left_out:
@@ -246,12 +249,13 @@ class BatchScreen(Sheet[str | None]):
         super().__init__()
         self._session = session
         self._key = key
+        self._list = Options(markup=False)
 
     def compose(self) -> ComposeResult:
         """Compose the sheet."""
         with Vertical() as sheet:
             sheet.border_subtitle = HINTS
-            yield Options(markup=False)
+            yield self._list
 
     def on_mount(self) -> None:
         """Show the progress and ask the service for the runs."""
@@ -282,10 +286,6 @@ class BatchScreen(Sheet[str | None]):
             self.dismiss(line.opens)
         elif line is not None:
             self._session.notify(f"No run was created. {line.about}")
-
-    @property
-    def _list(self) -> OptionList:
-        return self.query_one(OptionList)
 
     @property
     def _batch(self) -> BatchView | None:

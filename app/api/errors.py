@@ -27,7 +27,6 @@ from storage import RunwardenError
 class ApiError(RunwardenError):
     """A request without a usable answer."""
 
-    kind = "api_error"
     surely_not_sent: bool = False
     """True: no byte of the request left this machine."""
     had_no_effect: ClassVar[bool] = False
@@ -94,7 +93,6 @@ class EndlessListError(UnusableAnswerError):
 class RefusedError(ApiError):
     """The service answered with a failure."""
 
-    kind = "refused"
     had_no_effect = True
 
     def __init__(self, message: str, *, status: int, error_code: str | None = None) -> None:

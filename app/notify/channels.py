@@ -214,7 +214,11 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, network
     finally:
         if process.returncode is None:
             await end_group(process)
-    return None if process.returncode == 0 else f"Route {route.name}: {output.decode('utf-8', 'replace').strip()}"
+    if process.returncode == 0:
+        return None
+    # Killed, perhaps for want of memory, or Apprise cannot be loaded.
+    silent = f"the program that sends it ended (status {process.returncode}): is there memory, and does Apprise start?"
+    return f"Route {route.name}: {output.decode('utf-8', 'replace').strip() or silent}"
 
 
 def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:

@@ -65,9 +65,8 @@ def _find_project(
                 raise OnboardingError(f"the project {path} cannot be read: {error}") from error
         return Project(path, url, project_id)
     try:
-        body = _api_of(database, host, timeout_s).document(
-            "GET", f"/projects/{quote(str(project_id or path), safe='')}"
-        )
+        gitlab = _api_of(database, host, timeout_s)
+        body = gitlab.document("GET", f"/projects/{quote(str(project_id or path), safe='')}")
     except ForgeError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             named = project_id or path
@@ -126,7 +125,8 @@ def _ensure_webhook(
     secret = os.environ.get(variable or "", "")
     if variable is not None and not secret:
         return False, f"the webhook needs its secret: {variable} is not set"
-    if not host.has_token or (host.token_env and token_of(database, host) is None):
+    has_token = host.token_env or host.token_command or host.app
+    if not has_token or (host.token_env and token_of(database, host) is None):
         return False, "the webhook needs a token: connect the GitLab host with --token-env"
     try:
         # GitLab switches push_events on unless a request says otherwise.

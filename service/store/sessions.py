@@ -26,7 +26,7 @@ TASKS: Final = {"viewer": "view", "developer": "work in", "admin": "administer"}
 """The purpose of an invitation to a role."""
 IDLE_MICROS: Final = 12 * 3600 * SECOND_MICROS
 LIFE_MICROS: Final = 7 * DAY_MICROS
-_SEEN_MICROS: Final = 60 * SECOND_MICROS
+SEEN_MICROS: Final = 60 * SECOND_MICROS
 """The precision of the last use: otherwise each request would write."""
 
 
@@ -56,9 +56,6 @@ class Member:
 class LastAdminError(ServiceError):
     """Nobody would be left who may change members and tokens."""
 
-    def __init__(self) -> None:
-        super().__init__("this is the last admin: make another member an admin first")
-
 
 def begin(
     connection: sa.Connection,
@@ -87,11 +84,6 @@ def by_value(connection: sa.Connection, value: str, now: int, secret: str = "") 
     if session is None or now - session.seen_at >= IDLE_MICROS or now - session.opened_at >= LIFE_MICROS:
         return None
     return session
-
-
-def is_due(session: Session, now: int) -> bool:
-    """Whether the session's use has to be noted."""
-    return now - session.seen_at >= _SEEN_MICROS
 
 
 def note_use(connection: sa.Connection, session: Session, now: int) -> None:
@@ -150,7 +142,7 @@ def set_role(connection: sa.Connection, organization_id: str, member_id: str, ro
         return False
     has_admin = role == "admin" or any(one.role == "admin" for one in others.values())
     if changed.role == "admin" and not has_admin and (role or others):
-        raise LastAdminError
+        raise LastAdminError("this is the last admin: make another member an admin first")
     # None of them gives back an older role.
     invitations.withdraw_all(connection, organization_id, changed.email, now)
     statement = sa.update(members).values(role=role) if role else sa.delete(members)

@@ -5,6 +5,7 @@ Real sinks receive it at least once, and nothing foreign becomes markup.
 
 import asyncio
 import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 from app.api.network import Network
 from app.automations.acting import alert
 from app.automations.rule import DoNotify
-from app.notify.channels import rendered, send
+from app.notify.channels import relayed, rendered, send
 from app.notify.dispatcher import BACKOFF, Dispatcher
 from app.notify.plan import routes_of
 from app.profiles import NotifyRoute, NotifySettings
@@ -418,6 +419,16 @@ async def test_a_redirect_is_a_failure_that_names_no_address(server: Server, tmp
 
     assert present(trouble).startswith("Route oncall: 1 of 1 addresses did not take it. It answered 302 Found.")
     assert {request.path for request in server.requests} == {"/"}
+
+
+async def test_a_program_that_ends_without_a_word_is_a_failure_with_a_reason(tmp_path: Path) -> None:
+    """Such as one that was killed."""
+    (tmp_path / "apprise.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n", "utf-8")
+    network = Network(env={**os.environ, "PYTHONPATH": str(tmp_path)})
+
+    trouble = await relayed(route(tmp_path, "json://127.0.0.1:9/"), "title", "body", "information", network)
+
+    assert present(trouble).startswith("Route oncall: the program that sends it ended (status -9): ")
 
 
 async def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:

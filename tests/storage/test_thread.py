@@ -4,12 +4,13 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from storage.database import connect, immediate
+from storage.database import connect, immediate, snapshot
 from storage.errors import StorageClosedError
 from storage.thread import DatabaseThread
 
@@ -120,22 +121,23 @@ async def test_closing_lets_waiting_jobs_run(thread: DatabaseThread) -> None:
 
 
 @pytest.mark.parametrize("raises_another", [False, True])
-async def test_the_job_after_an_interrupted_one_is_not_interrupted(
-    thread: DatabaseThread, *, raises_another: bool
+async def test_a_job_that_is_given_up_leaves_nothing_to_the_next(
+    tmp_path: Path, thread: DatabaseThread, *, raises_another: bool
 ) -> None:
-    """Though its error, or one that was being handled when another was raised, holds a cursor not at its end."""
+    """No cursor, by which the next one would be interrupted, too; no transaction, which would show it an old state."""
     began = threading.Event()
 
     def endless(connection: sqlite3.Connection) -> None:
-        try:
-            reading(connection)
-        except sqlite3.OperationalError:
-            if raises_another:
-                raise KeyError("found nothing")  # noqa: B904 — as a mistake in a handler would be
-            raise
+        with snapshot(connection):
+            try:
+                reading(connection)
+            except sqlite3.OperationalError:
+                if raises_another:
+                    raise KeyError("found nothing")  # noqa: B904 — as a mistake in a handler would be
+                raise
 
     def reading(connection: sqlite3.Connection) -> None:
-        rows = connection.execute("SELECT 1 UNION ALL SELECT 2")
+        rows = connection.execute("SELECT n FROM t UNION ALL SELECT 1 UNION ALL SELECT 2")
         rows.fetchone()
         began.set()
         connection.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n")
@@ -147,3 +149,6 @@ async def test_the_job_after_an_interrupted_one_is_not_interrupted(
     first.cancel()
 
     assert await following == 3
+    with closing(connect(tmp_path / "x.sqlite3", {})) as other:
+        other.execute("INSERT INTO t VALUES (4)")
+    assert await thread.run(numbers) == [4]
