@@ -559,7 +559,5 @@ def _differences(organization: Organization, entry: OrganizationEntry) -> list[s
     commands += [f"grant {slug} {entitlement}" for entitlement in sorted(wanted - held)]
     commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(held - wanted)]
     name = f"name the entry {organization.name!r}, as the organization with the slug {slug}, or change its slug"
-    return [
-        *([] if organization.name == entry.name else [name]),
-        *(f"runwarden service org {command}" for command in commands),
-    ]
+    differing = [] if organization.name == entry.name else [name]
+    return [*differing, *(f"runwarden service org {command}" for command in commands)]

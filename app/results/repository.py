@@ -467,24 +467,24 @@ class RunRepositories:
         head, note = await self._head(detail, mirror, heads, {**(service_commits or {}), **pinned})
         base, name, commits = await _base(detail, mirror, heads, head)
         turns, remark = of_commits(detail, commits)
-        with_own = {turn.turn.number for turn in turns if turn.commits}
+        with_own = {entry.turn.number for entry in turns if entry.commits}
         known = {number: commit for number, commit in pinned.items() if number not in with_own}
         known |= dict(service_commits or {}) if remark or not with_own else {}
         by_id = {commit.id: commit for commit in commits}
-        gone = {known[turn.turn.number] for turn in turns if turn.turn.number in known} - by_id.keys()
+        gone = {known[entry.turn.number] for entry in turns if entry.turn.number in known} - by_id.keys()
         if gone and await mirror.bring(gone):
             for commit in gone:
                 by_id[commit] = (await mirror.commits(commit, None))[-1]
-        if any(known.get(turn.turn.number) in gone for turn in turns):
+        if any(known.get(entry.turn.number) in gone for entry in turns):
             remark = REWRITTEN
         elif not with_own - known.keys():
             remark = ""
         # A turn's commit as known from elsewhere replaces those found on the branch.
-        owns = [by_id.get(known.get(turn.turn.number, "")) for turn in turns]
-        turns = [with_commits(turn.turn, (own,)) if own else turn for turn, own in zip(turns, owns, strict=True)]
-        for turn in turns:
-            if turn.turn.commit:
-                await mirror.pin(run.run_id, turn.turn.number, turn.turn.commit)
+        owns = [by_id.get(known.get(entry.turn.number, "")) for entry in turns]
+        turns = [with_commits(entry.turn, (own,)) if own else entry for entry, own in zip(turns, owns, strict=True)]
+        for entry in turns:
+            if entry.turn.commit:
+                await mirror.pin(run.run_id, entry.turn.number, entry.turn.commit)
         stale = f"This was fetched before: {heads.problem}" if heads.problem else ""
         return CommitHistory(mirror, head, base, name, tuple(turns), " ".join(filter(None, (stale, note, remark))))
 
@@ -506,7 +506,7 @@ class RunRepositories:
     async def turns(self, detail: RunDetail) -> RunTurns:
         """A run's turns, as far as its commits show."""
         history = await self.history(detail)
-        return RunTurns(detail.run.run_id, tuple(turn.turn for turn in history.turns), "git", history.note)
+        return RunTurns(detail.run.run_id, tuple(entry.turn for entry in history.turns), "git", history.note)
 
     async def change(
         self, detail: RunDetail, turn: int | None = None, service_commits: Mapping[int, str] | None = None
@@ -520,7 +520,7 @@ class RunRepositories:
         if turn is None:
             change = await history.mirror.change(history.base, history.head, history.base_name)
         else:
-            known = {turn.turn.number: turn.commits for turn in history.turns}
+            known = {entry.turn.number: entry.commits for entry in history.turns}
             if turn not in known:
                 raise NoTurnError(f"The run has no turn {turn} in git; it has {len(known)}.")
             commits = known[turn]
@@ -574,7 +574,7 @@ async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> t
             return base, f"merge base with {heads.default_name}" if base else "nothing: it shares no history", commits
     # The branch is merged, or is the default branch: the marks and times of commits show which are the run's.
     commits = await mirror.commits(head, None)
-    own = [commit for turn in of_commits(detail, commits)[0] for commit in turn.commits]
+    own = [commit for entry in of_commits(detail, commits)[0] for commit in entry.commits]
     if not own:
         return head, f"its own head: nothing was added to {heads.default_name or 'the branch'}", ()
     base = next(iter(own[0].parents), None)

@@ -61,12 +61,8 @@ def list_organizations(admin: AdminContext) -> None:
         rows = organizations.all_of(connection)
         known = organizations.trials_of(connection, [row.id for row in rows])
     started = {
-        trial.organization_id: {
-            "state": trial.state,
-            "signup_code": trial.signup_code,
-            "granted_code": trial.granted_code,
-        }
-        | {"started_at": rfc3339_or_none(trial.started_at)}
+        trial.organization_id: {"state": trial.state, "signup_code": trial.signup_code}
+        | {"granted_code": trial.granted_code, "started_at": rfc3339_or_none(trial.started_at)}
         for trial in known
     }
     documents = [_document(row) | {"trial": started.get(row.id)} for row in rows]

@@ -60,12 +60,9 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         away = outages.ProviderOutages(connection).waiting(connection)
         disabled = [endpoint for endpoint in events.endpoints(connection) if endpoint.disabled_at is not None]
         trail = audit.latest(connection, _MOST)[::-1]
-        named = [
-            text or "" for entry in trail for text in (entry.target, entry.organization_id, entry.actor.split(":")[-1])
-        ]
-        named += [entry.organization_id for entry in disabled] + [
-            entry.organization_id for entry in posted_for.values()
-        ]
+        facts = (fact for entry in trail for fact in (entry.target, entry.organization_id, entry.actor.split(":")[-1]))
+        named = [fact or "" for fact in facts]
+        named += [owned.organization_id for owned in (*disabled, *posted_for.values())]
         names = audit.names(connection, named)
     return page(
         "operator",

@@ -218,9 +218,8 @@ def show_changes(
     files = [] if patch is None or is_large else text.diff_files(patch.decode("utf-8", "replace"))
     if path:
         file = next((number for number, file_diff in enumerate(files) if file_diff.path == path), -1)
-        places = (
-            [number for number, diff_line in enumerate(files[file].lines) if diff_line.new == line] if file >= 0 else []
-        )
+        lines = files[file].lines if file >= 0 else []
+        places = [number for number, diff_line in enumerate(lines) if diff_line.new == line]
         start = max(0, places[0] - _BEFORE) if places else 0
     first = max(0, min(file, len(files) - 1)) // _FILES * _FILES
     listed = files[first : first + _FILES]

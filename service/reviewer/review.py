@@ -126,11 +126,8 @@ class Review:
         drafts, self._unread, self._remarks = read_files(checkout.root, {path: checkout.sizes[path] for path in wanted})
         findings = sorted(checked(drafts, self._remarks), key=lambda one: (one.path, one.line or 0, one.rule))
         self._found = {finding.id: finding for finding in identified(findings, checkout.root)}
-        own = [
-            finding
-            for finding in self._found.values()
-            if checkout.has_changed(finding.path, finding.line, finding.end_line)
-        ]
+        found = self._found.values()
+        own = [finding for finding in found if checkout.has_changed(finding.path, finding.line, finding.end_line)]
         self._older = len(findings) - len(own)
 
         # Each is a path, a folder above it, or a glob for it or its name.
@@ -150,10 +147,8 @@ class Review:
             is_open = finding.id in self._found or finding.path in self._unread
             (self._still if is_open else self._resolved).append(self._found.get(finding.id, finding))
         counted = Counter(finding.severity for finding in self._reported)
-        self.counts = (
-            ", ".join(plural(counted[severity], severity) for severity in SEVERITIES if counted[severity])
-            or "no findings"
-        )
+        counts = (plural(counted[severity], severity) for severity in SEVERITIES if counted[severity])
+        self.counts = ", ".join(counts) or "no findings"
         """`1 blocker, 2 majors`, or `no findings`."""
         verdict = _VERDICTS[min(counted, key=SEVERITIES.index, default="note")]
         turns = "" if last is None else f"; {len(self._resolved)} resolved, {len(self._still)} still open"
@@ -162,9 +157,8 @@ class Review:
 
     def document(self) -> str:
         """Return the findings for programs, version 1 (docs/findings.schema.json)."""
-        return json.dumps(
-            {"version": 1, "findings": [finding.model_dump(exclude={"id"}) for finding in self._reported[:MOST]]}
-        )
+        findings = [finding.model_dump(exclude={"id"}) for finding in self._reported[:MOST]]
+        return json.dumps({"version": 1, "findings": findings})
 
     def markdown(self, title: str) -> str:
         """Return the whole review, ending in the record for the next turn."""
