@@ -62,7 +62,8 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         trail = audit.latest(connection, _MOST)[::-1]
         facts = (fact for entry in trail for fact in (entry.target, entry.organization_id, entry.actor.split(":")[-1]))
         named = [fact or "" for fact in facts]
-        named += [owned.organization_id for owned in (*disabled, *posted_for.values())]
+        named += [endpoint.organization_id for endpoint in disabled]
+        named += [run.organization_id for run in posted_for.values()]
         names = audit.names(connection, named)
     return page(
         "operator",
