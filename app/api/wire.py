@@ -259,7 +259,7 @@ def as_json_text(value: object) -> str:
 
 
 @contextmanager
-def offered(what: str) -> Iterator[None]:
+def offered(what: str, *, is_write: bool = False) -> Iterator[None]:
     """Distinguish a service that does not offer this part of the extension from one without such a run or turn.
 
     Raises:
@@ -268,7 +268,9 @@ def offered(what: str) -> Iterator[None]:
     try:
         yield
     except RefusedError as error:
-        if error.status not in _NOT_OFFERED or (isinstance(error, NotFoundError) and error.error_code in _ABSENT):
+        is_absent = isinstance(error, NotFoundError) and error.error_code in _ABSENT
+        # A gateway may answer a write with 501 after the service has carried it out.
+        if error.status not in _NOT_OFFERED or is_absent or (is_write and error.may_have_been_executed):
             raise
         message = f"This service does not offer {what}."
         raise NotOfferedError(message, status=error.status, error_code=error.error_code) from error
