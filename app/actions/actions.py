@@ -64,11 +64,13 @@ class Verdict(Struct, frozen=True):
     response_json: str = ""
 
 
-@dataclass(eq=False)
 class SendCancelledError(asyncio.CancelledError):
     """The task that sent a write was cancelled; the write is settled."""
 
-    action: Action
+    def __init__(self, action: Action) -> None:
+        # Without the action among the arguments: a traceback would show the request.
+        super().__init__()
+        self.action = action
 
 
 @dataclass(slots=True)
