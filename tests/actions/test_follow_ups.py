@@ -156,11 +156,10 @@ async def test_a_key_that_sent_something_else_ends_it(engine: Engine, peer: Lab)
 async def test_one_that_another_version_wrote_is_given_up(engine: Engine, peer: Lab) -> None:
     """What it asks cannot be read, so nothing is sent."""
     waiting = [await engine.follow_ups.wait(replace(GO_ON, instructions=f"{number}")) for number in range(4)]
-    for each, text in zip(waiting, ("[]", "{", '{"path": "/external/runs", "body": {}}', None), strict=True):
-        change = "UPDATE decisions SET request_json = ? WHERE id = ?"
-        await engine.usable_state().writer.run(
-            lambda held, values=(text, each.decision_id): held.execute(change, values)
-        )
+    texts = ("[]", "{", '{"path": "/external/runs", "body": {}}', None)
+    values = [(text, each.decision_id) for text, each in zip(texts, waiting, strict=True)]
+    change = "UPDATE decisions SET request_json = ? WHERE id = ?"
+    await engine.usable_state().writer.run(lambda held: held.executemany(change, values))
     peer.put("run_1", "completed", created=peer.now)
     await looked(engine)
 
@@ -178,12 +177,11 @@ async def test_a_fault_while_it_is_sent_does_not_end_it(engine: Engine, peer: La
     def faulty() -> datetime:
         for now in times:
             return now
-        raise ValueError
+        raise ValueError("no time")
 
-    with pytest.raises(ValueError):
-        await FollowUps(
-            replace(engine.actions, clock=faulty), engine.cache, engine.usable_state, engine.events.publish
-        ).work()
+    broken = replace(engine.actions, clock=faulty)
+    with pytest.raises(ValueError, match="no time"):
+        await FollowUps(broken, engine.cache, engine.usable_state, engine.events.publish).work()
     assert (peer.posts, (await became(engine, waiting))[0]) == ([], "acting")
     await engine.follow_ups.work()
 
