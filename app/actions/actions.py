@@ -67,12 +67,11 @@ class Verdict(Struct, frozen=True):
     response_json: str = ""
 
 
+@dataclass(eq=False)
 class SendCancelledError(asyncio.CancelledError):
     """The task that sent a write was cancelled; the write is settled."""
 
-    def __init__(self, action: Action) -> None:
-        super().__init__()
-        self.action = action
+    action: Action
 
 
 @dataclass(slots=True)
@@ -148,12 +147,11 @@ class Sending:
         return replace(action, state="unknown", error=error)
 
 
-class InFlight:
+class InFlight(Struct, eq=False):
     """Actions being sent or recorded: no outcome is lost because its caller was cancelled."""
 
-    def __init__(self) -> None:
-        self._sending: set[asyncio.Task[Any]] = set()
-        self._settling: set[asyncio.Task[Any]] = set()
+    _sending: set[asyncio.Task[Any]] = field(default_factory=set)
+    _settling: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @contextmanager
     def sending(self) -> Iterator[None]:
@@ -243,23 +241,16 @@ class Actions(Struct, frozen=True):
         await self.adopt_orphans()
         return await self._carry_out(request, supersedes=old.action_id)
 
-    async def resolve_created(self, action_id: str, result_id: str) -> Action:
-        """Record the result of an unknown action, as the user found out.
+    async def resolve(self, action_id: str, result_id: str | None) -> Action:
+        """Record the result of an unknown action, as the user found out; None: it had no effect.
 
         Raises:
             ReadOnlyError: The ledger is unchanged.
         """
         await self._begin_resolving()
+        if result_id is None:
+            return self._changed(await self.ledger.resolve_not_created(action_id))
         return self._changed(await self.ledger.resolve_created(action_id, result_id))
-
-    async def resolve_not_created(self, action_id: str) -> Action:
-        """Record that an unknown action had no effect, as the user found out.
-
-        Raises:
-            ReadOnlyError: The ledger is unchanged.
-        """
-        await self._begin_resolving()
-        return self._changed(await self.ledger.resolve_not_created(action_id))
 
     async def undo_resolution(self, action_id: str) -> Action:
         """Make the outcome unknown again after a mistaken resolution.

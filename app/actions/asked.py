@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from app.actions.refusals import branch_problem
 from app.api.errors import UnusableAnswerError
@@ -54,12 +53,6 @@ class Asked(Struct, frozen=True):
         if isinstance(request, StartRun | ContinueRun):
             return request.instructions
         return found if isinstance(found, str) else ""
-
-    def with_more(self, words: str) -> WriteRequest:
-        """The request with more words below its own instructions; a named agent takes none."""
-        if not words.strip() or not isinstance(self.request, StartRun | ContinueRun):
-            return self.request
-        return replace(self.request, instructions=f"{self.request.instructions}\n\n{words.strip()}")
 
 
 async def what_began(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:

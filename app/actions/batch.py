@@ -123,11 +123,11 @@ class BatchSender:
                 why = f"Its key was used for another request ({asked.existing.action_id}). Nothing was sent."
                 result = BatchResult("refused", problem=why)
         except BlockedError as blocked:
-            result = BatchResult("blocked", blocked.existing, blocked.message)
+            result = BatchResult("blocked", blocked.existing, str(blocked))
         except DuplicateError as duplicate:
             result = BatchResult("sent_before", duplicate.existing)
         except ActionRefusedError as refused:
-            result = BatchResult("refused", problem=refused.message)
+            result = BatchResult("refused", problem=str(refused))
         if result.stops_batch:
             self.stopped_by = result
         return result

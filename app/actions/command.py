@@ -171,7 +171,12 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
             output.note(advice(action, invocation.command_line))
         if proposal:
             for each in proposal.candidates:
-                output.text(safe_text(f"candidate  {each.line}", limit=300))
+                words = None if each.is_same is None else "same words" if each.is_same else "other words"
+                by = f"by {each.caller}" if each.caller else None
+                mark = "carries this action's id" if each.is_marked else None
+                evidence = ", ".join(filter(None, (each.when, words, by, mark)))
+                told = ("candidate", each.run.run_id, evidence, each.run.status, each.run.branch_name)
+                output.text(safe_text("  ".join(filter(None, told)), limit=300))
             for invited in proposal.organizations:
                 found = f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
                 output.text(safe_text(found, limit=300))
@@ -196,8 +201,8 @@ async def resolve(
         raise click.UsageError("Give one of --created ID, --not-created, --send-again or --undo")
     if dry_run and not decision["send_again"]:
         raise click.UsageError("--dry-run is for --send-again: nothing else is sent")
-    created = decision["created"]
-    if created is not None and not created.strip():
+    created = None if decision["created"] is None else decision["created"].strip()
+    if created == "":
         raise failed("usage", "--created needs the id of the result.")
     if decision["send_again"]:
         return await _send_again(invocation, action_id, confirm, dry_run=dry_run)
@@ -205,12 +210,10 @@ async def resolve(
         action = await _named(engine.ledger, action_id)
         if decision["undo"]:
             action = await engine.actions.undo_resolution(action.action_id)
-        elif created is None:
-            action = await engine.actions.resolve_not_created(action.action_id)
         else:
-            if action.state == "unknown" and not force:
-                await engine.reconciliation.check(action, created.strip())
-            action = await engine.actions.resolve_created(action.action_id, created.strip())
+            if created is not None and action.state == "unknown" and not force:
+                await engine.reconciliation.check(action, created)
+            action = await engine.actions.resolve(action.action_id, created)
     document = write_document(action)
     if not decision["undo"]:
         # The outcome is now known, so the error that hid it no longer matters.

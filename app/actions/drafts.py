@@ -21,11 +21,6 @@ VERSION: Final = 1
 Values = dict[str, str]
 
 
-def named(kind: str, origin: str) -> str:
-    """Return a draft's name: its kind, and the run or repository that the form was opened from, if any."""
-    return f"{kind}:{origin}" if origin else kind
-
-
 class DraftsError(RunwardenError):
     """Drafts cannot be read or stored; the message has the file and the fix. Forms work without them."""
 
@@ -92,6 +87,7 @@ class FormDraft:
     def __init__(self, engine: "Engine", name: str, fresh: Values, failed: Callable[[str], object]) -> None:
         """Prepare, without any I/O; values equal to `fresh` need no draft.
 
+        Its name is its kind, and the run or repository that the form was opened from, if any: `run.continue:run_1`.
         `failed` is called with the reason when drafts cannot be stored, once until one is.
         """
         self._path = data_folder(engine.settings, engine.profile) / "drafts.json"

@@ -154,9 +154,9 @@ class FollowUps:
         except AlreadyAskedError as before:
             action, error = before.existing, before.existing.error
         except BlockedError as blocked:
-            error = ActionFailure("unreachable", blocked.message)  # Until the earlier outcome is known.
+            error = ActionFailure("unreachable", str(blocked))  # Until the earlier outcome is known.
         except ActionRefusedError as refused:
-            error = ActionFailure(refused.kind, refused.message)
+            error = ActionFailure(refused.kind, str(refused))
         except (KeyError, TypeError, ValueError, IndexError):
             error = ActionFailure("invalid", "Another version of Runwarden wrote it.")
         outcome = "failed" if action is None else _OUTCOMES.get(action.state, "failed")

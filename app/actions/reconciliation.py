@@ -123,15 +123,6 @@ class Candidate(Struct, frozen=True):
         is_close, is_as_close = (one.after is None or abs(one.after) <= EXACT for one in (best, self))
         return self.is_same is False or is_foreign or (best.after is not None and is_close and not is_as_close)
 
-    @property
-    def line(self) -> str:
-        """The candidate in one line: its id and the evidence."""
-        words = None if self.is_same is None else "same words" if self.is_same else "other words"
-        by = f"by {self.caller}" if self.caller else None
-        mark = "carries this action's id" if self.is_marked else None
-        evidence = ", ".join(filter(None, (self.when, words, by, mark)))
-        return "  ".join(filter(None, (self.run.run_id, evidence, self.run.status, self.run.branch_name)))
-
 
 class Proposal(Struct, frozen=True):
     """The possible results of an unknown action; the user decides."""
@@ -559,9 +550,9 @@ async def settle_from_turns(actions: Actions, action: Action) -> Action:
     if not begun:
         return action
     if (turn := begun[-1]).outcome == CANCELLED:
-        return await actions.resolve_created(action.action_id, request.run_id)
+        return await actions.resolve(action.action_id, request.run_id)
     # While the run works, the request may still be on its way.
-    return action if turn.outcome is None else await actions.resolve_not_created(action.action_id)
+    return action if turn.outcome is None else await actions.resolve(action.action_id, None)
 
 
 async def submitted(

@@ -144,10 +144,6 @@ class ActionRefusedError(RunwardenError):
 
     kind = "refused_here"
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
 
 class ReadOnlyError(ActionRefusedError):
     """The profile, or the command, is read-only."""

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
-from textual import on, work
+from textual import events, on, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.reactive import var
@@ -193,12 +193,15 @@ class ActivityScreen(BaseScreen):
 
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     """The columns of its table."""
+    nothing_yet: Notice = NOTHING_YET
+    """The reason for an empty list without filters."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._engine = session.open_engine
         self._table = LineTable[ActivityEntry](session.clock(), self.COLUMNS)
         self._list = TableAndFacts(self._table, FactPane[ActivityEntry](), id=self.TAB)
+        self.aging = (self._list,)
         self._found: Activity | None = None
         """The entries as read last; None: they were not read yet."""
         self._sought = ""
@@ -246,11 +249,6 @@ class ActivityScreen(BaseScreen):
         """The numbers of writes that match, and of all."""
         return Content.styled(f"{found.matching:,} of {found.total:,}", STYLES["quiet"])
 
-    @property
-    def nothing_yet(self) -> Notice:
-        """The reason for an empty list without filters."""
-        return NOTHING_YET
-
     def compose_body(self) -> Iterable[Widget]:
         """Compose the filters, the table and the facts."""
         yield ActivityBar(self.SEARCHED)
@@ -284,8 +282,9 @@ class ActivityScreen(BaseScreen):
         first = self.first_unknown
         self._table.seek(first.key if sought == FIRST_UNKNOWN and first is not None else sought)
 
+    @on(events.Resize)
     def _explain(self) -> None:
-        """Show the filters, the counts and the reason for an empty list."""
+        """Show the filters that fit the width, the counts and the reason for an empty list."""
         query, found = self.wanted, self._found
         extent = self.extent(found) if found is not None and found.total else Content()
         chips = filters(query) if extent or query.is_narrowed else ()
@@ -321,18 +320,10 @@ class ActivityScreen(BaseScreen):
         self.wanted = query
         self._reader.ask()
 
-    def tick(self, now: datetime) -> None:
-        """Update the ages."""
-        self._list.tick(now)
-
     def show_trouble(self) -> None:
         """Update the banner and the reason for an empty table, which may be the same trouble."""
         super().show_trouble()
         self._table.notice = self._nothing
-
-    def on_resize(self) -> None:
-        """Show the filters that fit the new width."""
-        self._explain()
 
     @property
     def first_unknown(self) -> ActivityEntry | None:

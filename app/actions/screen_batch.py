@@ -13,7 +13,7 @@ from app.actions.asked import PLACEHOLDERS, Asked, continuation, filled_in, what
 from app.actions.batch import BatchResult
 from app.actions.refusals import FieldProblem
 from app.api.errors import ApiError
-from app.api.requests import StartAgent, WriteRequest
+from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest
 from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text
 from storage.records import CANCELLED, Action, Run, RunDetail
@@ -88,9 +88,12 @@ class ManyTask(Struct, frozen=True):
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
         """The request for a run, and the key under which it is sent once; None: the ledger prevents a second one."""
         filled = filled_in(words, self._known(run))[0]
-        if self.text is RETRY:
-            return self.asked[run.run_id].with_more(filled), retry_key(run, filled)
-        return continuation(run, filled), None
+        if self.text is not RETRY:
+            return continuation(run, filled), None
+        request = self.asked[run.run_id].request
+        if filled.strip() and isinstance(request, StartRun | ContinueRun):
+            request = replace(request, instructions=f"{request.instructions}\n\n{filled.strip()}")
+        return request, retry_key(run, filled)
 
     def problem(self, words: str) -> FieldProblem | None:
         """The reason why the instructions cannot be sent for all runs."""

@@ -17,7 +17,7 @@ from app.api.requests import Json
 from app.engine.text import json_or_text
 from storage import RunwardenError
 from storage.records import Repository
-from widgets.forms.field import ChoiceField, FormField, LineField, ParagraphField, pairs_in
+from widgets.forms.field import ChoiceField, LineField, ParagraphField, pairs_in
 from widgets.forms.inputs import LONGEST_LINE, printable
 
 
@@ -70,10 +70,6 @@ class Field(Struct, frozen=True):
     hint: str = ""
     control: type[LineField | ParagraphField] = LineField
     placeholder: str = ""
-
-    def make(self, value: str) -> FormField:
-        """Make the control, with this text in it."""
-        return self.control(self.key, self.label, self.hint, value=value, placeholder=self.placeholder)
 
     def shows(self, text: str) -> bool:
         """Whether the field shows exactly this text."""

@@ -160,7 +160,10 @@ class ActionForm(ModalScreen[Action | None]):
 
     def make_rows(self) -> Sequence[Widget]:
         """Return facts and fields, in order."""
-        return [field.make(self._initial.get(field.key, "")) for field in self.FIELDS]
+        return [
+            one.control(one.key, one.label, one.hint, value=self._initial.get(one.key, ""), placeholder=one.placeholder)
+            for one in self.FIELDS
+        ]
 
     @abstractmethod
     def build(self, values: Values) -> Built:
@@ -568,7 +571,7 @@ class ActionForm(ModalScreen[Action | None]):
             self._open = refused.existing if refused.existing.state == "unknown" else None
             self.show_outcome(blocked_outcome(refused.existing, self.engine.clock(), command_line))
         except ActionRefusedError as refused:
-            await self._back_to_fields(refused.message)
+            await self._back_to_fields(str(refused))
         except StorageError as error:
             meaning = (
                 f"Check the ledger before you send this again: {command_line} actions list. A write listed there as "

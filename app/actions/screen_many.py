@@ -246,12 +246,13 @@ class BatchScreen(Sheet[str | None]):
         super().__init__()
         self._session = session
         self._key = key
+        self._list = Options(markup=False)
 
     def compose(self) -> ComposeResult:
         """Compose the sheet."""
         with Vertical() as sheet:
             sheet.border_subtitle = HINTS
-            yield Options(markup=False)
+            yield self._list
 
     def on_mount(self) -> None:
         """Show the progress and ask the service for the runs."""
@@ -282,10 +283,6 @@ class BatchScreen(Sheet[str | None]):
             self.dismiss(line.opens)
         elif line is not None:
             self._session.notify(f"No run was created. {line.about}")
-
-    @property
-    def _list(self) -> OptionList:
-        return self.query_one(OptionList)
 
     @property
     def _batch(self) -> BatchView | None:

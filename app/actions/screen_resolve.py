@@ -87,6 +87,8 @@ class ResolveForm(ModalScreen[Action | None]):
         """The ids of all candidates, the likeliest first."""
         self._found = Options(id="found", compact=True)
         self._kind = WRITE_KINDS[action.kind]
+        self._pledge = action.subject or self._kind.confirmation
+        """The text to type before it is sent again."""
         self._choice = FormChoice(self._kind.answers, _LETTERS)
         self._evidence = LineField("evidence", "", "")
 
@@ -151,11 +153,6 @@ class ResolveForm(ModalScreen[Action | None]):
     def _resolution(self) -> Resolution | None:
         return None if self._choice.chosen is None else RESOLUTIONS[self._choice.chosen]
 
-    @property
-    def _pledge(self) -> str:
-        """The text to type before it is sent again."""
-        return self._action.subject or self._kind.confirmation
-
     def action_cancel(self) -> None:
         """Close without a change, unless a write is on its way."""
         if not self._is_applying:
@@ -199,9 +196,9 @@ class ResolveForm(ModalScreen[Action | None]):
                 if not is_checked:
                     dialog.note(safe_text("Checking the id…"))
                     await self._engine.reconciliation.check(self._action, evidence)
-                action = await actions.resolve_created(action_id, evidence)
+                action = await actions.resolve(action_id, evidence)
             elif resolution == "not_created":
-                action = await actions.resolve_not_created(action_id)
+                action = await actions.resolve(action_id, None)
             else:
                 dialog.note(safe_text("Sending…"))
                 action = await actions.send_again(action_id)

@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
 
-from app.actions.drafts import Values, named
+from app.actions.drafts import Values
 from app.actions.refusals import FieldProblem
 from app.actions.screen_fields import (
     BRANCH,
@@ -60,9 +60,8 @@ class NewRunForm(ActionForm):
         """The service's agents by name; none if it does not list them."""
         self._inputs: tuple[AgentInput, ...] = ()
         """The inputs that have fields."""
-        super().__init__(
-            engine, draft=named("run.start", repository), values={"repository": faithful(repository)}, focus=focus
-        )
+        draft = f"run.start:{repository}" if repository else "run.start"
+        super().__init__(engine, draft=draft, values={"repository": faithful(repository)}, focus=focus)
 
     def make_rows(self) -> Sequence[Widget]:
         """The fields of every run, and a place for the inputs of one agent."""

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from app.actions.asked import continuation
 from app.actions.batch import BatchResult, BatchSender
 from app.actions.copies import UnfaithfulError
-from app.actions.drafts import Values, named
+from app.actions.drafts import Values
 from app.actions.follow_ups import waiting_words
 from app.actions.reconciliation import LOOK_S, submitted
 from app.actions.refusals import ActionRefusedError, FieldProblem
@@ -119,7 +119,7 @@ class ContinueRunForm(ActionForm):
             ),
         )
         is_given = bool(said)
-        super().__init__(engine, draft=named("run.continue", run.run_id), fresh_wins=is_given, is_ready=is_given)
+        super().__init__(engine, draft=f"run.continue:{run.run_id}", fresh_wins=is_given, is_ready=is_given)
         self.beginning = {"instructions": said} if said else None
         self.closes_when_done = bool(said or question)
 
@@ -430,7 +430,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
     is_shown = all(field.shows(values[field.key]) for field in form.FIELDS)
     if form.build(values) != (request, ()) or not is_shown:
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
-    form.begin_with(values, named("resend", action.action_id))
+    form.begin_with(values, f"resend:{action.action_id}")
     return form
 
 

@@ -121,7 +121,7 @@ class ResponseRunner(Struct, frozen=True):
         except AlreadyAskedError as asked:
             return result_of(asked.existing)
         except ActionRefusedError as refused:
-            return ActingResult("failed", refused.message)
+            return ActingResult("failed", str(refused))
         except CannotActError as reason:
             return ActingResult("failed", str(reason))
         except ApiError as error:

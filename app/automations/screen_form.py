@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import TextArea
 
-from app.actions.drafts import FormDraft, named
+from app.actions.drafts import FormDraft
 from app.actions.screen_fields import from_editor
 from app.automations.rule import Rule
 from app.automations.screen_data import RulesFile, view_of
@@ -78,7 +78,7 @@ class AutomationForm(ModalScreen[str | None]):
         fresh = {"table": self._original}
         self._draft = FormDraft(
             engine,
-            named("automation", name or ""),
+            f"automation:{name}" if name else "automation",
             fresh,
             # Shown by the app, since the form may already be closing.
             lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),

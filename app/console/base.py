@@ -30,6 +30,8 @@ from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
+    from widgets.forms.facts import TableAndFacts
+    from widgets.kit.line_table import LineTable
 
 KeyScope = Literal["here", "in the list", "everywhere"]
 
@@ -151,6 +153,8 @@ class BaseScreen(Screen[None]):
         """Whether there are unknown outcomes; their key is offered only then."""
         self._has_notice = False
         """Whether the bottom line has the key that opens a toast."""
+        self.aging: tuple[LineTable[Any] | TableAndFacts[Any], ...] = ()
+        """The widgets whose ages `tick` updates."""
 
     def compose(self) -> ComposeResult:
         """Compose header, tabs, body and keys."""
@@ -207,7 +211,9 @@ class BaseScreen(Screen[None]):
         """Hook: read again what this event may have changed."""
 
     def tick(self, now: datetime) -> None:
-        """Hook: update the ages; called once a second, or less often while none of them counts seconds."""
+        """Update the ages; called once a second, or less often while none of them counts seconds."""
+        for each in self.aging:
+            each.tick(now)
 
     def go_to(self, target: str) -> None:
         """Hook: move the cursor to the row with this key, once it is read."""
@@ -218,7 +224,8 @@ class BaseScreen(Screen[None]):
         return None
 
     def return_to(self, bookmark: Any) -> None:
-        """Hook: restore what `bookmark` returned."""
+        """Restore what `bookmark` returned."""
+        self.go_to(bookmark)
 
     @property
     def focused_run_id(self) -> str | None:

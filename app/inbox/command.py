@@ -1,7 +1,6 @@
 """`runwarden inbox` and `runwarden notify`: open items, and the notifications sent about them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from app.engine.times import exact_ago, parse_duration, rfc3339
 from app.inbox.inbox import Inbox
 from app.notify.channels import send
 from app.profiles.settings import DEFAULT_ROUTE
+from storage.errors import StorageError
 from storage.records.alert import Delivery, Message
 from storage.records.inbox import NO_TIME, RETRIED, InboxItem, Mark
 
@@ -47,12 +47,14 @@ def inbox() -> None:
 @async_command
 async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
     """List open items, the most severe first. Changes nothing, and does not contact the service."""
-    async with _opened(invocation) as box:
-        items = await box.items(with_done=with_done)
-        now = box.engine.clock()
-        polled = {link.subject: link.last_ok_at for link in await box.engine.cache.links()}
-        coverage = await box.engine.cache.coverage()
-        problem = "" if with_done else box.marks_problem
+    async with invocation.engine(needs_token=False) as engine:
+        items = await Inbox.of(engine).items(with_done=with_done)
+        now, state = engine.clock(), engine.state
+        polled = {link.subject: link.last_ok_at for link in await engine.cache.links()}
+        coverage = await engine.cache.coverage()
+    problem = ""
+    if isinstance(state, StorageError) and not with_done:
+        problem = f"Marks unknown: items that are done are listed too. {state}"
     entries = [
         facts(item, "key kind title severity count choices")
         | {"at": None if item.at == NO_TIME else rfc3339(item.at), "back": item.back or None, "cure": item.cure or None}
@@ -131,22 +133,17 @@ async def mute(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
 @async_command
 async def undo(invocation: Invocation, /) -> int:
     """Undo the last `done`, `snooze` or `mute`; run it again to undo the one before."""
-    async with _opened(invocation) as box:
-        keys = await box.undo()
+    async with invocation.engine(needs_token=False) as engine:
+        keys = await Inbox.of(engine).undo()
     invocation.output.record({"keys": list(keys)}, [("as before", key) for key in keys] or [("unchanged", "nothing")])
     return Exit.DONE
-
-
-@asynccontextmanager
-async def _opened(invocation: Invocation) -> AsyncIterator[Inbox]:
-    async with invocation.engine(needs_token=False) as engine:
-        yield Inbox.of(engine)
 
 
 async def _mark(
     invocation: Invocation, keys: Sequence[str], mark: Callable[[Inbox, list[InboxItem]], Awaitable[None]]
 ) -> int:
-    async with _opened(invocation) as box:
+    async with invocation.engine(needs_token=False) as engine:
+        box = Inbox.of(engine)
         items = _named(await box.items(), keys)
         await mark(box, items)
     marked = [item.key for item in items]

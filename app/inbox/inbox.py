@@ -82,12 +82,6 @@ class Inbox:
         incidents = IncidentReader.of(engine.cache, engine.settings, engine.profile)
         return cls(engine, automations or (lambda: engine.settings.automations), incidents)
 
-    @property
-    def marks_problem(self) -> str:
-        """Why it is unknown which items are done, snoozed or muted; empty: it is known."""
-        state = self.engine.state
-        return "" if isinstance(state, State) else f"Marks unknown: items that are done are listed too. {state}"
-
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
         """The open items, the most severe and then the newest first; new events bring items back."""
         now = self.engine.clock()
@@ -163,7 +157,18 @@ class Inbox:
         # A failure that was retried is dealt with; the retry is a run of its own.
         handled = await retries(self.engine.ledger, now - LOOK_BACK)
         rows = tuple(run for run in rows if retry_key(run) not in handled)
-        await self._read_reasons(rows)
+        new = [row.run_id for row in rows if (row.run_id, row.updated_at) not in self._reasons]
+        reasons: dict[str, str] = {}
+        for start in range(0, len(new), _RUNS_AT_ONCE):
+            details = await cache.details(new[start : start + _RUNS_AT_ONCE])
+            reasons |= {
+                run_id: safe_text(reason_of(as_received(each.run.raw_json)), limit=_LONGEST_REASON)
+                for run_id, each in details.items()
+            }
+        self._reasons = {
+            (row.run_id, row.updated_at): reasons.get(row.run_id) or self._reasons.get((row.run_id, row.updated_at), "")
+            for row in rows
+        }
         outages = {_outage_key(one): _outage(one, now) for one in incidents if one.until > now - LOOK_BACK}
         failed: dict[str, Cause] = {}
         questions = await cache.questions()
@@ -208,20 +213,6 @@ class Inbox:
                 key, title = f"ended:{row.run_id}", f"Followed run {row.status}: {row.repository}"
                 ended.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead, row.branch_name)]))
         return [*open_outages, *failed.values(), *asking, *stuck.values(), *ended]
-
-    async def _read_reasons(self, rows: Sequence[RunRow]) -> None:
-        new = [row.run_id for row in rows if (row.run_id, row.updated_at) not in self._reasons]
-        known: dict[str, str] = {}
-        for at in range(0, len(new), _RUNS_AT_ONCE):
-            details = await self.engine.cache.details(new[at : at + _RUNS_AT_ONCE])
-            known |= {
-                run_id: safe_text(reason_of(as_received(each.run.raw_json)), limit=_LONGEST_REASON)
-                for run_id, each in details.items()
-            }
-        self._reasons = {
-            (row.run_id, row.updated_at): known.get(row.run_id) or self._reasons.get((row.run_id, row.updated_at), "")
-            for row in rows
-        }
 
     async def _automations(self, now: datetime, state: State) -> list[Cause]:
         """Waiting approvals, paused and limited automations, and a missing bot."""

@@ -71,6 +71,7 @@ class InboxScreen(BaseScreen):
         super().__init__(session)
         self._table = LineTable[InboxRow](session.clock(), COLUMNS)
         self._list = TableAndFacts(self._table, FactPane[InboxRow](), id="inbox")
+        self.aging = (self._list,)
         self._marked: set[str] = set()
         self._gone: InboxItem | None = None
         """An item that disappeared under the cursor by itself, so that the next key must not hit its successor."""
@@ -91,10 +92,6 @@ class InboxScreen(BaseScreen):
         self._show()
         self.session.inbox.ask()
 
-    def tick(self, now: datetime) -> None:
-        """Update the ages."""
-        self._list.tick(now)
-
     def go_to(self, target: str) -> None:
         """Put the cursor on the item of this key."""
         self._table.seek(target)
@@ -108,10 +105,6 @@ class InboxScreen(BaseScreen):
     def bookmark(self) -> str:
         """The item under the cursor."""
         return "" if self._item is None else self._item.key
-
-    def return_to(self, bookmark: str) -> None:
-        """Put the cursor on that item, if it is still there."""
-        self.go_to(bookmark)
 
     def trouble(self) -> Notice | None:
         """A notice if items cannot be changed."""

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
@@ -117,11 +118,11 @@ class Call(Invocation):
         return {**json.loads(self._facts.read()), **({"notes": notes} if notes else {})}
 
 
+@dataclass(frozen=True)
 class Tools:
     """The tools: one per public method, with its docstring as the description for clients."""
 
-    def __init__(self, new_call: Callable[[], Call]) -> None:
-        self._new_call = new_call
+    _new_call: Callable[[], Call]
 
     async def list_runs(self, *, query: Query = "", limit: Limit = 50, cached: Cached = False) -> Document:
         """List or search runs, newest first."""
@@ -276,11 +277,9 @@ def mcp(invocation: Invocation, /) -> int:
     with suppress(TokenError):  # Cached data needs no token, and calls that do need one report the problem.
         text = profile.token.read(os.environ).reveal()
 
-    def new_call() -> Call:
-        # A token can be read from a variable only once.
-        return Call(invocation, replace(profile, token=StreamToken(StringIO(text))) if text else profile)
-
-    return invocation.run(lambda: _serve(Tools(new_call)))
+    # A token can be read from a variable only once.
+    tools = Tools(lambda: Call(invocation, replace(profile, token=StreamToken(StringIO(text))) if text else profile))
+    return invocation.run(lambda: _serve(tools))
 
 
 @asynccontextmanager

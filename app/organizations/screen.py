@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
-from textual import work
+from textual import events, on, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
@@ -67,6 +67,7 @@ class OrganizationsScreen(ActivityScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        self.nothing_yet = NEVER_HERE if self._engine.actions.read_only else NOTHING_YET
         self._invitations: tuple[Invitation, ...] | None = ()
         """The invitations that the service last reported; None: it reports none."""
         self._created = 0
@@ -110,11 +111,6 @@ class OrganizationsScreen(ActivityScreen):
         ]
         return Content("   ").join([Content(count)] * bool(count) + counts)
 
-    @property
-    def nothing_yet(self) -> Notice:
-        """The reason for an empty list without filters."""
-        return NEVER_HERE if self._engine.actions.read_only else NOTHING_YET
-
     # Invitations
 
     def engine_changed(self, event: Event) -> None:
@@ -123,11 +119,9 @@ class OrganizationsScreen(ActivityScreen):
         if isinstance(event, LinkChanged) and event.state.subject == "health":
             self._ask_service()
 
-    def on_screen_resume(self) -> None:
-        """Ask for the state of the invitations."""
-        self._ask_service()
-
+    @on(events.ScreenResume)
     def _ask_service(self) -> None:
+        """Ask for the state of the invitations."""
         can_ask = self._created and self._invitations is not None and self._engine.token_problem is None
         if self.app.screen is self and can_ask:
             self._asker.ask()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import ClassVar, Final, Literal, cast
 
@@ -70,6 +69,7 @@ class OrganizationImportScreen(BaseScreen):
         super().__init__(session)
         self._engine = session.open_engine
         self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](session.clock(), IMPORT_COLUMNS)
+        self.aging = (self._table,)
         self._rows: dict[int, ImportRow] = {}
         """The key is the line in the file."""
         self._sending = 0
@@ -101,16 +101,12 @@ class OrganizationImportScreen(BaseScreen):
         if (draft := await self._form_draft.restore()) is not None:
             self._bar.file.fill(draft.values.get("path", ""))
             self._bar.most.fill(draft.values.get("most", str(MOST)))
-            await self._open()
+            self._open()
 
     def engine_changed(self, event: Event) -> None:
         """Read the rows again after an action changed."""
         if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_under_way:
             self._planner.ask()
-
-    def tick(self, now: datetime) -> None:
-        """Move the ages."""
-        self._table.tick(now)
 
     @property
     def _is_under_way(self) -> bool:
@@ -221,10 +217,6 @@ class OrganizationImportScreen(BaseScreen):
 
     # Its widgets' messages
 
-    @on(Input.Submitted)
-    def _entered(self) -> None:
-        self.run_worker(self._open)
-
     @on(FormField.Changed)
     def _typed(self, message: FormField.Changed) -> None:
         self._withdraw()
@@ -255,6 +247,8 @@ class OrganizationImportScreen(BaseScreen):
 
     # Reading and sending
 
+    @on(Input.Submitted)
+    @work
     async def _open(self) -> None:
         """Read the file and show its rows; questions and remarks about earlier rows are void."""
         text = self._bar.file.value.strip()
@@ -355,11 +349,9 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
     def compose_choice(self) -> Iterable[Widget]:
         """Compose the line and its problem."""
         yield LineInput(self._row.text, compact=True, select_on_focus=False)
-        yield SheetNote()
-
-    def on_mount(self) -> None:
-        """Show what is wrong with it."""
-        self.query_one(SheetNote).say(self._problem, "bad")
+        note = SheetNote()
+        note.say(self._problem, "bad")
+        yield note
 
     @on(Input.Submitted)
     def _entered(self) -> None:

@@ -34,7 +34,7 @@ from service.findings.question import offer
 from service.rules import SCHEDULE
 from service.store import agents, dispatch, messages, postings, runs, turn_files, turns, usage
 from service.store.runs import FINAL
-from service.store.schema import CANCELLED
+from service.store.schema import ASKS, CANCELLED, WAS_CANCELLED
 from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.text import storable
@@ -312,13 +312,13 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
 def read_questions(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the newest open questions of agents (at most 100) and the newest cancelled runs (at most 1,000)."""
     with context.database.read() as connection:
-        asked = turns.open_questions(connection, caller.organization.id, _MOST_QUESTIONS)
-        cancelled = turns.newest_cancelled(connection, caller.organization.id, _MOST_CANCELLED)
+        asked = turns.last_turns(connection, caller.organization.id, ASKS, _MOST_QUESTIONS)
+        cancelled = turns.last_turns(connection, caller.organization.id, WAS_CANCELLED, _MOST_CANCELLED)
     questions = [
         {"run_id": one.run_id, "turn": one.number, "asked_at": rfc3339(one.finished_at), **one.question}
         for one in asked
     ]
-    return {"cancelled": cancelled, "questions": questions}
+    return {"cancelled": [one.run_id for one in cancelled], "questions": questions}
 
 
 def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str) -> Turn:

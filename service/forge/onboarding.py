@@ -126,7 +126,8 @@ def _ensure_webhook(
     secret = os.environ.get(variable or "", "")
     if variable is not None and not secret:
         return False, f"the webhook needs its secret: {variable} is not set"
-    if not host.has_token or (host.token_env and token_of(database, host) is None):
+    has_token = host.token_env or host.token_command or host.app
+    if not has_token or (host.token_env and token_of(database, host) is None):
         return False, "the webhook needs a token: connect the GitLab host with --token-env"
     try:
         # GitLab switches push_events on unless a request says otherwise.

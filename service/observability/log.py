@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, MutableMapping
-from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
@@ -39,15 +39,19 @@ _PLAIN: Final = re.compile(r"[^\s\"=]+")
 Event = MutableMapping[str, Any]
 
 
+bound: Final = structlog.contextvars.bound_contextvars
+"""Returns a context manager in which every record of this thread or task carries the fields."""
+
+
+@dataclass
 class Masks:
     """The values that are masked in every record: those of environment variables that hold secrets."""
 
-    def __init__(self) -> None:
-        self.used: Callable[[], Iterable[str]] = tuple
-        """Returns the variables that hosts, webhooks and agents use now."""
-        self._names = set[str | None]()
-        self._values = set[str]()
-        self._secrets = Secrets({})
+    used: Callable[[], Iterable[str]] = tuple
+    """Returns the variables that hosts, webhooks and agents use now."""
+    _names: set[str | None] = field(default_factory=set)
+    _values: set[str] = field(default_factory=set)
+    _secrets: Secrets = field(default_factory=lambda: Secrets({}))
 
     def add(self, names: Iterable[str | None]) -> None:
         """Mask the values of these variables, too."""
@@ -122,11 +126,6 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
             (lambda _, __, event: json.dumps(event)) if form == "json" else _as_text,
         ],
     )
-
-
-def bound(**fields: object) -> AbstractContextManager[None]:
-    """Return a context manager in which every record of this thread or task carries the fields."""
-    return structlog.contextvars.bound_contextvars(**fields)
 
 
 def _as_text(_logger: object, _method: str, event: Event) -> str:

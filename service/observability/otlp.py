@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -172,11 +173,11 @@ class OtlpTracer(Tracer):
         )
 
 
+@dataclass(frozen=True)
 class _NoOrphans(Sampler):
     """Drops the spans of statements outside of requests and turns: workers poll the database all the time."""
 
-    def __init__(self, others: Sampler) -> None:
-        self._others = others
+    _others: Sampler
 
     def should_sample(
         self,

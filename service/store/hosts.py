@@ -41,11 +41,6 @@ class Host:
     rotate: bool = False
     """Whether the service rotates the token in `token_env` before it expires."""
 
-    @property
-    def has_token(self) -> bool:
-        """Whether the host is used with a token."""
-        return bool(self.token_env or self.token_command or self.app)
-
     def owns(self, path: str) -> bool:
         """Whether a repository lies in the connected groups."""
         groups = [group.strip().strip("/").lower() for group in (self.group or "").split(",") if group.strip()]

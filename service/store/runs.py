@@ -275,14 +275,14 @@ def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     ]
 
 
+@dataclass(eq=False)
 class RunCounter:
     """Counts the runs that match filters; a count of 10,000 or more is cached for 5 s per million."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._kept: OrderedDict[Filters, tuple[int, float]] = OrderedDict()
-        """Filters to their count and the monotonic second at which it expires; oldest first."""
-        self._lock = threading.Lock()
+    _monotonic: Callable[[], float] = time.monotonic
+    _kept: OrderedDict[Filters, tuple[int, float]] = field(default_factory=OrderedDict)
+    """Filters to their count and the monotonic second at which it expires; oldest first."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, connection: sa.Connection, filters: Filters) -> int:
         """Return how many runs match."""

@@ -394,6 +394,7 @@ UNDER_WAY: Final = turns.c.dispatched_at.is_not(None) & turns.c.finished_at.is_(
 WORKS: Final = sa.func.coalesce(turns.c.agent, runs.c.agent).label("agent")
 """The agent that does a turn, joined with its run."""
 HAD_SLOT: Final = turns.c.dispatched_at.is_not(None)
+ASKS: Final = turns.c.question.is_not(None)
 CANCELLED: Final = "cancelled"
 """How the failure of a turn begins that a caller or the operator cancelled."""
 # Spelled out: a database uses no index for a condition whose values it learns later.
@@ -404,7 +405,7 @@ for _name, _held, _keys in (
     ("turns_waiting", WAITING, ("organization_id", "accepted_at", "run_id")),
     ("turns_under_way", UNDER_WAY, ("finished_at", "run_id")),
     ("turns_by_last_place", HAD_SLOT, ("organization_id", "dispatched_at")),
-    ("turns_asking", turns.c.question.is_not(None), ("organization_id", "finished_at")),
+    ("turns_asking", ASKS, ("organization_id", "finished_at")),
     ("turns_cancelled", WAS_CANCELLED, ("organization_id", "finished_at")),
     ("turns_by_end", turns.c.finished_at.is_not(None), ("finished_at",)),
 ):

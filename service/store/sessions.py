@@ -56,9 +56,6 @@ class Member:
 class LastAdminError(ServiceError):
     """Nobody would be left who may change members and tokens."""
 
-    def __init__(self) -> None:
-        super().__init__("this is the last admin: make another member an admin first")
-
 
 def begin(
     connection: sa.Connection,
@@ -150,7 +147,7 @@ def set_role(connection: sa.Connection, organization_id: str, member_id: str, ro
         return False
     has_admin = role == "admin" or any(one.role == "admin" for one in others.values())
     if changed.role == "admin" and not has_admin and (role or others):
-        raise LastAdminError
+        raise LastAdminError("this is the last admin: make another member an admin first")
     # None of them gives back an older role.
     invitations.withdraw_all(connection, organization_id, changed.email, now)
     statement = sa.update(members).values(role=role) if role else sa.delete(members)

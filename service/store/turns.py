@@ -379,29 +379,16 @@ def open_runs(connection: sa.Connection, among: Sequence[str] | None = None) -> 
     return frozenset(connection.execute(query).scalars())
 
 
-def open_questions(connection: sa.Connection, organization_id: str, limit: int) -> Sequence[Any]:
-    """Return run_id, number, question and finished_at of an organization's open questions, newest first.
+def last_turns(
+    connection: sa.Connection, organization_id: str, condition: sa.ColumnElement[bool], limit: int
+) -> Sequence[Any]:
+    """Return run_id, number, question and finished_at of the last turns of an organization's runs, newest first.
 
-    A question is open until its run is continued.
+    `condition`: the schema's `ASKS`, for questions that are open until their run is continued, or `WAS_CANCELLED`.
     """
     columns = (turns.c.run_id, turns.c.number, turns.c.question, turns.c.finished_at)
-    return _newest(connection, columns, organization_id, turns.c.question.is_not(None), limit)
-
-
-def newest_cancelled(connection: sa.Connection, organization_id: str, limit: int) -> list[str]:
-    """Return the ids of an organization's runs whose last turn was cancelled, newest first."""
-    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, WAS_CANCELLED, limit)]
-
-
-def _newest(
-    connection: sa.Connection,
-    columns: Sequence[sa.Column[Any]],
-    owner: str,
-    condition: sa.ColumnElement[bool],
-    limit: int,
-) -> Sequence[Any]:
     last = sa.and_(runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
-    query = sa.select(*columns).join(runs, last).where(turns.c.organization_id == owner, condition)
+    query = sa.select(*columns).join(runs, last).where(turns.c.organization_id == organization_id, condition)
     return connection.execute(query.order_by(turns.c.finished_at.desc()).limit(limit)).all()
 
 

@@ -74,20 +74,20 @@ class ModelUse:
     """The time of the request in seconds since 1970; 0 if not known."""
 
 
+@dataclass(eq=False)
 class TurnMeter:
     """Stores a turn's usage after each request, so that nothing is lost if the worker dies.
 
     All methods wait while the database is down.
     """
 
-    def __init__(self, database: Database, turn: Turn, agent: Agent, clock: Clock) -> None:
-        self.trace: Callable[[ModelUse], None] = lambda _: None
-        """Called with each request."""
-        self._database = database
-        self._turn = turn
-        self._agent = agent
-        self._clock = clock
-        self._down_since: int | None = None
+    _database: Database
+    _turn: Turn
+    _agent: Agent
+    _clock: Clock
+    trace: Callable[[ModelUse], None] = lambda _: None
+    """Called with each request."""
+    _down_since: int | None = None
 
     def spent(self) -> Spending:
         """Return the usage of the run, of the agent today and of the organization today."""

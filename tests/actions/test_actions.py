@@ -149,14 +149,14 @@ async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond |
     # A slip of the finger is not for good; read-only it stays.
     reading = desk.actions(read_only=True)
     with pytest.raises(ReadOnlyError):
-        await reading.resolve_created(action.action_id, "hello")
+        await reading.resolve(action.action_id, "hello")
     with pytest.raises(ReadOnlyError):
-        await reading.resolve_not_created(action.action_id)
-    await desk.actions().resolve_created(action.action_id, "hello")
+        await reading.resolve(action.action_id, None)
+    await desk.actions().resolve(action.action_id, "hello")
     with pytest.raises(ReadOnlyError):
         await reading.undo_resolution(action.action_id)
     assert await desk.actions().undo_resolution(action.action_id) == action
-    assert (await desk.actions().resolve_not_created(action.action_id)).state == "not_created"
+    assert (await desk.actions().resolve(action.action_id, None)).state == "not_created"
 
 
 @pytest.mark.parametrize("desk", [HASTY], indirect=True)

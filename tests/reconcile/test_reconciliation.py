@@ -215,7 +215,7 @@ async def test_what_our_other_actions_made_is_no_candidate(engine: Engine, peer:
     await engine.actions.submit(start)
     action, turn = await unsent(engine, peer, start), await unsent(engine, peer, talk)
     await engine.actions.submit(start)
-    await engine.actions.resolve_not_created(turn.action_id)
+    await engine.actions.resolve(turn.action_id, None)
     later = await engine.actions.submit(talk)
 
     assert later.state == "confirmed"

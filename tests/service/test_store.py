@@ -38,6 +38,7 @@ from service.store.organizations import Offer
 from service.store.rate_limits import RateLimiter
 from service.store.repositories import Repository
 from service.store.runs import Filters
+from service.store.schema import ASKS, WAS_CANCELLED
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 from tests.service.conftest import BOTH, NOW, accepted, order, organization
@@ -321,8 +322,8 @@ def test_no_question_of_every_second_reads_what_has_ended(database: Database) ->
             runs.is_worked_on(connection, "/srv/api.git", "main")
             runs.active(connection, Filters(None), 26)
             usage.totals(connection, usage.UsageFilters(owner, 0, 1), None)
-            turns.open_questions(connection, owner, 100)
-            turns.newest_cancelled(connection, owner, 1000)
+            turns.last_turns(connection, owner, ASKS, 100)
+            turns.last_turns(connection, owner, WAS_CANCELLED, 1000)
         plans = [
             "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
             for statement, parameters in asked

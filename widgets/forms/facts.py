@@ -168,9 +168,7 @@ class FactPane(VerticalScroll, Generic[FactT]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*SCROLL_KEYS]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._item: FactT | None = None
+    _item: FactT | None = None
 
     def compose(self) -> ComposeResult:
         """The facts, then what follows them."""

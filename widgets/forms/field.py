@@ -68,6 +68,8 @@ class FormField(Widget):
         """Whether the user has left the field or typed in it: only then are problems shown."""
         self._is_typing = False
         """Whether the user is typing here: a missing part is then a hint, not a mistake."""
+        self._guides = False
+        """Whether the hint helps while something is missing."""
 
     def compose(self) -> ComposeResult:
         """The label next to the control and its line."""
@@ -120,14 +122,9 @@ class FormField(Widget):
         """Show a missing part as a mistake, until the user types in the field again."""
         self.touched, self._is_typing = True, False
 
-    @property
-    def guides(self) -> bool:
-        """Whether the hint helps while something is missing."""
-        return False
-
     def _redraw(self) -> None:
         line: tuple[SafeText, Tone] = self._hint
-        if self._problem is not None and not (self._is_typing and self.guides):
+        if self._problem is not None and not (self._is_typing and self._guides):
             line = (self._problem, "quiet" if self._is_typing else "bad")
         if self.is_mounted and self.is_running and line != self._shown:
             self._shown = line
@@ -145,13 +142,8 @@ class FormField(Widget):
         self.touched = self._is_typing = True
         self.post_message(self.Changed(self.key))
 
-    def on_descendant_focus(self) -> None:
-        """Highlight the label of the focused field."""
-        self.query_one(".form-field--label").add_class("-focused")
-
     def on_descendant_blur(self) -> None:
         """Count a field with a value as touched when it is left."""
-        self.query_one(".form-field--label").remove_class("-focused")
         self._is_typing = False
         if isinstance(self._control, LineInput):
             self._control.select_on_focus = True
@@ -203,17 +195,13 @@ class ChoiceField(LineField):
             at = end + len(", ")
 
     @property
-    def guides(self) -> bool:
-        """Whether something matches the typed text."""
-        return bool(self._matching)
-
-    @property
     def _matching(self) -> list[str]:
         return [choice for choice in self._control.matches() if choice != self.value]
 
     @on(Input.Changed)
     def _show_matches(self) -> None:
         matches = self._matching
+        self._guides = bool(matches)
         if about := self._about.get(self.value.strip()):
             self.say(safe_text(about))
             return

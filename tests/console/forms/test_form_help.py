@@ -60,7 +60,7 @@ async def test_what_was_said_from_here_is_above_what_comes_next(
         shown = await whole_conversation(pilot)
         for said in ("✓ confirmed", "[2J[/b] it.", "And the docs.", "? unknown", "others are unknown."):
             assert said in shown
-        await engine.actions.resolve_not_created(lost.action_id)
+        await engine.actions.resolve(lost.action_id, None)
         await settle(pilot)
         assert "⊘ not created" in words(app)
         assert "\x1b" not in painted(app)

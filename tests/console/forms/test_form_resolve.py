@@ -107,7 +107,7 @@ async def test_a_run_that_asks_the_same_is_prefilled_if_it_is_alone(stage: Any, 
         if prefilled:
             assert "by ada queued fix/x other words: “Tidy up.”" in text
             assert text.index("run_made1") < text.index("run_other1")
-        await engine.actions.resolve_not_created(action.action_id)
+        await engine.actions.resolve(action.action_id, None)
 
 
 async def test_the_best_is_prefilled_and_a_digit_picks_another(stage: Any, engine: Engine, server: Server) -> None:
@@ -131,7 +131,7 @@ async def test_what_is_settled_elsewhere_is_said(stage: Any, engine: Engine, ser
     action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app, "", "y") as pilot:
-        await engine.actions.resolve_created(action.action_id, "run_made1")
+        await engine.actions.resolve(action.action_id, "run_made1")
         engine.events.publish(CacheChangedElsewhere())
         await settle(pilot)
         assert "Already resolved elsewhere: it took effect and created run_made1" in words(app)

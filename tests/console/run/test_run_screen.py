@@ -112,7 +112,7 @@ async def test_a_reply_is_sent_as_a_continuation(
         assert page.query_one(ReplyBox).text == "Now"
 
         (unknown,) = await scene.engine.ledger.unresolved()
-        await scene.engine.actions.resolve_not_created(unknown.action_id)
+        await scene.engine.actions.resolve(unknown.action_id, None)
         await scene.press("ctrl+s", "ctrl+s")
         assert scene.app.screen is page
         assert scene.toasts[-1].startswith("Sent.")
