@@ -12,8 +12,6 @@ from storage import RunwardenError
 class StorageError(RunwardenError):
     """A database that cannot be used; the message has the file and the fix."""
 
-    kind = "storage"
-
     def __init__(self, message: str, *, path: Path) -> None:
         super().__init__(message)
         self.message = message

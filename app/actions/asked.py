@@ -41,11 +41,6 @@ class Asked(Struct, frozen=True):
     """Who asked, according to the service; empty: not known."""
 
     @property
-    def origin(self) -> str:
-        """Whose words they are."""
-        return f"from {self.caller or 'another user'}" if self.is_reported else "from this machine"
-
-    @property
     def words(self) -> str:
         """The instructions; empty: it had none."""
         request = self.request

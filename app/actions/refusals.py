@@ -142,8 +142,6 @@ def _json(field: str, value: Json) -> Iterator[FieldProblem]:
 class ActionRefusedError(RunwardenError):
     """The program itself refused to act."""
 
-    kind = "refused_here"
-
 
 class ReadOnlyError(ActionRefusedError):
     """The profile, or the command, is read-only."""

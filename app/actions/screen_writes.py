@@ -160,7 +160,7 @@ class ContinueRunForm(ActionForm):
         if not self._has_ended and (ended := [state for state in states if state in finals]):
             # Become a continuation, as the run ended while the message was written.
             self._has_ended, self._may_wait, self._hears, self._default = True, False, False, ""
-            self._fact.mark(run_badge(ended[0], is_final=True))
+            self._fact.badge = run_badge(ended[0], is_final=True)
             self.fields["instructions"].say(safe_text(_REMEMBERS))
             self._choose("")
             self._note(safe_text("The run has ended: this continues it."), "warn")

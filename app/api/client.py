@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from copy import copy
 from datetime import datetime
-from typing import Final, Self
+from typing import Any, Final, Self
 from urllib.parse import parse_qsl, quote
 
 from app.api import wire
@@ -125,27 +125,32 @@ class Client:
             call = Call("POST", path, parse_qsl(query), body=body)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        with wire.offered() if WRITE_KINDS[request.kind].is_extension else nullcontext():
+        extension = WRITE_KINDS[request.kind].extension
+        with wire.offered(extension, is_write=True) if extension else nullcontext():
             async with self.budget.turn(Priority.WRITE):
                 reply = await self.transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)
 
     async def agents(self) -> tuple[NamedAgent, ...]:
         """The agents that may be started, if the service lists them (docs/dev/api.md). Raises as `run_detail`."""
-        return wire.named_agents(await self._extension(Call("GET", "/external/agents")))
+        return wire.named_agents(await self._extension("a list of agents", Call("GET", "/external/agents")))
 
     async def invitations(self) -> tuple[Invitation, ...]:
         """The invitations with their states, newest first, if the service reports them. Raises as `run_detail`."""
-        found = wire.read((await self._extension(Call("GET", "/external/invitations"))).body)
+        found = await self._invitations()
         return tuple(wire.record(Invitation, one) for one in wire.listed(found, "invitations"))
 
     async def may_create_organizations(self) -> bool:
         """Whether the service says that the token may create organizations. Raises as `run_detail`."""
-        return wire.read((await self._extension(Call("GET", "/external/invitations"))).body).get("may_create") is True
+        return (await self._invitations()).get("may_create") is True
+
+    async def _invitations(self) -> dict[str, Any]:
+        return wire.read((await self._extension("invitations", Call("GET", "/external/invitations"))).body)
 
     async def failure_facts(self) -> FailureFacts:
         """The questions and cancellations behind failed runs, newest first (docs/dev/api.md); see `run_detail`."""
-        found = wire.read((await self._extension(Call("GET", "/external/questions"))).body)
+        reply = await self._extension("questions of agents", Call("GET", "/external/questions"))
+        found = wire.read(reply.body)
         return wire.record(FailureFacts, {"questions": None, **found})
 
     async def run_detail(self, run_id: str) -> RunTurns:
@@ -193,10 +198,11 @@ class Client:
             path = f"/external/runs/{agent_segment(run_id)}{below}"
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        return await self._extension(Call("GET", path, query, patience_s=patience_s, most_bytes=most_bytes))
+        call = Call("GET", path, query, patience_s=patience_s, most_bytes=most_bytes)
+        return await self._extension("results of runs", call)
 
-    async def _extension(self, call: Call) -> Reply:
-        with wire.offered():
+    async def _extension(self, what: str, call: Call) -> Reply:
+        with wire.offered(what):
             return await self._read(call)
 
     async def _read(self, call: Call) -> Reply:

@@ -12,7 +12,7 @@ ApiError
     ├── NotAuthorizedError   401
     ├── ForbiddenError       403
     ├── NotFoundError        404
-    ├── NotOfferedError      404 or 405 of an extension that the service does not have
+    ├── NotOfferedError      404, 405, or 501 to a read: the service does not have this extension
     ├── RateLimitedError     429, with its wait
     ├── RejectedError        any other 4xx that certainly had no effect
     ├── UncertainError       a 4xx that does not say whether it had
@@ -27,7 +27,6 @@ from storage import RunwardenError
 class ApiError(RunwardenError):
     """A request without a usable answer."""
 
-    kind = "api_error"
     surely_not_sent: bool = False
     """True: no byte of the request left this machine."""
     had_no_effect: ClassVar[bool] = False
@@ -94,7 +93,6 @@ class EndlessListError(UnusableAnswerError):
 class RefusedError(ApiError):
     """The service answered with a failure."""
 
-    kind = "refused"
     had_no_effect = True
 
     def __init__(self, message: str, *, status: int, error_code: str | None = None) -> None:

@@ -259,18 +259,20 @@ def as_json_text(value: object) -> str:
 
 
 @contextmanager
-def offered() -> Iterator[None]:
-    """Distinguish a service without the extension from one without such a run or turn.
+def offered(what: str, *, is_write: bool = False) -> Iterator[None]:
+    """Distinguish a service that does not offer this part of the extension from one without such a run or turn.
 
     Raises:
-        NotOfferedError: The service does not have the extension.
+        NotOfferedError: The service does not offer it.
     """
     try:
         yield
     except RefusedError as error:
-        if error.status not in _NOT_OFFERED or (isinstance(error, NotFoundError) and error.error_code in _ABSENT):
+        is_absent = isinstance(error, NotFoundError) and error.error_code in _ABSENT
+        # A gateway may answer a write with 501 after the service has carried it out.
+        if error.status not in _NOT_OFFERED or is_absent or (is_write and error.may_have_been_executed):
             raise
-        message = "This service does not offer results of runs."
+        message = f"This service does not offer {what}."
         raise NotOfferedError(message, status=error.status, error_code=error.error_code) from error
 
 

@@ -35,7 +35,7 @@ COMMANDS: Final = {
         "List, check, pause and approve what `runwarden watch` carries out.",
     ),
     "inbox": ("app.inbox.command:inbox", "List open items, and mark them as done."),
-    "notify": ("app.inbox.command:notify", "Test notification routes, list messages, and acknowledge them."),
+    "notify": ("app.notify.command:notify", "Test notification routes, list messages, and acknowledge them."),
     "backup": ("app.profiles.command:backup", "Copy the ledgers and the automations' state."),
     "config": ("app.profiles.command:config", "Show, check, create, edit or change the configuration file."),
     "completion": ("app.cli.command_help:completion", "Complete commands, options and runs in your shell."),

@@ -1,29 +1,24 @@
-"""`runwarden inbox` and `runwarden notify`: open items, and the notifications sent about them."""
+"""`runwarden inbox`: list open items, and mark them as done."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import click
 
 from app.actions.command_many import retry_options, retry_runs
-from app.api.network import Network
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, reading
+from app.cli.options import CommandGroup, FactCommand, async_command, reading
 from app.cli.output import Column, facts
 from app.engine.engine import Engine
-from app.engine.text import plural
 from app.engine.times import exact_ago, parse_duration, rfc3339
 from app.inbox.inbox import Inbox
-from app.notify.channels import send
-from app.profiles.settings import DEFAULT_ROUTE
 from storage.errors import StorageError
-from storage.records.alert import Delivery, Message
-from storage.records.inbox import NO_TIME, RETRIED, InboxItem, Mark
+from storage.records.inbox import NO_TIME, RETRIED, InboxItem
 
-TONES: Final = {"critical": "bad", "decide": "warn", "delivered": "good", "failed": "bad", "expired": "bad"}
-"""The tones, by an item's severity or a message's outcome."""
+TONES: Final = {"critical": "bad", "decide": "warn"}
+"""The tones, by an item's severity."""
 ALL: Final = "all"
 KEYS: Final = click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 
@@ -117,7 +112,7 @@ async def retry(invocation: Invocation, /, *, keys: tuple[str, ...], **given: An
 )
 @async_command
 async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: timedelta) -> int:
-    """Snooze items for a while; earlier events bring them back sooner."""
+    """Snooze items for a while; new events bring them back sooner."""
     return await _mark(invocation, keys, lambda box, items: box.snooze(items, box.engine.clock() + length))
 
 
@@ -158,72 +153,3 @@ def _named(items: Sequence[InboxItem], keys: Sequence[str]) -> list[InboxItem]:
     if missing := [key for key in chosen if key not in by_key]:
         raise failed("not_found", f"There is no item {missing[0]!r}. See: runwarden inbox list")
     return [by_key[key] for key in chosen]
-
-
-@click.group(cls=CommandGroup)
-def notify() -> None:
-    """Test notification routes, list messages, and acknowledge them."""
-
-
-@notify.command("test", cls=FactCommand)
-@click.argument("route", default="default")
-@async_command
-async def test(invocation: Invocation, /, *, route: str) -> int:
-    """Send a test notification over ROUTE, one of [notify.routes], or over the channels of [notify] itself."""
-    settings = invocation.settings()
-    names = [DEFAULT_ROUTE, *(each.name for each in settings.notify.routes)]
-    if route not in names:
-        raise failed("not_found", f"There is no route {route!r}. There are: {', '.join(names)}.")
-    now, text = datetime.now(UTC), "Sent by `runwarden notify test`"
-    message = Message(route, "test:rule", "new", "warning", "Runwarden: this is a test", text, ())
-    profile = invocation.profile(settings)
-    trouble = await send(settings.notify, Delivery(0, message, now), profile.name, Network.of(profile))
-    if trouble is not None:
-        raise failed("not_delivered", trouble, route=route)
-    invocation.output.record({"route": route, "delivered": True}, [("delivered", route)])
-    return Exit.DONE
-
-
-@notify.command("log", cls=FactCommand)
-@click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of messages.")
-@async_command
-async def log(invocation: Invocation, /, *, limit: int) -> int:
-    """List notification messages with their outcome, newest first."""
-    async with invocation.state() as state:
-        deliveries = await state.recent_deliveries(limit)
-        now = state.clock()
-    entries = [
-        facts(each, "number made_at attempts outcome")
-        | facts(each.message, "route phase level title count groups")
-        | {"text": each.message.body, "error": each.error or None}
-        for each in deliveries
-    ]
-
-    def outcome(each: Delivery) -> str:
-        return each.outcome or (f"again after {plural(each.attempts, 'attempt')}" if each.attempts else "waiting")
-
-    columns: tuple[Column[Delivery], ...] = (
-        Column("number", lambda each: str(each.number), "number"),
-        Column("when", lambda each: exact_ago(each.made_at, now), "made_at", lambda each: rfc3339(each.made_at)),
-        Column("route", lambda each: each.message.route, "route"),
-        Column("outcome", outcome, "outcome", tone=lambda each: TONES.get(each.outcome or "", "")),
-        Column("title", lambda each: each.message.title, "title", flexible=True),
-    )
-    invocation.output.listing("deliveries", entries, columns, deliveries, empty="No messages yet.")
-    return Exit.DONE
-
-
-@notify.command("ack", cls=FactCommand)
-@click.argument("numbers", nargs=-1, required=True, type=COUNT, metavar="NUMBER...")
-@async_command
-async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:
-    """Acknowledge messages by the number in their text, so that they are not repeated."""
-    async with invocation.state() as state:
-        deliveries = {number: await state.delivery(number) for number in numbers}
-        if missing := [number for number, each in deliveries.items() if each is None]:
-            raise failed("not_found", f"There is no message {missing[0]}. See: runwarden notify log")
-        groups = [group for each in deliveries.values() if each is not None for group in each.message.groups]
-        now = state.clock()
-        await state.mark(dict.fromkeys(groups, Mark(done_until=now)), now)
-    invocation.output.record({"groups": groups}, [("acknowledged", group) for group in groups])
-    return Exit.DONE

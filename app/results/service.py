@@ -18,7 +18,7 @@ _MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
 _NUMBER_KEYS: Final = ("number", "iid", "url", "html_url")
 _NUMBER: Final = re.compile(r"(?:^|/)0*([1-9]\d{0,8})/?$")
 _GREATEST: Final = 1_000_000_000
-NOT_OFFERED: Final = Unavailable("This service does not report results of runs. It is asked again tomorrow.")
+NOT_OFFERED: Final = Unavailable("This service does not offer results of runs. It is asked again tomorrow.")
 
 
 class ServiceExtension(Struct, frozen=True):

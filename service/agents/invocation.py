@@ -70,7 +70,7 @@ class CommandTemplate:
 
 
 def preset_of(agent: Agent) -> Preset:
-    """Return an agent's preset, without what guards it against a trusted repository; `PLAIN` if it has none."""
+    """Return an agent's preset, `PLAIN` if it has none; without its guards if the agent trusts the repository."""
     if agent.options.preset is None:
         return PLAIN
     preset = preset_for(agent.options.preset, agent.argv)

@@ -256,7 +256,7 @@ class TurnWork:
             self._log(self._attempt.workspace.remarks.pop(0))
 
     def _run(self) -> TurnOutcome:
-        attempt, run = self._attempt, self._attempt.run
+        attempt, run, workspace = self._attempt, self._attempt.run, self._attempt.workspace
         with self._recorder.database.read() as connection:
             configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
             self._setup = setup = (configured and configured.setup) or RepositorySetup()
@@ -266,47 +266,30 @@ class TurnWork:
         self._snapshot = snapshot = self._fetch()
         if snapshot.default_branch not in {None, default}:
             # Only the fetch has shown which branch is the default one.
-            found = run.url, str(snapshot.default_branch)
-            self._recorder.write(lambda connection: repositories.note_default_branch(connection, *found))
-        patterns = None if configured is None else configured.protected
-        if snapshot.beside is not None:
-            text = f"the branch {run.branch} cannot be made next to the branch {snapshot.beside}"
-            raise GitCommandError(f"{text}: git keeps them as a file and a folder of one name; choose another name")
-        # A host makes the first branch of an empty repository its default one.
-        first = [past for past in attempt.conversation if past.commit_sha and past.base_sha is None]
-        is_own = patterns is None and bool(first)
-        if not run.head_ref and not is_own and repositories.is_protected(run.branch, snapshot.default_branch, patterns):
-            text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
-            raise GitCommandError(text)
+            fetched = run.url, str(snapshot.default_branch)
+            self._recorder.write(lambda connection: repositories.note_default_branch(connection, *fetched))
         done = own_commit(attempt, snapshot) if not run.head_ref else None
         if done is not None:
             self._log(f"an earlier attempt has already pushed {done[0]}")
             return attempt.completed(done[0], done[1], self._written(snapshot.git_dir, done[0]))
-        attempt.workspace.part = setup.part
+        self._check_branch(None if configured is None else configured.protected)
+        workspace.part = setup.part
         if setup.lfs:
-            attempt.workspace.large_files = LargeFiles(attempt.git, run.url, snapshot.git_dir)
+            workspace.large_files = LargeFiles(attempt.git, run.url, snapshot.git_dir)
         if setup.submodules:
             may_use = (lambda _: True) if host is None else host.owns
-            attempt.workspace.submodules = Submodules(self._folder.mirrors, attempt.git, may_use)
-            attempt.workspace.url = run.url
+            workspace.submodules = Submodules(self._folder.mirrors, attempt.git, may_use)
+            workspace.url = run.url
         if packed is not None and attempt.turn.pushing_sha is not None:
             self._log("the agent is done: only its commit is still to be pushed")
-            attempt.workspace.unpack(attempt.git, snapshot, packed)
-            commit = commit_of(attempt.git, attempt.workspace.ours, attempt.turn.pushing_sha, attempt.trailer)
-            return self._deliver(commit, self._written(attempt.workspace.ours, commit.sha), attempt.turn.summary)
-        # A delivery's turn is refused if its branch is at another commit by now, unless the service itself pushed it.
-        about = attempt.turn.inputs.get("pull_request") if attempt.turn.caller == turns.WEBHOOK else None
-        wanted = about.get("commit") if isinstance(about, dict) else None
+            workspace.unpack(attempt.git, snapshot, packed)
+            commit = commit_of(attempt.git, workspace.ours, attempt.turn.pushing_sha, attempt.trailer)
+            return self._deliver(commit, self._written(workspace.ours, commit.sha), attempt.turn.summary)
         head = snapshot.branches.get(run.branch)
-        if wanted not in {None, head}:
-            with self._recorder.database.read() as connection:
-                is_own = head is not None and turns.is_own_commit(connection, head)
-            if not is_own:
-                there = "gone" if head is None else f"at {head}"
-                raise GitCommandError(f"the branch {run.branch} is {there}; the run was started for {wanted}")
-        attempt.workspace.create()
+        self._check_webhook_commit(head)
+        workspace.create()
         with self._tracer.step("check out"):
-            self._base = attempt.workspace.check_out(attempt.git, snapshot, run.branch)
+            self._base = workspace.check_out(attempt.git, snapshot, run.branch)
         if attempt.git.signing_key is not None:
             # Before the agent works in vain.
             check_signing(attempt.git.signing_key)
@@ -321,26 +304,53 @@ class TurnWork:
             begun = alone if begun is None else replace(begun, text=f"{text} {begun.text}")
         if begun is not None:
             self._log(begun.text)
-        key = attempt.at_work.key
-
-        def deliver(connection: sa.Connection) -> Mapping[int, Sequence[Message]]:
-            waiting = [one for one in messages.by_turn(connection, key[0])[key[1]] if one.timing == "now"]
-            messages.mark(connection, waiting, "delivered")
-            return messages.by_turn(connection, key[0])
-
-        with self._recorder.database.read() as connection:
-            said: Mapping[int, Sequence[Message]] = messages.by_turn(connection, key[0])
-        if said[key[1]]:
-            # The attempt begins with those for the agent at work.
-            said = self._recorder.write(deliver)
-        attempt.at_work.heard += [one.id for one in said[key[1]] if one.state == "delivered"]
-        task = task_of(attempt, snapshot, begun, said)
-        attempt.workspace.give(task)
+        task = task_of(attempt, snapshot, begun, self._deliver_messages())
+        workspace.give(task)
         self._log(f"sandbox: {self._sandbox}")
         if head is not None and attempt.agent.options.on_completion.status:
             at_work = (run, attempt.turn.number, head, self._recorder.clock())
             self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
         return self._run_agent(task)
+
+    def _check_branch(self, patterns: tuple[str, ...] | None) -> None:
+        """Refuse a branch that git cannot make, or that these patterns protect; None: the default one is."""
+        run, snapshot = self._attempt.run, self._snapshot
+        if snapshot.beside is not None:
+            text = f"the branch {run.branch} cannot be made next to the branch {snapshot.beside}"
+            raise GitCommandError(f"{text}: git keeps them as a file and a folder of one name; choose another name")
+        # A host makes the first branch of an empty repository its default one.
+        is_first = any(past.commit_sha and past.base_sha is None for past in self._attempt.conversation)
+        if run.head_ref or (is_first and patterns is None):
+            return
+        if repositories.is_protected(run.branch, snapshot.default_branch, patterns):
+            text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
+            raise GitCommandError(text)
+
+    def _check_webhook_commit(self, head: str | None) -> None:
+        """Refuse a webhook's turn if its branch is at another commit by now, unless the service itself pushed it."""
+        run, turn = self._attempt.run, self._attempt.turn
+        about = turn.inputs.get("pull_request") if turn.caller == turns.WEBHOOK else None
+        wanted = about.get("commit") if isinstance(about, dict) else None
+        if wanted in {None, head}:
+            return
+        with self._recorder.database.read() as connection:
+            is_own = head is not None and turns.is_own_commit(connection, head)
+        if not is_own:
+            there = "gone" if head is None else f"at {head}"
+            raise GitCommandError(f"the branch {run.branch} is {there}; the run was started for {wanted}")
+
+    def _deliver_messages(self) -> Mapping[int, Sequence[Message]]:
+        """Deliver the messages for the agent at work, with which it begins; return all of the run by turn."""
+        run_id, number = self._attempt.at_work.key
+
+        def deliver(connection: sa.Connection) -> Mapping[int, Sequence[Message]]:
+            sent = messages.by_turn(connection, run_id)[number]
+            messages.mark(connection, [message for message in sent if message.timing == "now"], "delivered")
+            return messages.by_turn(connection, run_id)
+
+        by_turn = self._recorder.write(deliver)
+        self._attempt.at_work.heard += [message.id for message in by_turn[number] if message.state == "delivered"]
+        return by_turn
 
     def _fetch(self) -> RepositorySnapshot:
         attempt, turn = self._attempt, self._attempt.turn

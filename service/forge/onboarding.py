@@ -65,9 +65,8 @@ def _find_project(
                 raise OnboardingError(f"the project {path} cannot be read: {error}") from error
         return Project(path, url, project_id)
     try:
-        body = _api_of(database, host, timeout_s).document(
-            "GET", f"/projects/{quote(str(project_id or path), safe='')}"
-        )
+        gitlab = _api_of(database, host, timeout_s)
+        body = gitlab.document("GET", f"/projects/{quote(str(project_id or path), safe='')}")
     except ForgeError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             named = project_id or path

@@ -47,8 +47,8 @@ class WriteKind(Struct, frozen=True):
     """What to type before it is sent again, if it has no subject."""
     is_listed: bool = False
     """Whether the service lists its results, so that they can be looked up."""
-    is_extension: bool = False
-    """Whether it is an extension of the spec, which a service need not offer (docs/dev/api.md)."""
+    extension: str = ""
+    """What a service need not offer, in words: an extension of the spec (docs/dev/api.md). Empty: it is in the spec."""
 
 
 _RUN: Final = ("run_id", "status", "branch_name", "outcome")
@@ -120,7 +120,7 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
         id_source="It is the id of the run that was to be cancelled.",
         answers=("The run was cancelled", "It was not cancelled", "Cancel it again: harmless if it was cancelled"),
         confirmation="cancel again",
-        is_extension=True,
+        extension="cancelling runs",
     ),
     "run.say": WriteKind(
         words="say to run",
@@ -131,7 +131,7 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
         check="Check whether the run's conversation has the message, then resolve this.",
         id_name="a message's id",
         id_source="Copy it from: runwarden runs view RUN --json",
-        is_extension=True,
+        extension="messages to runs",
     ),
     "invitation.resend": WriteKind(
         words="resend invitation",
@@ -143,7 +143,7 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
         id_name="an invitation's id",
         id_source="Copy it from: runwarden orgs list --json",
         answers=("The invitation was sent again", "It was not sent again", "Send it again: it may then arrive twice"),
-        is_extension=True,
+        extension="resending invitations",
     ),
 }
 

@@ -110,10 +110,9 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
     "blocked": ErrorKind(6),
     "not_delivered": ErrorKind(1),
     "interrupted": ErrorKind(130),
-    **dict.fromkeys(("api_error", "refused", "uncertain"), OTHER_ERROR),
-    **dict.fromkeys(("usage", "config", "no_token", "read_only", "missing_extra", "demo", "invalid"), ErrorKind()),
-    **dict.fromkeys(("not_sendable", "duplicate", "already_asked", "doubtful_id", "ambiguous"), ErrorKind()),
-    **dict.fromkeys(("not_confirmed", "wrong_state"), ErrorKind()),
+    "uncertain": OTHER_ERROR,
+    **dict.fromkeys(("usage", "config", "read_only", "missing_extra", "demo", "invalid", "duplicate"), ErrorKind()),
+    **dict.fromkeys(("already_asked", "doubtful_id", "ambiguous", "not_confirmed", "wrong_state"), ErrorKind()),
 }
 
 

@@ -1,5 +1,6 @@
 """What people who know other command lines take for granted, and what scripts rely on."""
 
+import re
 import runpy
 import shlex
 from collections.abc import Iterator
@@ -12,10 +13,11 @@ import pytest
 from app.actions.refusals import ActionRefusedError
 from app.api.errors import ApiError, RateLimitedError
 from app.cli.exits import EXIT_BY_KIND, Exit, of_api_error
-from app.cli.failures import failure_of
+from app.cli.failures import CRASHED, failure_of
 from app.cli.main import root
 from app.notify.channels import RouteError
 from service.cli import main
+from storage import RunwardenError
 from storage.errors import StorageError
 from tests.cli.conftest import CommandLine
 from tests.waiting import present
@@ -102,14 +104,27 @@ def descendants(root: Any) -> list[Any]:
     return [root, *(below for child in root.__subclasses__() for below in descendants(child))]
 
 
+def test_the_page_lists_every_kind_of_error_with_its_exit_code() -> None:
+    """And no others: each is raised somewhere."""
+    page = (DOCS / "use/commands.md").read_text("utf-8").partition("\n## Errors")[2].partition("\n## ")[0]
+    groups = re.findall(r"(\d+)(?:, \d+)?: (`\w+`(?:, `\w+`)*)", re.sub(r" \([^)]*\)", "", page))
+    listed = {(int(code), kind) for code, kinds in groups for kind in re.findall(r"\w+", kinds)}
+    classes = {error.kind for error in descendants(RunwardenError) if "kind" in vars(error)}
+    source = "".join(path.read_text("utf-8") for path in (DOCS.parent / "app").rglob("*.py"))
+
+    exits = dict.fromkeys(classes, Exit.USAGE) | EXIT_BY_KIND | {"internal": CRASHED}
+    assert sorted(listed) == sorted((int(code), kind) for kind, code in exits.items())
+    assert [kind for kind in EXIT_BY_KIND if kind not in classes and f'"{kind}"' not in source] == []
+
+
 def test_every_kind_of_error_has_an_exit_code() -> None:
     """A new error cannot slip through with another one's code; a bug is left to the process's boundary."""
-    known = {*EXIT_BY_KIND, "refused_here"}
     files = [failure_of(error("Broken.", path=Path("/x"))) for error in descendants(StorageError)]
     closed = present(failure_of(RouteError("The route is closed. Open it.")))
     limited = of_api_error(RateLimitedError("Slow down.", retry_after_s=7.0))
 
-    assert {error.kind for error in descendants(ApiError) + descendants(ActionRefusedError)} <= known
+    refusals = (error for error in descendants(ApiError) + descendants(ActionRefusedError) if "kind" in vars(error))
+    assert {error.kind for error in refusals} <= {*EXIT_BY_KIND}
     assert [file and (file.exit, file.kind, file.detail["file"]) for file in files] == [
         (2, error.kind, "/x") for error in descendants(StorageError)
     ]

@@ -1,5 +1,6 @@
 """The extension that tells what a run did (docs/dev/api.md): what is asked and understood, and who does not have it."""
 
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 
 import pytest
@@ -14,7 +15,9 @@ from app.api.errors import (
     RejectedError,
     UnusableAnswerError,
 )
+from app.api.requests import CancelRun, ResendInvitation, SayToRun, WriteRequest
 from storage.records.results import LogChunk, ModelUsage, ReportedFinding, Turn
+from tests.contract.conftest import nothing
 from tests.lab import Respond, Server
 
 COMMIT = "4f1c" * 10
@@ -130,6 +133,7 @@ async def test_an_id_that_would_change_the_path_is_not_asked_about(client: Clien
 REFUSALS = [
     (404, "not_found", NotOfferedError),
     (405, "method_not_allowed", NotOfferedError),
+    (501, "not_implemented", NotOfferedError),
     (404, "run_not_found", NotFoundError),
     (410, "log_not_kept", RejectedError),
 ]
@@ -144,3 +148,24 @@ async def test_a_service_without_the_extension_is_told_from_a_run_that_is_not_th
         with pytest.raises(ApiError) as caught:
             await client.run_detail("run_1")
         assert type(caught.value) is kind, (status, code)
+
+
+async def test_what_is_not_offered_is_named(client: Client, server: Server) -> None:
+    """Each read and each write of the extension names its own subject."""
+
+    def sent(request: WriteRequest) -> Awaitable[object]:
+        return client.send(request, before_first_byte=nothing)
+
+    for asked, what in (
+        (lambda: client.run_log("run_1", 1), "results of runs"),
+        (client.agents, "a list of agents"),
+        (client.invitations, "invitations"),
+        (client.may_create_organizations, "invitations"),
+        (client.failure_facts, "questions of agents"),
+        (lambda: sent(CancelRun("run_1")), "cancelling runs"),
+        (lambda: sent(SayToRun("run_1", "Stop.")), "messages to runs"),
+        (lambda: sent(ResendInvitation("inv_1")), "resending invitations"),
+    ):
+        server.script(Respond(404, {"message": "Not Found"}))
+        with pytest.raises(NotOfferedError, match=rf"^This service does not offer {what}\.$"):
+            await asked()

@@ -118,6 +118,22 @@ def test_a_host_that_is_down_for_a_while_is_waited_for(setup: Hosted, *, landed:
     assert ("an earlier attempt has already pushed" in turn["log"]) == landed
 
 
+def test_a_first_push_that_landed_without_an_answer_counts(made: Hosted, tenant: Make, patient: Any) -> None:
+    """The host made the branch its default one, where a run may push nothing else."""
+    bare = made.folder / "hosted" / "empty.git"
+    git("init", "--quiet", "--bare", str(bare), cwd=made.folder)
+    made.api = tenant(on=patient, repositories=[placed(f"{made.host.url}/empty.git")], agents=made.agents)
+    made.host.fault = after_a_push(made.host)
+    run_id = made.api.begin("worker", instructions=WRITES)
+    made.waits(run_id)
+    branch = made.api.run(run_id)["branch_name"]
+    git("symbolic-ref", "HEAD", f"refs/heads/{branch}", cwd=bare)
+    made.host.fault = lambda _: None
+    turn = made.api.worked(run_id)
+
+    assert (turn["outcome"], turn["commit"]) == ("completed", git("rev-parse", branch, cwd=bare)), turn["log"]
+
+
 def test_a_host_that_stays_down_ends_the_wait(made: Hosted, start: Make) -> None:
     """After `forge.give_up_s`; what the agent changed is kept, and the next turn starts from it by itself."""
     setup = {"organizations": [member(repositories=made.repositories)], "agents": made.agents}

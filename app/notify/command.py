@@ -1,0 +1,90 @@
+"""`runwarden notify`: test routes, list messages, and acknowledge them."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+
+from app.api.network import Network
+from app.cli.context import Invocation
+from app.cli.exits import Exit, failed
+from app.cli.options import COUNT, CommandGroup, FactCommand, async_command
+from app.cli.output import Column, facts
+from app.engine.text import plural
+from app.engine.times import exact_ago, rfc3339
+from app.notify.channels import send
+from app.profiles.settings import DEFAULT_ROUTE
+from storage.records.alert import Delivery, Message
+from storage.records.inbox import Mark
+
+TONES: Final = {"delivered": "good", "failed": "bad", "expired": "bad"}
+"""The tones, by a message's outcome."""
+
+
+@click.group(cls=CommandGroup)
+def notify() -> None:
+    """Test notification routes, list messages, and acknowledge them."""
+
+
+@notify.command("test", cls=FactCommand)
+@click.argument("route", default="default")
+@async_command
+async def test(invocation: Invocation, /, *, route: str) -> int:
+    """Send a test notification over ROUTE, one of [notify.routes], or over the channels of [notify] itself."""
+    settings = invocation.settings()
+    names = [DEFAULT_ROUTE, *(entry.name for entry in settings.notify.routes)]
+    if route not in names:
+        raise failed("not_found", f"There is no route {route!r}. There are: {', '.join(names)}.")
+    now, text = datetime.now(UTC), "Sent by `runwarden notify test`"
+    message = Message(route, "test:rule", "new", "warning", "Runwarden: this is a test", text, ())
+    profile = invocation.profile(settings)
+    trouble = await send(settings.notify, Delivery(0, message, now), profile.name, Network.of(profile))
+    if trouble is not None:
+        raise failed("not_delivered", trouble, route=route)
+    invocation.output.record({"route": route, "delivered": True}, [("delivered", route)])
+    return Exit.DONE
+
+
+@notify.command("log", cls=FactCommand)
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of messages.")
+@async_command
+async def log(invocation: Invocation, /, *, limit: int) -> int:
+    """List notification messages with their outcome, newest first."""
+    async with invocation.state() as state:
+        deliveries = await state.recent_deliveries(limit)
+        now = state.clock()
+    entries = [
+        facts(each, "number made_at attempts outcome")
+        | facts(each.message, "route phase level title count groups")
+        | {"text": each.message.body, "error": each.error or None}
+        for each in deliveries
+    ]
+
+    def outcome(each: Delivery) -> str:
+        return each.outcome or (f"again after {plural(each.attempts, 'attempt')}" if each.attempts else "waiting")
+
+    columns: tuple[Column[Delivery], ...] = (
+        Column("number", lambda each: str(each.number), "number"),
+        Column("when", lambda each: exact_ago(each.made_at, now), "made_at", lambda each: rfc3339(each.made_at)),
+        Column("route", lambda each: each.message.route, "route"),
+        Column("outcome", outcome, "outcome", tone=lambda each: TONES.get(each.outcome or "", "")),
+        Column("title", lambda each: each.message.title, "title", flexible=True),
+    )
+    invocation.output.listing("deliveries", entries, columns, deliveries, empty="No messages yet.")
+    return Exit.DONE
+
+
+@notify.command("ack", cls=FactCommand)
+@click.argument("numbers", nargs=-1, required=True, type=COUNT, metavar="NUMBER...")
+@async_command
+async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:
+    """Acknowledge messages by the number in their text, so that they are not repeated."""
+    async with invocation.state() as state:
+        deliveries = {number: await state.delivery(number) for number in numbers}
+        if missing := [number for number, each in deliveries.items() if each is None]:
+            raise failed("not_found", f"There is no message {missing[0]}. See: runwarden notify log")
+        groups = [group for each in deliveries.values() if each is not None for group in each.message.groups]
+        now = state.clock()
+        await state.mark(dict.fromkeys(groups, Mark(done_until=now)), now)
+    invocation.output.record({"groups": groups}, [("acknowledged", group) for group in groups])
+    return Exit.DONE
