@@ -28,7 +28,7 @@ from app.cli.exits import EXIT_BY_KIND, CommandFailedError, Exit, failed
 from app.cli.options import FactCommand, as_key, options_of
 from app.cli.output import Column, Document, facts
 from app.cli.progress import RowProgress
-from app.cli.running import asking, go_on
+from app.cli.running import asking, raise_if_stopped
 from app.engine.text import plural
 from app.engine.times import rfc3339
 from app.runs.command_wait import RunWaiter, wait_failure
@@ -395,7 +395,7 @@ async def send_batch(
     try:
         with closing(RowProgress(invocation.output, len(rows), usual=usual)) as progress:
             for done, each in enumerate(planned):
-                go_on(invocation)
+                raise_if_stopped(invocation)
                 if each.result.outcome == "to_send" and each.request is not None and sender.may_send:
                     rows[done] = replace(each, result=await sender.send(each.request, each.key))
                 elif each.result.outcome == "to_send":
