@@ -50,7 +50,7 @@ class Asked(Struct, frozen=True):
         return found if isinstance(found, str) else ""
 
 
-async def what_began(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:
+async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:
     """What began the run's last turn, or why that is not known.
 
     Raises:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.actions.actions import retry_key
-from app.actions.asked import PLACEHOLDERS, Asked, continuation, filled_in, what_began
+from app.actions.asked import PLACEHOLDERS, Asked, continuation, filled_in, original_request
 from app.actions.batch import BatchResult
 from app.actions.refusals import FieldProblem
 from app.api.errors import ApiError
@@ -129,7 +129,7 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
 
     async def asked_of(detail: RunDetail) -> Asked | Unavailable:
         try:
-            return await what_began(engine.ledger, turns_of, detail)
+            return await original_request(engine.ledger, turns_of, detail)
         except ApiError as error:
             failures.append(error)
             return Unavailable(f"The service could not be asked: {failures[0].message}")
