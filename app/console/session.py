@@ -45,7 +45,6 @@ from widgets.kit.badges import ProfileMark
 if TYPE_CHECKING:
     from app.actions.screen_batch import RunBatch
     from app.automations.rule import Rule
-    from app.console.guard import BaseApp
     from app.engine.engine import Engine
     from app.inbox.inbox import Inbox
     from app.profiles.engines import ProfileEngines
@@ -480,7 +479,7 @@ class Session:
         profile: Profile,
         clock: Callable[[], datetime],
         first: "FirstPaint | None",
-        app: "BaseApp[Any]",
+        app: App[Any],
         engines: "ProfileEngines",
     ) -> None:
         """Prepare; `first` holds the first rows of the cache, and the app runs workers and shows toasts."""
