@@ -155,14 +155,16 @@ def apply_setup(
         SetupError: An entry contradicts the existing state, or lacks something.
     """
     # One of two such entries would silently replace the other, or get its tokens.
-    _distinct("organizations", [(one.name, f"the slug {_slug(one)}") for one in setup.organizations])
-    _distinct("offers", [(one.code, f"the code {one.code}") for one in setup.offers])
+    _distinct("organizations", [(org.name, f"the slug {_slug(org)}") for org in setup.organizations])
+    _distinct("offers", [(offer.code, f"the code {offer.code}") for offer in setup.offers])
     for number, entry in enumerate(setup.organizations):
         where = f"organizations.{number}"
-        _distinct(f"{where}.tokens", [(one.alias, f"the alias {one.alias}") for one in entry.tokens])
-        _distinct(f"{where}.hosts", [(one.host or one.platform, f"the platform {one.platform}") for one in entry.hosts])
-        _distinct(f"{where}.repositories", [(one.name, f"the name {one.name}") for one in entry.repositories])
-        paths = [(one.name, one.platform, one.path.removesuffix(".git")) for one in entry.repositories]
+        _distinct(f"{where}.tokens", [(token.alias, f"the alias {token.alias}") for token in entry.tokens])
+        _distinct(
+            f"{where}.hosts", [(host.host or host.platform, f"the platform {host.platform}") for host in entry.hosts]
+        )
+        _distinct(f"{where}.repositories", [(repo.name, f"the name {repo.name}") for repo in entry.repositories])
+        paths = [(repo.name, repo.platform, repo.path.removesuffix(".git")) for repo in entry.repositories]
         _distinct(f"{where}.repositories", [(name, f"the path {on}:{path.lower()}") for name, on, path in paths])
     # Locked against other changes, so that everything in the document is read once and written once.
     lock_all(connection)
@@ -225,10 +227,10 @@ def find_organization(connection: sa.Connection, slug: str) -> Organization:
 
 
 def _named(known: Mapping[str, Organization], slug: str) -> Organization:
-    found = known.get(slug.lower()) or known.get(slug)
-    if found is None:
+    organization = known.get(slug.lower()) or known.get(slug)
+    if organization is None:
         raise SetupError(f"there is no organization {slug!r}; create it with: runwarden service org create NAME")
-    return found
+    return organization
 
 
 def make_token(
@@ -317,12 +319,12 @@ def add_repository(
         SetupError: It has no clone address, or another repository has its name.
     """
     try:
-        held = {_key(one): one for one in repositories.of(connection, organization.id)}
-        made = _repository(entry, held, hosts.of(connection, organization.id), folder)
-        repositories.put(connection, organization.id, made, now)
+        held = {_key(repo): repo for repo in repositories.of(connection, organization.id)}
+        repository = _repository(entry, held, hosts.of(connection, organization.id), folder)
+        repositories.put(connection, organization.id, repository, now)
     except ValueError as error:
         raise SetupError(f"repository {entry.name}: {error}") from error
-    return made
+    return repository
 
 
 def _repository(
@@ -338,7 +340,7 @@ def _repository(
     """
     path = checked_path(entry.platform, entry.path)
     kept = held.get((entry.platform, path.lower()))
-    namesake = next((one for one in held.values() if one.name == entry.name and one is not kept), None)
+    namesake = next((repo for repo in held.values() if repo.name == entry.name and repo is not kept), None)
     if namesake is not None:
         raise repositories.taken(entry.name, namesake.path)
     if entry.url is None:
@@ -390,11 +392,11 @@ def check_fallbacks(connection: sa.Connection) -> None:
     graph: dict[str, list[str]] = {}
     for agent in agents.all_of(connection):
         for name in agent.options.fallback:
-            one = agents.by_name(connection, agent.organization_id or "", name)
-            if one is None:
+            fallback = agents.by_name(connection, agent.organization_id or "", name)
+            if fallback is None:
                 text = f"the fallback {name!r} is not configured; list agents with: runwarden service agent list"
                 raise SetupError(f"agent {agent.name}: {text}")
-            graph.setdefault(agent.key, []).append(one.key)
+            graph.setdefault(agent.key, []).append(fallback.key)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -433,13 +435,13 @@ class _Organizations:
         self._folder = folder
         self._now = now
         self._named = organizations.named(connection, [_slug(entry) for entry in entries])
-        known = [*{one.id for one in self._named.values()}]
+        known = [*{org.id for org in self._named.values()}]
         self._tokens = by_owner(connection, tokens.TokenRecord, schema.tokens, known)
         self._hosts = by_owner(connection, hosts.Host, schema.hosts, known)
         self._repositories = defaultdict[str, dict[tuple[str, str], repositories.Repository]](dict)
         """Keyed by organization, then by platform and path."""
         for owner, held in by_owner(connection, repositories.Repository, schema.repositories, known).items():
-            self._repositories[owner] = {_key(one): one for one in held}
+            self._repositories[owner] = {_key(repo): repo for repo in held}
         self._created: list[Organization] = []
         self._budgets: dict[str, DayBudget] = {}
         self._connected: list[tuple[str, hosts.Host]] = []
@@ -453,7 +455,7 @@ class _Organizations:
         Raises:
             SetupError: It contradicts the existing state, or lacks something.
         """
-        found = organization = self._named.get(_slug(entry))
+        existing = organization = self._named.get(_slug(entry))
         if organization is None:
             budget = entry.budget or DayBudget()
             organization = Organization(
@@ -473,7 +475,7 @@ class _Organizations:
         wanted = entry.budget or DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)
         if (wanted.day_usd, wanted.day_tokens) != (organization.day_usd, organization.day_tokens):
             self._budgets[organization.id] = wanted
-        connected = {one.platform: one for one in self._hosts[organization.id]}
+        connected = {host.platform: host for host in self._hosts[organization.id]}
         for host in map(_host, entry.hosts):
             before = connected.get(host.platform)
             self.applied.append(_outcome("host", host.platform, organization.id, before, host))
@@ -481,40 +483,42 @@ class _Organizations:
                 connected[host.platform] = host
                 self._connected.append((organization.id, host))
         configured, held = [], self._repositories[organization.id]
-        for one in entry.repositories:
+        for wanted_repo in entry.repositories:
             try:
-                made = _repository(one, held, connected.values(), self._folder)
+                repository = _repository(wanted_repo, held, connected.values(), self._folder)
             except ValueError as error:
-                raise SetupError(f"repository {one.name}: {error}") from error
-            known = held.get(_key(made))
-            self.applied.append(_outcome("repository", f"{made.platform}:{made.path}", organization.id, known, made))
-            if known != made:
-                held[_key(made)] = made
-                self._configured.append((organization.id, made))
-            configured.append(made)
+                raise SetupError(f"repository {wanted_repo.name}: {error}") from error
+            known = held.get(_key(repository))
+            self.applied.append(
+                _outcome("repository", f"{repository.platform}:{repository.path}", organization.id, known, repository)
+            )
+            if known != repository:
+                held[_key(repository)] = repository
+                self._configured.append((organization.id, repository))
+            configured.append(repository)
         shown = []
         for wish in entry.tokens:
             owned = self._tokens[organization.id]
-            kept = next((each for each in owned if each.alias == wish.alias and each.is_valid(self._now)), None)
+            kept = next((token for token in owned if token.alias == wish.alias and token.is_valid(self._now)), None)
             token, value = (kept, None) if kept else make_token(self._connection, organization, wish, self._now)
             if kept is None:
                 owned.append(token)
             document = {"id": token.id, "alias": token.alias, "value": value, "scopes": list(token.scopes)}
             shown.append(document | {"expires_at": rfc3339(token.expires_at)})
-        places = {(one.platform, one.host) for one in connected.values()}
+        places = {(host.platform, host.host) for host in connected.values()}
         return {
             "id": organization.id,
             "name": organization.name,
             "slug": organization.slug,
-            "created": found is None,
-            "differs": [] if found is None else _differences(found, entry),
+            "created": existing is None,
+            "differs": [] if existing is None else _differences(existing, entry),
             "tokens": shown,
             "hosts": [host.platform for host in entry.hosts],
             "repositories": [
-                {"name": one.name, "platform": one.platform, "path": one.path, "url": without_login(one.url)}
+                {"name": repo.name, "platform": repo.platform, "path": repo.path, "url": without_login(repo.url)}
                 # None: its address names no host.
-                | {"connected": (one.platform, where.host) in places if where is not None and where.host else None}
-                for one, where in ((one, location(one.url)) for one in configured)
+                | {"connected": (repo.platform, where.host) in places if where is not None and where.host else None}
+                for repo, where in ((repo, location(repo.url)) for repo in configured)
             ],
         }
 
@@ -530,13 +534,13 @@ class _Organizations:
 
     def all_repositories(self) -> Iterator[tuple[Organization, repositories.Repository]]:
         """Yield each repository of these organizations, including those that the document leaves out."""
-        for organization in {one.id: one for one in self._named.values()}.values():
+        for organization in {org.id: org for org in self._named.values()}.values():
             for repository in self._repositories[organization.id].values():
                 yield organization, repository
 
 
-def _key(one: repositories.Repository) -> tuple[str, str]:
-    return one.platform, one.path.lower()
+def _key(repo: repositories.Repository) -> tuple[str, str]:
+    return repo.platform, repo.path.lower()
 
 
 def _slug(entry: OrganizationEntry) -> str:
@@ -555,4 +559,5 @@ def _differences(organization: Organization, entry: OrganizationEntry) -> list[s
     commands += [f"grant {slug} {entitlement}" for entitlement in sorted(wanted - held)]
     commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(held - wanted)]
     name = f"name the entry {organization.name!r}, as the organization with the slug {slug}, or change its slug"
-    return [*([] if organization.name == entry.name else [name]), *(f"runwarden service org {one}" for one in commands)]
+    differing = [] if organization.name == entry.name else [name]
+    return [*differing, *(f"runwarden service org {command}" for command in commands)]

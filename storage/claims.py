@@ -25,13 +25,13 @@ UNSEEN_FOR: Final = timedelta(hours=1)
 most.
 """
 
-NOT_TOLD: Final = "?"
+NOT_REPORTED: Final = "?"
 """Stands for a fact that the system does not report; it counts as equal to any value."""
 
 _SECOND_US: Final = 1_000_000
 PROC: Final = Path("/proc")
 """Where Linux lists its processes; other systems are asked with programs."""
-_TELL_S: Final = 5.0
+_PROBE_S: Final = 5.0
 _STATE_FIELD: Final = 0
 _STARTED_FIELD: Final = 19
 """Fields of /proc/PID/stat, counted after the command's name."""
@@ -137,7 +137,7 @@ def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str
 def this_process() -> Owner:
     """The process that asks."""
     pid = os.getpid()
-    return Owner(pid=pid, started=_started(pid) or NOT_TOLD, boot=_boot(), namespace=_namespace())
+    return Owner(pid=pid, started=_started(pid) or NOT_REPORTED, boot=_boot(), namespace=_namespace())
 
 
 def is_dead(owner: Owner) -> bool | None:
@@ -151,7 +151,7 @@ def is_dead(owner: Owner) -> bool | None:
 
 
 def _is_other(one: str, other: str) -> bool:
-    return NOT_TOLD not in (one, other) and one != other
+    return NOT_REPORTED not in (one, other) and one != other
 
 
 def _started(pid: int) -> str | None:
@@ -159,7 +159,7 @@ def _started(pid: int) -> str | None:
     if not (PROC / "self" / "stat").exists():
         output = _output_of("ps", "-o", "state=,lstart=", "-p", str(pid))
         if output is None:
-            return NOT_TOLD
+            return NOT_REPORTED
         state, _, started = output.strip().partition(" ")
         return None if not started or state.startswith("Z") else started.strip()
     try:
@@ -176,7 +176,7 @@ def _boot() -> str:
     try:
         return (PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return (_output_of("sysctl", "-n", "kern.bootsessionuuid") or "").strip() or NOT_TOLD
+        return (_output_of("sysctl", "-n", "kern.bootsessionuuid") or "").strip() or NOT_REPORTED
 
 
 @cache
@@ -184,7 +184,7 @@ def _namespace() -> str:
     try:
         return str((PROC / "self" / "ns" / "pid").readlink())
     except OSError:
-        return NOT_TOLD
+        return NOT_REPORTED
 
 
 def _output_of(*command: str) -> str | None:
@@ -192,7 +192,7 @@ def _output_of(*command: str) -> str | None:
     # Every process must get the same answer: ps uses the user's language and time zone.
     plain = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TELL_S, check=False, env=plain)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S, check=False, env=plain)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout

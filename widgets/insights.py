@@ -159,12 +159,8 @@ class OutcomesChart(PlotextPlot, can_focus=True):
     _axis_cells = 0
     """Width of the axis labels on the left."""
 
-    @dataclass
     class Highlighted(Message):
         """The cursor moved, appeared or disappeared."""
-
-        index: int | None
-        """The index of the outcome under the cursor; None: no cursor."""
 
     @dataclass
     class Chosen(Message):
@@ -283,7 +279,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
 
     def _moved(self) -> None:
         self.refresh()
-        self.post_message(self.Highlighted(self.cursor))
+        self.post_message(self.Highlighted())
 
 
 def _stand_apart(marks: Sequence[tuple[int, str]], more: int = 0) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import logging
-import re
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -36,7 +35,7 @@ from storage.ledger import (
     WrongStateError,
     new_action_id,
 )
-from storage.records import Action, ActionFailure, ActionFilter, Run, RunRow
+from storage.records import Action, ActionFailure, Run, RunRow
 from storage.values import to_us
 
 log = logging.getLogger(__name__)
@@ -51,8 +50,6 @@ PAUSE_S: Final = 0.25
 NOT_RECORDED: Final = "not_recorded"
 """The error's kind when the outcome is known and could not be recorded."""
 NO_ERROR: Final = ActionFailure("", "")
-_RETRIED: Final = re.compile(r"(retry-.+-\d+)(?:-[0-9a-f]{16})?$")
-"""A key of `retry_key`, and that part of it which names the failure."""
 OutcomeT = TypeVar("OutcomeT")
 
 
@@ -67,11 +64,13 @@ class Verdict(Struct, frozen=True):
     response_json: str = ""
 
 
-@dataclass(eq=False)
 class SendCancelledError(asyncio.CancelledError):
     """The task that sent a write was cancelled; the write is settled."""
 
-    action: Action
+    def __init__(self, action: Action) -> None:
+        # Without the action among the arguments: a traceback would show the request.
+        super().__init__()
+        self.action = action
 
 
 @dataclass(slots=True)
@@ -403,14 +402,7 @@ def _refusing(command_line: str) -> Iterator[None]:
 
 
 def retry_key(run: Run | RunRow, words: str = "") -> str:
-    """The key under which this failure is retried once with these words, from anywhere."""
+    """The key under which this failure is retried once with these words, from anywhere (see `Ledger.results`)."""
     ended = to_us(run.updated_at) if run.updated_at else 0
     added = hashlib.sha256(words.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16] if words.strip() else ""
     return f"retry-{run.run_id}-{ended}{added and '-'}{added}"
-
-
-async def retries(ledger: Ledger, since: datetime | None = None) -> dict[str, str]:
-    """The ids of the runs that retried failures, by the failure's key without words."""
-    made = await ledger.actions(ActionFilter(["run.start", "run.continue"], ["confirmed"], since=since), limit=10_000)
-    keyed = ((_RETRIED.match(action.key), action.result_id) for action in made)
-    return {key[1]: result_id for key, result_id in keyed if key is not None and result_id is not None}

@@ -41,11 +41,6 @@ class Asked(Struct, frozen=True):
     """Who asked, according to the service; empty: not known."""
 
     @property
-    def origin(self) -> str:
-        """Whose words they are."""
-        return f"from {self.caller or 'another user'}" if self.is_reported else "from this machine"
-
-    @property
     def words(self) -> str:
         """The instructions; empty: it had none."""
         request = self.request
@@ -55,7 +50,7 @@ class Asked(Struct, frozen=True):
         return found if isinstance(found, str) else ""
 
 
-async def what_began(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:
+async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:
     """What began the run's last turn, or why that is not known.
 
     Raises:

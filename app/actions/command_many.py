@@ -8,7 +8,7 @@ import click
 from msgspec.structs import replace
 
 from app.actions.actions import retry_key
-from app.actions.asked import Asked, what_began
+from app.actions.asked import Asked, original_request
 from app.actions.batch import BatchResult
 from app.actions.command_writes import (
     DRY_RUN_OPTION,
@@ -217,7 +217,7 @@ async def plan_retry(engine: "Engine", text: str, prefix: str | None = None) -> 
     if run.status == "completed":
         return refused(run.run_id, "It completed.")
     try:
-        asked = await what_began(engine.ledger, engine.extension.turns, detail)
+        asked = await original_request(engine.ledger, engine.extension.turns, detail)
     except ApiError as error:
         return refused(run.run_id, f"The service could not be asked for its instructions: {error.message}")
     if not isinstance(asked, Asked):

@@ -120,7 +120,7 @@ class Candidate(Struct, frozen=True):
         """Whether it certainly fits less well than the best one: in its words, its author or its time."""
         is_foreign = self.is_ours is False and best.is_ours is True
         # Without a time it may be as close.
-        is_close, is_as_close = (one.after is None or abs(one.after) <= EXACT for one in (best, self))
+        is_close, is_as_close = (candidate.after is None or abs(candidate.after) <= EXACT for candidate in (best, self))
         return self.is_same is False or is_foreign or (best.after is not None and is_close and not is_as_close)
 
 
@@ -152,7 +152,7 @@ class Proposal(Struct, frozen=True):
         if not self.candidates:
             return ""
         best, *others = self.candidates
-        is_best = best.is_same is True and all(one.is_worse(best) for one in others)
+        is_best = best.is_same is True and all(other.is_worse(best) for other in others)
         return best.run.run_id if self.is_certain or is_best else ""
 
 
@@ -237,14 +237,14 @@ class Send(Struct, frozen=True):
             return None
         return self._marked(Candidate(detail.run, self.after(changed), is_turn=True))
 
-    def _marked(self, found: Candidate) -> Candidate:
-        run, mark = found.run, self.action.action_id
+    def _marked(self, candidate: Candidate) -> Candidate:
+        run, mark = candidate.run, self.action.action_id
         with suppress(ValueError):
             document = json.loads(run.raw_json)
             shown = json.dumps(document.get("metadata")) if isinstance(document, dict) else ""
-            in_branch = not found.is_turn and mark in run.branch_name
-            return replace(found, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
-        return found
+            in_branch = not candidate.is_turn and mark in run.branch_name
+            return replace(candidate, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
+        return candidate
 
     def with_turns(self, candidate: Candidate, turns: Sequence[Turn], caller: str | None) -> Candidate:
         """The candidate with the service's report of its turns. `caller`: the service's name for us, if known."""
@@ -255,7 +255,7 @@ class Send(Struct, frozen=True):
         is_ours = None if caller is None or turn.caller is None else turn.caller == caller
         return replace(candidate, asked=turn.instructions, caller=turn.caller, is_same=is_same, is_ours=is_ours)
 
-    def ranked(self, found: Sequence[tuple[Candidate, RunDetail]]) -> tuple[Candidate, ...]:
+    def ranked(self, candidates: Sequence[tuple[Candidate, RunDetail]]) -> tuple[Candidate, ...]:
         """The candidates, the likeliest first."""
 
         def key(pair: tuple[Candidate, RunDetail]) -> tuple[object, ...]:
@@ -272,7 +272,7 @@ class Send(Struct, frozen=True):
                 candidate.run.run_id,
             )
 
-        return tuple(candidate for candidate, _ in sorted(found, key=key))
+        return tuple(candidate for candidate, _ in sorted(candidates, key=key))
 
 
 @dataclass(slots=True)
@@ -305,7 +305,7 @@ class Reconciliation:
         if send is None:
             return Proposal()
         subject = await cache.detail(send.run_id) if send.run_id is not None else None
-        found: list[tuple[Candidate, RunDetail]] = []
+        candidates: list[tuple[Candidate, RunDetail]] = []
         ours = [
             other.sending_at
             for other in await self.ledger.for_run(action.subject)
@@ -316,31 +316,32 @@ class Reconciliation:
         ]
         """When our other continuations of the same run were sent."""
         if subject is not None and (turn := send.continued(subject, ours)) is not None:
-            found.append((turn, subject))
+            candidates.append((turn, subject))
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         created = [(send.created(detail, branch), detail) for detail in await self._around(send, branch)]
         # A run older than one that was seen before the send is older than the send, whatever the service's clock.
         seen = (detail.run.created_at for _, detail in created if detail.first_seen_at < send.sent_at - ANSWER)
         oldest = max((at for at in seen if at is not None), default=None)
         fitting = [
-            (each, detail)
-            for each, detail in created
-            if each is not None and (not oldest or not each.run.created_at or each.run.created_at >= oldest - EXACT)
+            (candidate, detail)
+            for candidate, detail in created
+            if candidate is not None
+            and (not oldest or not candidate.run.created_at or candidate.run.created_at >= oldest - EXACT)
         ]
         # Not those made by another of our actions, nor the continued one.
-        made: list[Action] = []
+        others: list[Action] = []
         if fitting:
-            made += await self.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS)
+            others += await self.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS)
         for _, detail in fitting:
-            made += await self.ledger.for_run(detail.run.run_id)
-        taken = {action.subject, *(each.result_id for each in made if each.action_id != action.action_id)}
-        found += [(each, detail) for each, detail in fitting if detail.run.run_id not in taken]
+            others += await self.ledger.for_run(detail.run.run_id)
+        taken = {action.subject, *(other.result_id for other in others if other.action_id != action.action_id)}
+        candidates += [(candidate, detail) for candidate, detail in fitting if detail.run.run_id not in taken]
         # Whether the cache misses nothing that the send may have made.
         window = send.around()
         coverage = await cache.coverage()
         is_whole = coverage.is_current(send.ended_at) and not coverage.gaps_within(window.since, window.until)
         is_whole &= send.run_id is None or (subject is not None and subject.last_seen_at > send.ended_at)
-        return Proposal(send.ranked(found)[:LIMIT], is_whole)
+        return Proposal(send.ranked(candidates)[:LIMIT], is_whole)
 
     async def ask(self, action: Action) -> Proposal:
         """The possible results, after reading the runs around the send from the service (spec 4.2).
@@ -355,18 +356,20 @@ class Reconciliation:
         if action.kind == "organization.create":
             # Those for its address that none of our other actions made, the newest first.
             created = ActionFilter(["organization.create"], ["confirmed"])
-            made = {each.result_id for each in await self.ledger.actions(created, limit=EXECUTIONS)}
+            others = {other.result_id for other in await self.ledger.actions(created, limit=EXECUTIONS)}
             invitations, ahead = await client.invitations(), client.budget.heard_ahead
             # Its mail leaves after the request; a mail from before belongs to an older organization.
             since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - CLOSE
             own = [
-                each
-                for each in invitations
-                if each.email.casefold() == action.subject.casefold()
-                and each.organization_id not in made
-                and (since is None or each.sent_at is None or each.sent_at >= since)
+                invitation
+                for invitation in invitations
+                if invitation.email.casefold() == action.subject.casefold()
+                and invitation.organization_id not in others
+                and (since is None or invitation.sent_at is None or invitation.sent_at >= since)
             ]
-            return Proposal(organizations=tuple({each.organization_id: each for each in own}.values()))
+            return Proposal(
+                organizations=tuple({invitation.organization_id: invitation for invitation in own}.values())
+            )
         await client.budget.settle()
         send = Send.of(action, await cache.run_clock())
         if send is None:
@@ -383,20 +386,20 @@ class Reconciliation:
                     break
         except EndlessListError:
             is_whole = False
-        found = await self.cached(action)
+        proposal = await self.cached(action)
         described: list[Candidate] = []
         # The service's name for our token, as it tells of the run that we started last.
         caller = None
-        if found.candidates:
+        if proposal.candidates:
             for ours in await self.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
-                told = await self.extension.turns_now(ours.result_id or "")
-                caller = told.turns[0].caller if told is not None and told.turns else None
-        for candidate in found.candidates[:MOST_ASKED]:
+                reported = await self.extension.turns_now(ours.result_id or "")
+                caller = reported.turns[0].caller if reported is not None and reported.turns else None
+        for candidate in proposal.candidates[:MOST_ASKED]:
             answer = await self.extension.turns_now(candidate.run.run_id)
             described.append(candidate if answer is None else send.with_turns(candidate, answer.turns, caller))
         # Those that ask the same come first, and those that ask something else last; then those by our own token.
         ordered = sorted(
-            (*described, *found.candidates[MOST_ASKED:]),
+            (*described, *proposal.candidates[MOST_ASKED:]),
             key=lambda c: (not c.is_marked, c.is_same is False, not c.is_same, c.is_ours is False, not c.is_ours),
         )
         return Proposal(tuple(ordered), is_whole)
@@ -419,9 +422,9 @@ class Reconciliation:
         elif isinstance(request, SayToRun):
             with _asking(f"has {result_id}"):
                 turns = (await self.runs.reader.client.run_detail(request.run_id)).turns
-            said = {one.message_id: one.text for turn in turns for one in turn.messages}
-            if said.get(result_id) != request.text:
-                what = "no such message" if result_id not in said else "another message of this id"
+            texts = {message.message_id: message.text for turn in turns for message in turn.messages}
+            if texts.get(result_id) != request.text:
+                what = "no such message" if result_id not in texts else "another message of this id"
                 raise DoubtfulIdError(f"The run {request.run_id} has {what}: {result_id}.")
         elif isinstance(request, ResendInvitation) and request.invitation_id != result_id:
             raise DoubtfulIdError(f"{result_id!r} is not the invitation that was sent again, {request.invitation_id}.")
@@ -441,10 +444,10 @@ class Reconciliation:
             if action.kind == "organization.create":
                 with _asking(f"knows {result_id}"):
                     try:
-                        told = await self.runs.reader.client.invitations()
+                        invitations = await self.runs.reader.client.invitations()
                     except NotOfferedError:
                         return
-                emails = {each.email for each in told if each.organization_id == result_id}
+                emails = {invitation.email for invitation in invitations if invitation.organization_id == result_id}
                 if not emails:
                     raise DoubtfulIdError(f"The service knows no organization {result_id}.")
                 if action.subject.casefold() not in map(str.casefold, emails):
@@ -452,12 +455,12 @@ class Reconciliation:
             if not kind.is_listed:
                 return
             cache = self.runs.cache
-            found, detail = await self.cached(action), await cache.detail(result_id)
+            proposal, detail = await self.cached(action), await cache.detail(result_id)
             if detail is None:
                 with _asking(f"lists {result_id}"):
-                    found = await self.ask(action)
+                    proposal = await self.ask(action)
                 detail = await cache.detail(result_id)
-            if result_id in {candidate.run.run_id for candidate in found.candidates}:
+            if result_id in {candidate.run.run_id for candidate in proposal.candidates}:
                 return
             if detail is None:
                 raise DoubtfulIdError(f"The service lists no run {result_id} from around the time it was sent.")
@@ -493,13 +496,13 @@ class Reconciliation:
                 continue
             age = now - ended_at
             search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
-            found = await self.cached(action)
-            is_enough = found.is_whole and (await self.runs.cache.run_clock()).is_known
+            proposal = await self.cached(action)
+            is_enough = proposal.is_whole and (await self.runs.cache.run_clock()).is_known
             if not is_enough and search.ask_at <= now:
                 search.ask_at = now + min(max(age, AGAIN), LONGEST_PAUSE)
                 with suppress(ApiError):
-                    found = await self.ask(action)
-            ids = tuple(candidate.run.run_id for candidate in found.candidates)
+                    proposal = await self.ask(action)
+            ids = tuple(candidate.run.run_id for candidate in proposal.candidates)
             if ids != search.proposed:
                 search.proposed = ids
                 self.announce(ActionChanged(action.action_id))

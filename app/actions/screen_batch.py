@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.actions.actions import retry_key
-from app.actions.asked import PLACEHOLDERS, Asked, continuation, filled_in, what_began
+from app.actions.asked import PLACEHOLDERS, Asked, continuation, filled_in, original_request
 from app.actions.batch import BatchResult
 from app.actions.refusals import FieldProblem
 from app.api.errors import ApiError
@@ -80,11 +80,6 @@ class ManyTask(Struct, frozen=True):
     asked: Mapping[str, Asked]
     """What began the last turn of each run, where it is known."""
 
-    @property
-    def nothing(self) -> str:
-        """The reason if no run is left."""
-        return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
-
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
         """The request for a run, and the key under which it is sent once; None: the ledger prevents a second one."""
         filled = filled_in(words, self._known(run))[0]
@@ -134,7 +129,7 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
 
     async def asked_of(detail: RunDetail) -> Asked | Unavailable:
         try:
-            return await what_began(engine.ledger, turns_of, detail)
+            return await original_request(engine.ledger, turns_of, detail)
         except ApiError as error:
             failures.append(error)
             return Unavailable(f"The service could not be asked: {failures[0].message}")
@@ -146,7 +141,8 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
 def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> ManyTask:
     """Return the task that continues each conversation with the same instructions."""
     ended = tuple(run for run in runs if run.status in final_statuses)
-    left_out = _left_out((len(runs) - len(ended), "still active"))
+    active = len(runs) - len(ended)
+    left_out = f"{plural(active, 'run')} still active" if active else ""
     return ManyTask(CONTINUE, ended, left_out, _asked(known))
 
 
@@ -159,7 +155,8 @@ def retried(runs: Sequence[Run], known: Known) -> ManyTask:
         (len(runs) - len(failed), "neither failed nor cancelled"),
         *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
     )
-    return ManyTask(RETRY, tuple(run for run in failed if run.run_id in asked), _left_out(*others), asked)
+    left_out = ", ".join(f"{plural(count, 'run')} {why}" for count, why in others if count)
+    return ManyTask(RETRY, tuple(run for run in failed if run.run_id in asked), left_out, asked)
 
 
 def _asked(known: Known) -> dict[str, Asked]:
@@ -241,10 +238,6 @@ class RunBatch(Struct, frozen=True):
             failed=sum(detail.run.status == "failed" for detail in made),
             is_sending=self.is_sending,
         )
-
-
-def _left_out(*counts: tuple[int, str]) -> str:
-    return ", ".join(f"{plural(count, 'run')} {why}" for count, why in counts if count)
 
 
 def place_of(run: Run) -> SafeText:

@@ -73,8 +73,11 @@ class ManyForm(ActionForm):
         facts = {"runs": f"{len(runs):,} on {count:,} {'repository' if count == 1 else 'repositories'}"}
         if len(runs) > self._cap:
             facts["batches"] = f"first {self._cap:,}, then the next: at most {self._cap:,} at a time (send_cap)"
-        if task.text is RETRY and any(task.asked[run.run_id].is_reported for run in runs):
-            origins = Counter(task.asked[run.run_id].origin for run in runs)
+        asked = [task.asked[run.run_id] for run in runs] if task.text is RETRY else []
+        if any(one.is_reported for one in asked):
+            origins = Counter(
+                f"from {one.caller or 'another user'}" if one.is_reported else "from this machine" for one in asked
+            )
             said = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
             facts["words"] = said if len(runs) > 1 else next(iter(origins))
         if task.left_out:

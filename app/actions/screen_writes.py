@@ -85,13 +85,13 @@ class ContinueRunForm(ActionForm):
         *,
         final_statuses: Collection[str] = FINAL_STATUSES,
         sent: ContinueRun | None = None,
-        said: str = "",
+        instructions: str = "",
         question: str = "",
         may_wait: bool = True,
     ) -> None:
         """Prepare for this run; `sent` is an earlier request whose values are kept, all but the instructions.
 
-        With `said` as instructions the form begins with the preview. `question`: its agent's question. A reply or an
+        With `instructions` the form begins with the preview. `question`: its agent's question. A reply or an
         answer that was sent closes the form. `may_wait`: whether this process sends what waits for the run's end.
         """
         self._run, self._has_ended = run, run.status in final_statuses
@@ -101,7 +101,7 @@ class ContinueRunForm(ActionForm):
         self._way = self._default
         """How it is sent, a key of `_EFFECTS`."""
         self._conversation = Conversation()
-        self._told: RunTurns | Unavailable = Unavailable(ASKING)
+        self._reported: RunTurns | Unavailable = Unavailable(ASKING)
         self._previous = ""
         self._question = question
         self.is_waiting = False
@@ -118,10 +118,10 @@ class ContinueRunForm(ActionForm):
                 "What should it do next?",
             ),
         )
-        is_given = bool(said)
+        is_given = bool(instructions)
         super().__init__(engine, draft=f"run.continue:{run.run_id}", fresh_wins=is_given, is_ready=is_given)
-        self.beginning = {"instructions": said} if said else None
-        self.closes_when_done = bool(said or question)
+        self.beginning = {"instructions": instructions} if instructions else None
+        self.closes_when_done = bool(instructions or question)
 
     def make_rows(self) -> Sequence[Widget]:
         """The run, its conversation, and the next instructions."""
@@ -147,20 +147,20 @@ class ContinueRunForm(ActionForm):
     @work(group="conversation", exclusive=True)
     async def _read_conversation(self) -> None:
         sent = await self.engine.ledger.for_run(self._run.run_id)
-        said = [instructions_of(turn) for turn in sent]
-        if isinstance(told := self._told, RunTurns):
-            said = [turn.instructions or "" for turn in told.turns] or said
-        self._previous = next((text for text in reversed(said) if text), "")
+        instructions = [instructions_of(turn) for turn in sent]
+        if isinstance(reported := self._reported, RunTurns):
+            instructions = [turn.instructions or "" for turn in reported.turns] or instructions
+        self._previous = next((text for text in reversed(instructions) if text), "")
         now = self.engine.clock()
         messages = tuple(map(turn_of, sent))
-        self._conversation.show(messages, told, now, now + await self.engine.cache.run_clock_ahead())
+        self._conversation.show(messages, reported, now, now + await self.engine.cache.run_clock_ahead())
         detail, finals = await self.engine.cache.detail(self._run.run_id), await self.engine.cache.final_statuses()
         states = [] if detail is None else [detail.run.status]
-        states += [turn.state for turn in told.turns[-1:]] if isinstance(told, RunTurns) else []
+        states += [turn.state for turn in reported.turns[-1:]] if isinstance(reported, RunTurns) else []
         if not self._has_ended and (ended := [state for state in states if state in finals]):
             # Become a continuation, as the run ended while the message was written.
             self._has_ended, self._may_wait, self._hears, self._default = True, False, False, ""
-            self._fact.mark(run_badge(ended[0], is_final=True))
+            self._fact.badge = run_badge(ended[0], is_final=True)
             self.fields["instructions"].say(safe_text(_REMEMBERS))
             self._choose("")
             self._note(safe_text("The run has ended: this continues it."), "warn")
@@ -169,13 +169,13 @@ class ContinueRunForm(ActionForm):
         await super()._back_to_fields(why)
         self._ask_service()
 
-    @work(group="told")
+    @work(group="turns")
     async def _ask_service(self) -> None:
         try:
-            self._told = await self.engine.extension.turns(self._run.run_id)
+            self._reported = await self.engine.extension.turns(self._run.run_id)
         except ApiError as error:
-            self._told = Unavailable(f"The service could not be asked: {error.message}")
-        if self._hears and isinstance(self._told, Unavailable):
+            self._reported = Unavailable(f"The service could not be asked: {error.message}")
+        if self._hears and isinstance(self._reported, Unavailable):
             self._hears, self._default = False, ""
             if self._way in _MESSAGES:
                 self._choose("")
@@ -376,13 +376,13 @@ class OrganizationForm(ActionForm):
         """Show the address's organizations below it."""
         now, made = self.engine.clock(), self._made
         unknown = next((attempt for attempt in self._its_attempts if attempt.is_open), None)
-        said = ""
+        warning = ""
         if unknown is not None:
-            said = f"Blocked: the attempt {ago(unknown.created_at, now)} is unresolved."
+            warning = f"Blocked: the attempt {ago(unknown.created_at, now)} is unresolved."
         elif made:
             when = ago(made[0].settled_at or made[0].created_at, now)
-            said = f"Has one already ({when}); this adds another."
-        self.fields["email"].say(safe_text(said or _EMAIL_HINT), "warn" if said else "quiet")
+            warning = f"Has one already ({when}); this adds another."
+        self.fields["email"].say(safe_text(warning or _EMAIL_HINT), "warn" if warning else "quiet")
         self.fields[AGAIN].display = bool(made)
 
     @property

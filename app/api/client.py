@@ -126,7 +126,7 @@ class Client:
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         extension = WRITE_KINDS[request.kind].extension
-        with wire.offered(extension) if extension else nullcontext():
+        with wire.offered(extension, is_write=True) if extension else nullcontext():
             async with self.budget.turn(Priority.WRITE):
                 reply = await self.transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)

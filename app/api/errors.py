@@ -12,7 +12,7 @@ ApiError
     ├── NotAuthorizedError   401
     ├── ForbiddenError       403
     ├── NotFoundError        404
-    ├── NotOfferedError      404 or 405 of an extension that the service does not have
+    ├── NotOfferedError      404, 405, or 501 to a read: the service does not have this extension
     ├── RateLimitedError     429, with its wait
     ├── RejectedError        any other 4xx that certainly had no effect
     ├── UncertainError       a 4xx that does not say whether it had

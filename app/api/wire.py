@@ -57,18 +57,18 @@ def read(body: bytes, status: int | None = None, *, may_repair: bool = False) ->
     """
     try:
         try:
-            found = msgspec.json.decode(body)
+            document = msgspec.json.decode(body)
         except ValueError:
             if not (may_repair and b"\\u" in body):
                 raise
             # Half of a surrogate pair in one field would hide a whole page.
             text = json.dumps(json.loads(body), ensure_ascii=False)
-            found = msgspec.json.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+            document = msgspec.json.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except (ValueError, RecursionError) as error:
         raise UnusableAnswerError(f"The service's answer cannot be read: {error}.", status=status) from error
-    if _is_deep(found, _DEEPEST):
+    if _is_deep(document, _DEEPEST):
         raise UnusableAnswerError("The service's answer cannot be read: it is nested too deeply.", status=status)
-    return as_object(found, status)
+    return as_object(document, status)
 
 
 def _is_deep(value: object, most: int) -> bool:
@@ -76,7 +76,7 @@ def _is_deep(value: object, most: int) -> bool:
     level: list[Any] = [value] if type(value) in _NESTING else []
     for _ in range(most):
         inner = (outer.values() if type(outer) is dict else outer for outer in level)
-        if not (level := [each for values in inner for each in values if type(each) in _NESTING]):
+        if not (level := [value for values in inner for value in values if type(value) in _NESTING]):
             return False
     return True
 
@@ -98,23 +98,23 @@ def record(kind: type[_Record], received: object, **own: object) -> _Record:
     Raises:
         UnusableAnswerError: It is no object, or a field is missing or of another type.
     """
-    found = {
-        name: timestamp(each) if name.endswith("_at") or name == "at" else each
-        for name, each in as_object(received).items()
+    fields = {
+        name: timestamp(value) if name.endswith("_at") or name == "at" else value
+        for name, value in as_object(received).items()
     }
     try:
-        return msgspec.convert(found | own, kind)
+        return msgspec.convert(fields | own, kind)
     except msgspec.ValidationError as error:
         raise UnusableAnswerError(f"The service's answer cannot be read: {error}.") from error
 
 
-def identity(found: dict[str, Any], name: str, status: int | None = None) -> str:
+def identity(document: dict[str, Any], name: str, status: int | None = None) -> str:
     """The id in a field.
 
     Raises:
         UnusableAnswerError: There is none.
     """
-    if not (isinstance(received := found.get(name), str) and 0 < len(received) <= _LONGEST_ID):
+    if not (isinstance(received := document.get(name), str) and 0 < len(received) <= _LONGEST_ID):
         raise UnusableAnswerError(f"The service's answer cannot be read: {name} is missing.", status=status)
     return received
 
@@ -126,13 +126,13 @@ def _shown(received: object) -> str:
 
 def _run(received: object) -> Run | None:
     """A run with all its fields, odd ones as JSON (spec 2.4); None: it has no usable id."""
-    found = received if isinstance(received, dict) else {}
-    run_id = found.get("run_id")
+    document = received if isinstance(received, dict) else {}
+    run_id = document.get("run_id")
     if not (isinstance(run_id, str) and 0 < len(run_id) <= _LONGEST_ID) and not (
         type(run_id) is int and run_id in _ODD_IDS
     ):
         return None
-    received = found.get("repository")
+    received = document.get("repository")
     if not isinstance(received, dict):
         repository = Repository.of("", received)
     else:
@@ -143,12 +143,12 @@ def _run(received: object) -> Run | None:
             repository = Repository.of(platform, {} if data is None else data)
     return Run(
         run_id=str(run_id),
-        status=_shown(found.get("status")),
-        branch_name=_shown(found.get("branch_name")),
+        status=_shown(document.get("status")),
+        branch_name=_shown(document.get("branch_name")),
         repository=repository,
-        created_at=timestamp(found.get("created_at")),
-        updated_at=timestamp(found.get("updated_at")),
-        raw_json=msgspec.json.encode(found).decode(),
+        created_at=timestamp(document.get("created_at")),
+        updated_at=timestamp(document.get("updated_at")),
+        raw_json=msgspec.json.encode(document).decode(),
     )
 
 
@@ -186,9 +186,9 @@ def health_report(body: bytes) -> tuple[HealthSample, ...]:
     for platform, received in platforms.items():
         if received is not None:
             # A value that is not an object is taken as its status.
-            found = received if isinstance(received, dict) else {"status": received}
-            host, group = (None if found.get(name) is None else _shown(found[name]) for name in ("host", "group"))
-            status = _shown(found.get("status")).strip() or NO_STATUS
+            document = received if isinstance(received, dict) else {"status": received}
+            host, group = (None if document.get(name) is None else _shown(document[name]) for name in ("host", "group"))
+            status = _shown(document.get("status")).strip() or NO_STATUS
             samples.append(HealthSample(platform, status, host, group, msgspec.json.encode(received).decode()))
     return tuple(samples)
 
@@ -199,14 +199,14 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
     Raises:
         UnusableAnswerError: There is no id; the write has probably been carried out.
     """
-    found, raw, kind = read(body, status), body.decode(), WRITE_KINDS[request.kind]
+    document, raw, kind = read(body, status), body.decode(), WRITE_KINDS[request.kind]
     if isinstance(request, OnboardProject):
         # The spec names this endpoint without its answer (4.6): this is the design's decision.
-        if not isinstance(found.get("success"), bool):
+        if not isinstance(document.get("success"), bool):
             raise UnusableAnswerError("The service's answer cannot be read: success is missing.", status=status)
-        return Answer(status, raw, _shown(found.get("project_path")) or request.project_path or "")
-    result_id = identity(found, kind.fields[0], status)
-    return Answer(status, raw, result_id, _run(found) if kind.made == "run" else None)
+        return Answer(status, raw, _shown(document.get("project_path")) or request.project_path or "")
+    result_id = identity(document, kind.fields[0], status)
+    return Answer(status, raw, result_id, _run(document) if kind.made == "run" else None)
 
 
 def organization(body: str) -> Organization:
@@ -215,10 +215,10 @@ def organization(body: str) -> Organization:
     Raises:
         UnusableAnswerError: It has no id.
     """
-    found = read(body.encode())
+    document = read(body.encode())
     fields = ("organization_name", "organization_slug", "parent_organization_id")
-    name, slug, parent_id = (_shown(found.get(field)) for field in fields)
-    return Organization(identity(found, "organization_id"), name, slug, parent_id, body)
+    name, slug, parent_id = (_shown(document.get(field)) for field in fields)
+    return Organization(identity(document, "organization_id"), name, slug, parent_id, body)
 
 
 def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
@@ -230,25 +230,25 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
     agents = []
     for agent in map(as_object, listed(read(reply.body), "agents")):
         inputs = []
-        for name, one in as_object(agent.get("inputs", {})).items():
-            found = as_object(one)
-            default, choices = found.get("default"), found.get("choices", ())
-            given = record(
+        for name, declared in as_object(agent.get("inputs", {})).items():
+            document = as_object(declared)
+            default, choices = document.get("default"), document.get("choices", ())
+            agent_input = record(
                 AgentInput,
-                found,
+                document,
                 name=name,
                 default=None if default is None else as_json_text(default),
                 choices=list(map(as_json_text, choices)) if isinstance(choices, list) else choices,
-                is_required=found.get("required", False),
+                is_required=document.get("required", False),
             )
-            inputs.append(given)
+            inputs.append(agent_input)
         agents.append(record(NamedAgent, agent, inputs=inputs))
     return tuple(agents)
 
 
-def listed(found: dict[str, Any], name: str) -> list[object]:
+def listed(document: dict[str, Any], name: str) -> list[object]:
     """The list in a field. Raises as `as_object`."""
-    if not isinstance(values := found.get(name), list):
+    if not isinstance(values := document.get(name), list):
         raise UnusableAnswerError(f"The service's answer cannot be read: {name} is not a list.")
     return values
 
@@ -259,7 +259,7 @@ def as_json_text(value: object) -> str:
 
 
 @contextmanager
-def offered(what: str) -> Iterator[None]:
+def offered(what: str, *, is_write: bool = False) -> Iterator[None]:
     """Distinguish a service that does not offer this part of the extension from one without such a run or turn.
 
     Raises:
@@ -268,7 +268,9 @@ def offered(what: str) -> Iterator[None]:
     try:
         yield
     except RefusedError as error:
-        if error.status not in _NOT_OFFERED or (isinstance(error, NotFoundError) and error.error_code in _ABSENT):
+        is_absent = isinstance(error, NotFoundError) and error.error_code in _ABSENT
+        # A gateway may answer a write with 501 after the service has carried it out.
+        if error.status not in _NOT_OFFERED or is_absent or (is_write and error.may_have_been_executed):
             raise
         message = f"This service does not offer {what}."
         raise NotOfferedError(message, status=error.status, error_code=error.error_code) from error
@@ -280,29 +282,29 @@ def run_turns(reply: Reply) -> RunTurns:
     Raises:
         UnusableAnswerError: The answer cannot be read.
     """
-    found = read(reply.body)
-    postings = listed({"postings": []} | found, "postings")
+    document = read(reply.body)
+    postings = listed({"postings": []} | document, "postings")
     return record(
         RunTurns,
-        found,
+        document,
         source="service",
         note="",
-        turns=sorted(map(_turn, listed(found, "turns")), key=lambda turn: turn.number),
-        postings=[record(PostingStatus, one, url=_web_address(as_object(one))) for one in postings],
-        url=_web_address(found),
+        turns=sorted(map(_turn, listed(document, "turns")), key=lambda turn: turn.number),
+        postings=[record(PostingStatus, posting, url=_web_address(as_object(posting))) for posting in postings],
+        url=_web_address(document),
     )
 
 
 def _turn(received: object) -> Turn:
-    found = as_object(received)
-    inputs, findings, first = found.get("inputs"), found.get("findings"), found.get("from_turn")
+    document = as_object(received)
+    inputs, findings, first = document.get("inputs"), document.get("findings"), document.get("from_turn")
     return record(
         Turn,
-        found,
-        state=found.get("state") or "",
+        document,
+        state=document.get("state") or "",
         # A turn that continued its own kept change starts from no other.
-        from_turn=None if first == found.get("number") else first,
-        commit=_commit(found.get("commit")),
+        from_turn=None if first == document.get("number") else first,
+        commit=_commit(document.get("commit")),
         findings=list(map(_finding, findings)) if isinstance(findings, list) else findings,
         inputs_json=json.dumps(inputs) if isinstance(inputs, dict) else None,
     )
@@ -310,15 +312,15 @@ def _turn(received: object) -> Turn:
 
 def _finding(received: object) -> ReportedFinding:
     """The finding, without an unknown severity or an impossible line."""
-    found = as_object(received)
-    line, severity = found.get("line"), found.get("severity")
+    document = as_object(received)
+    line, severity = document.get("line"), document.get("severity")
     known = severity if severity in SEVERITIES else None
-    return record(ReportedFinding, found, line=None if isinstance(line, int) and line < 1 else line, severity=known)
+    return record(ReportedFinding, document, line=None if isinstance(line, int) and line < 1 else line, severity=known)
 
 
-def _web_address(found: dict[str, Any]) -> str | None:
+def _web_address(document: dict[str, Any]) -> str | None:
     """The address, unless it is one that no browser should open."""
-    url = found.get("url")
+    url = document.get("url")
     return url if isinstance(url, str) and url.startswith(("https://", "http://")) else None
 
 
@@ -340,7 +342,7 @@ def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogCh
     is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
     steps, data = None, reply.body
     if reply.headers.get("Runwarden-Log-Form") == "steps":
-        steps, data = tuple(record(LogStep, one) for one in listed(read(reply.body), "steps")), b""
+        steps, data = tuple(record(LogStep, step) for step in listed(read(reply.body), "steps")), b""
     is_more = bool(data or steps)
     if following < offset or (is_more and following == offset) or (asked >= 0 and offset != min(asked, size)):
         raise UnusableAnswerError("The service's answer goes backwards in the log.")

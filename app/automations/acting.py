@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions.actions import retry_key
-from app.actions.asked import Asked, what_began
+from app.actions.asked import Asked, original_request
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError
 from app.api.errors import ApiError
 from app.api.requests import RULE, CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
@@ -157,7 +157,7 @@ class ResponseRunner(Struct, frozen=True):
                     raise CannotActError(f"run {facts['run.id']!r} cannot be addressed: {error}") from error
                 return cancellation
             case DoRetry():
-                original = await what_began(engine.ledger, engine.extension.turns, await self._cached(facts))
+                original = await original_request(engine.ledger, engine.extension.turns, await self._cached(facts))
                 if not isinstance(original, Asked):
                     raise CannotActError(f"its instructions are unknown. {original.reason}".rstrip("."))
                 again = original.request

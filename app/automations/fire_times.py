@@ -47,7 +47,7 @@ def check_schedule(on: OnSchedule, now: datetime) -> None:
     except CronSimError as error:
         raise ValueError(f"{on.cron!r} is not a schedule ({str(error).lower()}): {_FIX}") from error
     if not upcoming:
-        raise ValueError(f"{on.cron!r} never comes")
+        raise ValueError(f"{on.cron!r} never comes: write a day that its months have")
     shortest = min((later - at for at, later in pairwise(upcoming)), default=on.jitter)
     if on.jitter > shortest:
         # With so much jitter, one time could come after the next.

@@ -119,7 +119,7 @@ def _trigger(word: str, table: Table) -> Trigger:
         try:
             check_schedule(trigger, datetime.now(UTC))
         except ValueError as error:
-            table.fail("timezone" if "time zone" in str(error) else "schedule", f"{error}.", "Correct it.")
+            table.fail("timezone" if "time zone" in str(error) else "schedule", f"{error}.")
     return trigger
 
 
@@ -138,7 +138,7 @@ def _response(word: str, table: Table) -> Any:
         try:
             Repository.parse(response.repository)
         except ValueError as error:
-            table.fail("repository", f"{str(error).rstrip('.')}.", "Correct it.")
+            table.fail("repository", f"{str(error).rstrip('.')}.")
     if isinstance(response, DoCommand) and names_in(response.argv[0]):
         table.fail("command", "the program itself cannot be a placeholder.", "Name the program.")
     return response

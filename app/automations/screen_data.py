@@ -18,7 +18,7 @@ from app.automations.sentence import limits, sentence, warnings
 from app.engine.engine import Engine
 from app.engine.text import SafeText, safe_block, safe_text
 from app.profiles import ConfigError, Settings
-from app.profiles.load import parse
+from app.profiles.load import no_such_file, parse, read_text
 from storage.records.decision import Decision, RuleState
 from storage.state import AT_WORK, State
 from widgets.automations import STRIP, RuleView, Status, set_off_by, until
@@ -48,13 +48,11 @@ class RulesFile:
         if file is not None and stamp != self._stamp:
             self._stamp = stamp
             try:
-                new = parse(file, file.read_text("utf-8"))
+                if (text := read_text(file)) is None:
+                    raise no_such_file(file)
+                self.use(parse(file, text))
             except ConfigError as error:
                 self.problem = error
-            except (OSError, UnicodeDecodeError) as error:
-                self.problem = ConfigError(f"cannot be read: {error}.", cure="Correct it.", file=file)
-            else:
-                self.use(new)
         return self.settings
 
     def use(self, new: Settings) -> None:

@@ -51,7 +51,7 @@ def run(invocation: Stoppable, work: Callable[[], Coroutine[None, None, T]]) -> 
         raise StoppedError from error
 
 
-def go_on(invocation: Stoppable) -> None:
+def raise_if_stopped(invocation: Stoppable) -> None:
     """Raise if a signal asked the command to stop.
 
     A write records its outcome even when it is cancelled, so a batch has to check between two writes.

@@ -26,7 +26,7 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError(f"{text!r} is not a valid duration: write 90s, 30m, 1h30m or 7d.")
     seconds = sum(float(number) * _UNIT_S[unit] for number, unit in re.findall(_PART, cleaned))
     if seconds > MAX_DURATION.total_seconds():
-        raise ValueError(f"{text!r} is longer than a century.")
+        raise ValueError(f"{text!r} is longer than a century: write at most {MAX_DURATION.days}d.")
     return timedelta(seconds=seconds)
 
 

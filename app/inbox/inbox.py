@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from app.actions.actions import retries, retry_key
+from app.actions.actions import retry_key
 from app.automations.acting import in_words
 from app.automations.bot import LEASE, rules_of
 from app.automations.occurrences import reason_of
@@ -155,7 +155,7 @@ class Inbox:
         condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
         rows = await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS)
         # A failure that was retried is dealt with; the retry is a run of its own.
-        handled = await retries(self.engine.ledger, now - LOOK_BACK)
+        handled = await self.engine.ledger.results([*map(retry_key, rows)])
         rows = tuple(run for run in rows if retry_key(run) not in handled)
         new = [row.run_id for row in rows if (row.run_id, row.updated_at) not in self._reasons]
         reasons: dict[str, str] = {}

@@ -193,7 +193,7 @@ class InboxScreen(BaseScreen):
             return
         from app.actions.screen_writes import ContinueRunForm
 
-        action = await self.app.push_screen_wait(ContinueRunForm(engine, run, question=question, said=answer))
+        action = await self.app.push_screen_wait(ContinueRunForm(engine, run, question=question, instructions=answer))
         if action is None:
             return
         self.session.inbox.ask()

@@ -299,14 +299,11 @@ class InsightsScreen(BaseScreen):
             self._open_outcome(self._view.outcomes[message.index])
 
     @on(OutcomesChart.Highlighted)
-    def _bar_highlighted(self, message: OutcomesChart.Highlighted) -> None:
-        view, index = self._view, message.index
+    @on(OptionList.OptionHighlighted)
+    def _highlighted(self) -> None:
+        view, index = self._chart.view, self._chart.cursor
         title = "" if view is None or index is None else counted(view.outcomes[index], view)
         self.query_one("#insight-outcomes").border_subtitle = title
-        self.refresh_bindings()
-
-    @on(OptionList.OptionHighlighted)
-    def _row_highlighted(self) -> None:
         self.refresh_bindings()
 
     def _open_outcome(self, each: Outcomes) -> None:

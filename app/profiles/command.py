@@ -26,7 +26,7 @@ from app.profiles import (
     data_folder,
     example_text,
 )
-from app.profiles.load import mistakes, read_text, toml_values
+from app.profiles.load import mistakes, read_text, toml_values, unusable
 from app.profiles.settings import NOTIFY_SUBJECTS, ConsoleSettings, NotifySettings
 from app.profiles.table import KeyPath, Table, line_of
 from app.profiles.token import FileToken, TokenError
@@ -235,7 +235,7 @@ def init(invocation: Invocation, *, force: bool) -> int:
             "config", f"{path} exists already. Edit it, or replace it with --force.", file=str(path)
         ) from error
     except OSError as error:
-        raise failed("config", f"{path} cannot be written: {error.strerror}.", file=str(path)) from error
+        raise unusable(path, "written", error) from error
     write_schema(path, example_text())
     invocation.output.record({"path": str(path), "created": True}, [("created", str(path))])
     invocation.output.note("Set your service's address in it, then: runwarden config check")

@@ -3,6 +3,7 @@
 The addresses of `[repositories]` are given to git: nothing in one may become an option.
 """
 
+import errno
 import os
 import re
 import shlex
@@ -50,6 +51,11 @@ _SCP: Final = r"(?:[\w.+-]+@)?[A-Za-z0-9\[][\w.:\[\]-]*:[^:\s-]\S*"
 _NAME: Final = r"[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*(?:/[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*)+"
 _EXAMPLE: Final = 'Write it as in "git@github.com:{path}.git", "https://git.example.com/{path}.git" or "~/src/api".'
 _PATHS: Final = ("/", "~", "./", "../")
+_CURES: Final = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "Correct its permissions."),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free some space."),
+    errno.EISDIR: "Name a file.",
+}
 
 
 def config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
@@ -129,7 +135,7 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
     file = config_path(path, env)
     text = read_text(file)
     if text is None and file != config_path(None, {}):  # the user's own file is optional
-        raise ConfigError("there is no such file.", cure="Make one with `runwarden config init`.", file=file)
+        raise no_such_file(file)
     settings = Settings() if text is None else parse(file, text)
     # The environment's settings on top of the file's, and the command line's choice above both.
     beaten = dict(_beaten(settings, env, choice))
@@ -143,7 +149,7 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
             profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
         except ValueError as error:
             if "RUNWARDEN_BASE_URL" in used:
-                raise ConfigError(f"{error}.", cure="Correct the address.", key="RUNWARDEN_BASE_URL") from error
+                raise ConfigError(f"{error}.", cure="", key="RUNWARDEN_BASE_URL") from error
         else:
             # An address in the environment wins over the file's default profile.
             profiles = (profile, *settings.profiles)
@@ -182,11 +188,20 @@ def read_text(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError(
-            f"this cannot be read: {error.strerror}.", cure="Correct its permissions.", file=file
-        ) from error
+        raise unusable(file, "read", error) from error
     except UnicodeDecodeError as error:
         raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
+
+
+def no_such_file(file: Path) -> ConfigError:
+    """The error for a file that does not exist."""
+    return ConfigError("there is no such file.", cure="Make one with `runwarden config init`.", file=file)
+
+
+def unusable(file: Path, verb: str, error: OSError) -> ConfigError:
+    """The error for a file that cannot be `read` or `written`."""
+    cure = _CURES.get(error.errno or 0, "Name another path.")
+    return ConfigError(f"this cannot be {verb}: {error.strerror}.", cure=cure, file=file)
 
 
 def parse(file: Path, text: str) -> Settings:

@@ -106,11 +106,11 @@ class Table(Struct, frozen=True):
         try:
             value = parse(text) if parse else text
         except ValueError as error:
-            self.fail(key, f"{str(error).rstrip('.')}.", "Correct it.")
+            self.fail(key, f"{str(error).rstrip('.')}.")
         if bounds and not bounds.least <= value <= bounds.most:
             least = f"{bounds.least.total_seconds():g}s"
             most = f"{bounds.most.days}d"
-            self.fail(key, f"{text} is out of range: write {least} to {most}.", "Correct it.")
+            self.fail(key, f"{text} is out of range.", f"Use {least} to {most}.")
         return value
 
     def table(self, key: str) -> "Table":
@@ -140,8 +140,8 @@ class Table(Struct, frozen=True):
             by_name[name] = value
         return tuple(by_name.values())
 
-    def fail(self, key: str, message: str, cure: str) -> NoReturn:
-        """Report a mistake in a key.
+    def fail(self, key: str, message: str, cure: str = "") -> NoReturn:
+        """Report a mistake in a key; without a `cure`, the message shows the accepted form.
 
         Raises:
             ConfigError: Always, with file and line.

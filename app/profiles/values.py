@@ -99,7 +99,7 @@ def base_address(text: str) -> str:
         parts = urlsplit(stripped)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"this is not a valid address: {error}") from error
+        raise ValueError(f"this is not a valid address ({error}): write one as in https://a.example/v1") from error
     if not host or parts.scheme not in {"http", "https"}:
         raise ValueError("an address begins with https:// and a host, as in https://api.example.com/v1")
     if "@" in parts.netloc:
@@ -110,7 +110,7 @@ def base_address(text: str) -> str:
     if any(segment in {"", ".", ".."} for segment in segments):
         raise ValueError("the path holds an empty, `.` or `..` segment: write it out plainly")
     if not all(0 < len(label) <= _LONGEST_LABEL for label in host.removesuffix(".").split(".")):
-        raise ValueError(f"{host!r} cannot be a host name")
+        raise ValueError(f"{host!r} cannot be a host name: write one such as api.example.com")
     if parts.scheme == "http" and not is_loopback(host):
         raise ValueError("use https: http sends the token in the clear")
     shown = f"[{host}]" if ":" in host else host

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
 from app.engine.atomic_file import alone, replacing
-from app.profiles.load import example_text, parse, read_text
+from app.profiles.load import example_text, parse, read_text, unusable
 from app.profiles.settings import ENVIRONMENT_PROFILE, ConfigError, NotifyRoute, NotifySettings, Profile, Settings
 from app.profiles.table import is_struct, unwrapped
 from app.profiles.token import TOKEN_KINDS, Token
@@ -119,9 +119,7 @@ def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(
-            f"this cannot be written: {error.strerror}.", cure="Correct its permissions, or free some space.", file=path
-        ) from error
+        raise unusable(path, "written", error) from error
 
 
 def write_schema(file: Path, text: str) -> None:

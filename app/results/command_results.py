@@ -11,7 +11,7 @@ import click
 from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
-from app.actions.actions import retries, retry_key
+from app.actions.actions import retry_key
 from app.actions.command_writes import action_document, state_text
 from app.api.errors import ApiError
 from app.api.network import Network
@@ -109,8 +109,8 @@ class _About(NamedTuple):
         """Read the cached facts about the run."""
         (view,) = await views(engine, [run])
         agent, sent = (await engine.ledger.agents()).get(run.run_id), await engine.ledger.for_run(run.run_id)
-        retried = (await retries(engine.ledger)).get(retry_key(run)) if run.status == "failed" else None
-        return cls(view, agent, list(sent), retried)
+        retried = await engine.ledger.results([retry_key(run)] if run.status == "failed" else [])
+        return cls(view, agent, list(sent), next(iter(retried.values()), None))
 
     def pairs(self, *, is_table: bool) -> list[tuple[str, str]]:
         """Its fields by name."""

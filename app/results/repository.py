@@ -109,7 +109,7 @@ class Mirror:
                 )
                 # A local checkout's branch is preferably the one that it fetched from its origin.
                 refs = [f"refs/remotes/origin/{branch}"] if self._is_local else []
-                source = next((each for each in (*refs, f"refs/heads/{branch}") if each in listed), None)
+                source = next((ref for ref in (*refs, f"refs/heads/{branch}") if ref in listed), None)
                 if source is None:
                     with suppress(GitError):
                         await self.git.read(self.git_dir, "update-ref", "-d", ref)
@@ -133,7 +133,7 @@ class Mirror:
 
     async def bring(self, commits: Collection[str], pull: int | None = None) -> bool:
         """Fetch commits whose branch is gone, as ids or as the head of a pull request; return whether they are here."""
-        missing = [each for each in commits if _COMMIT.fullmatch(each) and await self._commit(each) is None]
+        missing = [commit for commit in commits if _COMMIT.fullmatch(commit) and await self._commit(commit) is None]
         if not missing and pull is None:
             return True
         async with self._alone():
@@ -174,8 +174,8 @@ class Mirror:
         fields = out.decode(errors="replace").split("\0")
         commits = []
         for begin in range(0, len(fields) - 4, 5):
-            commit, parents, made, subject, marks = fields[begin : begin + 5]
-            at = datetime.fromtimestamp(int(made), UTC)
+            commit, parents, committed, subject, marks = fields[begin : begin + 5]
+            at = datetime.fromtimestamp(int(committed), UTC)
             turns = tuple(filter(None, marks.split(",")))
             commits.append(Commit(commit, tuple(parents.split()), at, subject, turns))
         return commits[::-1]
@@ -199,7 +199,7 @@ class Mirror:
         ids: dict[bytes, None] = {}
         for old_mode, new_mode, old, new in _BLOB.findall(listed):
             sides = ((old_mode, old), (new_mode, new))
-            ids |= {each: None for mode, each in sides if each.strip(b"0") and mode != SUBMODULE_MODE.encode()}
+            ids |= {blob: None for mode, blob in sides if blob.strip(b"0") and mode != SUBMODULE_MODE.encode()}
         await self._bring_contents(ids)
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/")
         note = ""
@@ -244,11 +244,11 @@ class Mirror:
 
     async def _bring_contents(self, ids: Collection[bytes]) -> None:
         check = ("cat-file", "--batch-check=%(objectname)")
-        held = await self.git.read(self.git_dir, *check, given=b"".join(each + b"\n" for each in ids))
+        held = await self.git.read(self.git_dir, *check, given=b"".join(object_id + b"\n" for object_id in ids))
         missing = [line.split()[0] for line in held.splitlines() if line.endswith(b" missing")]
         if missing:
             async with self._alone():
-                await self._bring(given=b"".join(each + b"\n" for each in missing))
+                await self._bring(given=b"".join(object_id + b"\n" for object_id in missing))
 
     async def _bring(self, *refs: str, given: bytes = b"") -> None:
         """Fetch these refs, or the objects whose ids are given line by line."""
@@ -366,9 +366,13 @@ def of_commits(detail: RunDetail, commits: Sequence[Commit]) -> tuple[list[TurnC
     starts = [None if turn.started_at is None else turn.started_at.replace(microsecond=0) for turn in seen]
     results = []
     for turn, begin, end in zip(seen, starts, (*starts[1:], None), strict=True):
-        own = (each for each in commits if begin is not None and each.at >= begin and (end is None or each.at < end))
+        own = (
+            commit
+            for commit in commits
+            if begin is not None and commit.at >= begin and (end is None or commit.at < end)
+        )
         results.append(with_commits(turn, tuple(own)))
-    return results, BY_TIME if any(each.commits for each in results) else ""
+    return results, BY_TIME if any(result.commits for result in results) else ""
 
 
 def with_commits(turn: Turn, commits: tuple[Commit, ...]) -> TurnCommits:
@@ -463,24 +467,24 @@ class RunRepositories:
         head, note = await self._head(detail, mirror, heads, {**(service_commits or {}), **pinned})
         base, name, commits = await _base(detail, mirror, heads, head)
         turns, remark = of_commits(detail, commits)
-        with_own = {each.turn.number for each in turns if each.commits}
+        with_own = {entry.turn.number for entry in turns if entry.commits}
         known = {number: commit for number, commit in pinned.items() if number not in with_own}
         known |= dict(service_commits or {}) if remark or not with_own else {}
         by_id = {commit.id: commit for commit in commits}
-        gone = {known[each.turn.number] for each in turns if each.turn.number in known} - by_id.keys()
+        gone = {known[entry.turn.number] for entry in turns if entry.turn.number in known} - by_id.keys()
         if gone and await mirror.bring(gone):
             for commit in gone:
                 by_id[commit] = (await mirror.commits(commit, None))[-1]
-        if any(known.get(each.turn.number) in gone for each in turns):
+        if any(known.get(entry.turn.number) in gone for entry in turns):
             remark = REWRITTEN
         elif not with_own - known.keys():
             remark = ""
         # A turn's commit as known from elsewhere replaces those found on the branch.
-        owns = [by_id.get(known.get(each.turn.number, "")) for each in turns]
-        turns = [with_commits(each.turn, (own,)) if own else each for each, own in zip(turns, owns, strict=True)]
-        for each in turns:
-            if each.turn.commit:
-                await mirror.pin(run.run_id, each.turn.number, each.turn.commit)
+        owns = [by_id.get(known.get(entry.turn.number, "")) for entry in turns]
+        turns = [with_commits(entry.turn, (own,)) if own else entry for entry, own in zip(turns, owns, strict=True)]
+        for entry in turns:
+            if entry.turn.commit:
+                await mirror.pin(run.run_id, entry.turn.number, entry.turn.commit)
         stale = f"This was fetched before: {heads.problem}" if heads.problem else ""
         return CommitHistory(mirror, head, base, name, tuple(turns), " ".join(filter(None, (stale, note, remark))))
 
@@ -502,7 +506,7 @@ class RunRepositories:
     async def turns(self, detail: RunDetail) -> RunTurns:
         """A run's turns, as far as its commits show."""
         history = await self.history(detail)
-        return RunTurns(detail.run.run_id, tuple(each.turn for each in history.turns), "git", history.note)
+        return RunTurns(detail.run.run_id, tuple(entry.turn for entry in history.turns), "git", history.note)
 
     async def change(
         self, detail: RunDetail, turn: int | None = None, service_commits: Mapping[int, str] | None = None
@@ -516,7 +520,7 @@ class RunRepositories:
         if turn is None:
             change = await history.mirror.change(history.base, history.head, history.base_name)
         else:
-            known = {each.turn.number: each.commits for each in history.turns}
+            known = {entry.turn.number: entry.commits for entry in history.turns}
             if turn not in known:
                 raise NoTurnError(f"The run has no turn {turn} in git; it has {len(known)}.")
             commits = known[turn]
@@ -538,7 +542,7 @@ class RunRepositories:
             GitError: As `history`; or there is no such text file.
         """
         history = await self.history(detail, service_commits)
-        commits = (each.turn.commit for each in history.turns if each.turn.number == turn)
+        commits = (entry.turn.commit for entry in history.turns if entry.turn.number == turn)
         return await history.mirror.file(next(commits, None) or history.head, path)
 
     async def reviews(self, detail: RunDetail, change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
@@ -558,7 +562,7 @@ class RunRepositories:
 def written_reviews(files: Sequence[ChangedFile], patterns: Sequence[str]) -> list[ChangedFile]:
     """The changed text files whose path is a review's; at most twenty, and none that was deleted."""
     there = (file for file in files if file.kind not in {"deleted", "submodule"} and not file.is_binary)
-    return [file for file in there if any(fnmatchcase(file.path, each) for each in patterns)][:_MOST_REVIEWS]
+    return [file for file in there if any(fnmatchcase(file.path, pattern) for pattern in patterns)][:_MOST_REVIEWS]
 
 
 async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> tuple[str | None, str, Sequence[Commit]]:
@@ -570,7 +574,7 @@ async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> t
             return base, f"merge base with {heads.default_name}" if base else "nothing: it shares no history", commits
     # The branch is merged, or is the default branch: the marks and times of commits show which are the run's.
     commits = await mirror.commits(head, None)
-    own = [commit for each in of_commits(detail, commits)[0] for commit in each.commits]
+    own = [commit for entry in of_commits(detail, commits)[0] for commit in entry.commits]
     if not own:
         return head, f"its own head: nothing was added to {heads.default_name or 'the branch'}", ()
     base = next(iter(own[0].parents), None)

@@ -59,7 +59,7 @@ class Results:
             return Unavailable(f"The run {safe_text(run_id)} has no turn {turn}; it has {len(known)}.")
         unpushed = unpushed_turn(run_turns, turn)
         if unpushed is not None and (turn or not commits_of(run_turns)):
-            kept = await self._told(run_id, unpushed)
+            kept = await self._from_service(run_id, unpushed)
             note = f"Not pushed: turn {unpushed} left it as a patch."
             return kept if isinstance(kept, Unavailable) else replace(kept, is_pushed=False, note=f"{note} {kept.note}")
         rest = "" if unpushed is None else f"Turn {unpushed} changed more, which is not pushed."
@@ -69,12 +69,12 @@ class Results:
         except NoTurnError as error:
             return Unavailable(str(error))
         except GitError as error:
-            change = await self._told(run_id, turn)
+            change = await self._from_service(run_id, turn)
             if isinstance(change, Unavailable):
                 return Unavailable(f"{error} {change.reason}")
         return replace(change, note=f"{rest} {change.note}".strip())
 
-    async def _told(self, run_id: str, turn: int | None) -> Change | Unavailable:
+    async def _from_service(self, run_id: str, turn: int | None) -> Change | Unavailable:
         change = await self._ask(lambda service: service.diff(run_id, turn))
         if isinstance(change, Unavailable):
             return change

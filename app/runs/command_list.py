@@ -322,7 +322,8 @@ class _RunList:
             extent = "this service's list is out of order: completeness unknown"
         elif self.coverage.whole:
             extent = "complete since the beginning"
-        parts.append(f"From the cache, as of {exact_ago(as_of, self.asked_at) if as_of else 'never'}; {extent}.")
+        fetched = f"From the cache, as of {exact_ago(as_of, self.asked_at)}" if as_of else "Nothing was fetched yet"
+        parts.append(f"{fetched}; {extent}.")
         if self.long_ago and self.seen_at:
             are = "1 of them was" if self.long_ago == 1 else f"{self.long_ago:,} of them were"
             days = f"{self.engine.settings.history.confirmed_for / timedelta(days=1):g} days"

@@ -432,7 +432,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
     Raises:
         StorageError: Cache or ledger cannot be read.
     """
-    from app.actions.actions import retries, retry_key  # the engine, which is open, has imported it
+    from app.actions.actions import retry_key  # the engine, which is open, has imported it
 
     cache, ledger = engine.cache, engine.ledger
     detail = await cache.detail(run_id)
@@ -442,6 +442,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
     # By the service's clock, as all other times of a run.
     seen = replace(detail, first_seen_at=detail.first_seen_at + ahead, last_seen_at=detail.last_seen_at + ahead)
     actions = await ledger.for_run(run_id)
+    retried = await ledger.results([retry_key(detail.run)] if detail.run.status == "failed" else [])
     earlier = (a.subject for a in actions if a.kind == "run.continue" and run_id == a.result_id != a.subject)
     return RunView(
         seen,
@@ -451,7 +452,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         Branch(*await cache.on_branch(run_id, each_way=BESIDE, most=MOST_BESIDE)),
         engine.settings.history.confirmed_for,
         agent=seen.summary.agent,
-        retried=(await retries(ledger)).get(retry_key(detail.run)) if detail.run.status == "failed" else None,
+        retried=next(iter(retried.values()), None),
     )
 
 

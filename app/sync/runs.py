@@ -23,7 +23,7 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.engine.events import Announce, LinkChanged, RunsChanged
-from app.sync.walk import SECOND, RunQuery, RunReader, StoredPage, TellFailureFacts, Walk, dates_are_creations
+from app.sync.walk import SECOND, ReadFailureFacts, RunQuery, RunReader, StoredPage, Walk, dates_are_creations
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, CLOCK_STEP, ActiveRun, PollOutcome, Presence, Run, RunChanges
 from storage.records.activity import Subject
@@ -121,7 +121,7 @@ class RunSync:
     """Runs that the very first refresh reads."""
     leases: State | None = None
     turns: TurnsOf | None = None
-    failure_facts: TellFailureFacts | None = None
+    failure_facts: ReadFailureFacts | None = None
     reader: RunReader = field(init=False)
     """Stores any list of runs."""
     polls: PollRecord = field(init=False)

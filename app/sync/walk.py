@@ -18,7 +18,7 @@ from storage.cache.cache import Cache
 from storage.records import CANCELLED, CoverageRange, Repository, Run, RunChanges, RunPage
 from storage.records.results import FailureFacts, Unavailable
 
-TellFailureFacts = Callable[[], Awaitable[FailureFacts | Unavailable]]
+ReadFailureFacts = Callable[[], Awaitable[FailureFacts | Unavailable]]
 """Asks the service what failed runs are about; raises `ApiError`."""
 TICK: Final = timedelta(microseconds=1)
 SECOND: Final = timedelta(seconds=1)
@@ -55,7 +55,7 @@ class RunReader(Struct, frozen=True):
     announce: Announce
     clock: Callable[[], datetime]
     page_size: int
-    failure_facts: TellFailureFacts | None = None
+    failure_facts: ReadFailureFacts | None = None
 
     async def store(
         self,

@@ -76,7 +76,7 @@ def _caller(request: Request, context: RequestContext) -> Caller:
     check_rate(context, organization)
     caller = Caller(organization, token)
     now = context.clock()
-    if tokens.is_use_due(token, now):
+    if token.last_used_at is None or now - token.last_used_at >= tokens.USED_MICROS:
         with context.database.write() as connection:
             if tokens.note_use(connection, token.id, now):
                 caller.record(connection, "token.first_use", now, token.id)

@@ -37,12 +37,12 @@ _PLATFORM: Final = click.option(
 )
 
 
-def _document(one: Host | Repository) -> dict[str, object]:
+def _document(row: Host | Repository) -> dict[str, object]:
     # Only git may see the login in an address.
-    shown = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(one).items()}
-    if isinstance(one, Repository):
-        shown["triggers"] = [rule.model_dump(mode="json") for rule in one.triggers]
-        shown["setup"] = None if one.setup is None else one.setup.model_dump(mode="json")
+    shown = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(row).items()}
+    if isinstance(row, Repository):
+        shown["triggers"] = [rule.model_dump(mode="json") for rule in row.triggers]
+        shown["setup"] = None if row.setup is None else row.setup.model_dump(mode="json")
     return shown
 
 
@@ -51,8 +51,8 @@ def host() -> None:
     """Connected code hosts."""
 
 
-def _host_line(one: Host) -> str:
-    return f"{one.platform}  {one.host}  probe {one.probe}  {one.api_url or one.clone_url}"
+def _host_line(row: Host) -> str:
+    return f"{row.platform}  {row.host}  probe {row.probe}  {row.api_url or row.clone_url}"
 
 
 @host.command("connect")
@@ -73,9 +73,9 @@ def connect(admin: AdminContext, slug: str, **options: Any) -> None:
     """Connect a code host, in place of the one connected on that platform."""
     entry = HostEntry.model_validate({name: value for name, value in options.items() if value is not None})
     with admin.change("host.connect") as change:
-        made = connect_host(change.connection, change.of(slug), entry, now_micros())
-        change.target = f"{made.platform} {made.host}"
-    admin.show(_document(made), [_host_line(made)])
+        host = connect_host(change.connection, change.of(slug), entry, now_micros())
+        change.target = f"{host.platform} {host.host}"
+    admin.show(_document(host), [_host_line(host)])
 
 
 @host.command("check")
@@ -96,14 +96,14 @@ def check(admin: AdminContext, slug: str) -> None:
         # The table says what a service would log.
         logging.getLogger("service").addHandler(logging.NullHandler())
         with closing(HealthProbes(database, admin.folder.settings().probing)) as probes:
-            found = probes.ask(connected, known)
+            verdicts = probes.ask(connected, known)
     documents = [
-        {"platform": one.platform, "host": one.host, "status": verdict.status, "reason": verdict.reason}
-        for one, verdict in ((one, found[one.platform]) for one in connected)
+        {"platform": row.platform, "host": row.host, "status": verdict.status, "reason": verdict.reason}
+        for row, verdict in ((row, verdicts[row.platform]) for row in connected)
     ]
-    lines = [f"{one['platform']}  {one['host']}  {one['status']}  {one['reason'] or ''}".rstrip() for one in documents]
+    lines = [f"{row['platform']}  {row['host']}  {row['status']}  {row['reason'] or ''}".rstrip() for row in documents]
     admin.show({"hosts": documents}, lines)
-    if any(verdict.status != "ok" for verdict in found.values()):
+    if any(verdict.status != "ok" for verdict in verdicts.values()):
         raise SystemExit(1)
 
 
@@ -123,8 +123,8 @@ def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
 def list_hosts(admin: AdminContext, slug: str) -> None:
     """List an organization's code hosts."""
     with admin.read() as connection:
-        found = hosts.of(connection, find_organization(connection, slug).id)
-    admin.show({"hosts": [_document(one) for one in found]}, [_host_line(one) for one in found])
+        rows = hosts.of(connection, find_organization(connection, slug).id)
+    admin.show({"hosts": [_document(row) for row in rows]}, [_host_line(row) for row in rows])
 
 
 @click.group("repository")
@@ -132,8 +132,8 @@ def repository() -> None:
     """Configured repositories."""
 
 
-def _repository_line(one: Repository) -> str:
-    return f"{one.name}  {one.platform}:{one.path}  {without_login(one.url)}"
+def _repository_line(row: Repository) -> str:
+    return f"{row.name}  {row.platform}:{row.path}  {without_login(row.url)}"
 
 
 @repository.command("add")
@@ -157,10 +157,10 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
     entry = RepositoryEntry.model_validate({"name": name, **given, **options})
     with admin.change("repository.add") as change:
         organization = change.of(slug)
-        made = add_repository(change.connection, organization, entry, Path.cwd(), now_micros())
-        check_triggers(change.connection, organization, made)
-        change.target = f"{made.platform}:{made.path}"
-    admin.show(_document(made), [_repository_line(made)])
+        repository = add_repository(change.connection, organization, entry, Path.cwd(), now_micros())
+        check_triggers(change.connection, organization, repository)
+        change.target = f"{repository.platform}:{repository.path}"
+    admin.show(_document(repository), [_repository_line(repository)])
 
 
 @repository.command("remove")
@@ -179,8 +179,8 @@ def remove(admin: AdminContext, name: str, slug: str) -> None:
 def list_repositories(admin: AdminContext, slug: str) -> None:
     """List an organization's repositories."""
     with admin.read() as connection:
-        found = repositories.of(connection, find_organization(connection, slug).id)
-    admin.show({"repositories": [_document(one) for one in found]}, [_repository_line(one) for one in found])
+        rows = repositories.of(connection, find_organization(connection, slug).id)
+    admin.show({"repositories": [_document(row) for row in rows]}, [_repository_line(row) for row in rows])
 
 
 def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], *, action: str, what: str) -> None:
@@ -209,11 +209,11 @@ def list_rules(admin: AdminContext, slug: str) -> None:
         owner = find_organization(connection, slug).id
         known = repositories.of(connection, owner)
         schedules = repositories.scheduled(connection, owner)
-    due = {(one.repository.name, one.index): one.next_times for one in schedules}
+    due = {(row.repository.name, row.index): row.next_times for row in schedules}
     documents, lines = [], []
-    for one in known:
-        for index, rule in enumerate(one.triggers):
-            place, times = f"{one.platform}:{one.path}", due.get((one.name, index), [])
+    for row in known:
+        for index, rule in enumerate(row.triggers):
+            place, times = f"{row.platform}:{row.path}", due.get((row.name, index), [])
             documents.append({"repository": place, "next_times": [*map(rfc3339, times)]} | rule.model_dump(mode="json"))
             when = f"{'/'.join(rule.on)} into {' '.join(rule.branches)}"
             how = f"forks: {rule.forks}"
@@ -232,20 +232,20 @@ def list_deliveries(admin: AdminContext, slug: str | None, limit: int, *, waitin
     """Show the decisions on deliveries and due times, the latest at the end."""
     with admin.read() as connection:
         owner = owner_of(connection, slug)
-        found = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
+        rows = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
     documents = []
     lines = []
-    for one in found:
-        at = rfc3339(one.received_at)
-        repository = f"{one.platform}:{one.path_key}"
-        shown = {"id": one.id, "organization_id": one.organization_id, "number": one.number, "is_issue": one.is_issue}
-        shown |= {"event": one.event, "sender": one.sender, "result": one.result, "detail": one.detail}
-        shown |= {"agent": one.agent, "run_id": one.run_id, "delivery": one.delivery}
-        documents.append(shown | {"at": at, "repository": repository, "commit": one.head_sha})
-        number = f"issue {one.number}" if one.is_issue else one.number
-        about = f"{repository} {number} {one.event} {one.head_sha[:12]} by {one.sender}"
-        about = f"{repository} {one.event} {one.cause}" if one.number == NO_NUMBER else about
-        lines.append(line(at, one.id, about, one.result, one.agent, one.run_id, one.detail))
+    for row in rows:
+        at = rfc3339(row.received_at)
+        repository = f"{row.platform}:{row.path_key}"
+        shown = {"id": row.id, "organization_id": row.organization_id, "number": row.number, "is_issue": row.is_issue}
+        shown |= {"event": row.event, "sender": row.sender, "result": row.result, "detail": row.detail}
+        shown |= {"agent": row.agent, "run_id": row.run_id, "delivery": row.delivery}
+        documents.append(shown | {"at": at, "repository": repository, "commit": row.head_sha})
+        number = f"issue {row.number}" if row.is_issue else row.number
+        about = f"{repository} {number} {row.event} {row.head_sha[:12]} by {row.sender}"
+        about = f"{repository} {row.event} {row.cause}" if row.number == NO_NUMBER else about
+        lines.append(line(at, row.id, about, row.result, row.agent, row.run_id, row.detail))
     admin.show({"deliveries": documents}, lines)
 
 

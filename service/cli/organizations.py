@@ -23,15 +23,15 @@ def org() -> None:
 org.add_command(delete_organization)
 
 
-def _document(one: Organization) -> dict[str, object]:
-    shown: dict[str, object] = {"id": one.id, "name": one.name, "slug": one.slug, "parent_id": one.parent_id}
-    shown |= {"active": one.active, "entitlements": one.entitlements, "offer_code": one.offer_code}
-    budget = {"day_usd": one.day_usd, "day_tokens": one.day_tokens}
-    return shown | {"created_at": rfc3339(one.created_at), "budget": budget}
+def _document(row: Organization) -> dict[str, object]:
+    shown: dict[str, object] = {"id": row.id, "name": row.name, "slug": row.slug, "parent_id": row.parent_id}
+    shown |= {"active": row.active, "entitlements": row.entitlements, "offer_code": row.offer_code}
+    budget = {"day_usd": row.day_usd, "day_tokens": row.day_tokens}
+    return shown | {"created_at": rfc3339(row.created_at), "budget": budget}
 
 
-def _line(one: Organization) -> str:
-    return f"{one.slug}  {one.id}  {'active' if one.active else 'inactive'}  {','.join(one.entitlements)}  {one.name}"
+def _line(row: Organization) -> str:
+    return f"{row.slug}  {row.id}  {'active' if row.active else 'inactive'}  {','.join(row.entitlements)}  {row.name}"
 
 
 @org.command("create")
@@ -46,11 +46,11 @@ def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple
         if organizations.by_slug(change.connection, entry.slug or organizations.slug_of(name)):
             taken = entry.slug or organizations.slug_of(name)
             raise SetupError(f"an organization with the slug {taken} exists; choose another with --slug")
-        made = organizations.create(
+        created = organizations.create(
             change.connection, name=entry.name, slug=entry.slug, now=now_micros(), entitlements=entry.entitlements
         )
-        change.target, change.organization_id, change.detail = made.id, made.id, " ".join(made.entitlements)
-    admin.show(_document(made), [_line(made)])
+        change.target, change.organization_id, change.detail = created.id, created.id, " ".join(created.entitlements)
+    admin.show(_document(created), [_line(created)])
 
 
 @org.command("list")
@@ -58,15 +58,15 @@ def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple
 def list_organizations(admin: AdminContext) -> None:
     """List organizations."""
     with admin.read() as connection:
-        found = organizations.all_of(connection)
-        known = organizations.trials_of(connection, [one.id for one in found])
+        rows = organizations.all_of(connection)
+        known = organizations.trials_of(connection, [row.id for row in rows])
     started = {
-        one.organization_id: {"state": one.state, "signup_code": one.signup_code, "granted_code": one.granted_code}
-        | {"started_at": rfc3339_or_none(one.started_at)}
-        for one in known
+        trial.organization_id: {"state": trial.state, "signup_code": trial.signup_code}
+        | {"granted_code": trial.granted_code, "started_at": rfc3339_or_none(trial.started_at)}
+        for trial in known
     }
-    documents = [_document(one) | {"trial": started.get(one.id)} for one in found]
-    admin.show({"organizations": documents}, [_line(one) for one in found])
+    documents = [_document(row) | {"trial": started.get(row.id)} for row in rows]
+    admin.show({"organizations": documents}, [_line(row) for row in rows])
 
 
 @org.command("deactivate")
@@ -108,17 +108,19 @@ def _change(
 ) -> None:
     """Change an organization: whether it is active, or one of its entitlements."""
     with admin.change(f"organization.{verb}") as change:
-        found = change.of(slug)
-        change.target, change.detail = found.id, given or taken or None
-        active = found.active if active is None else active
-        kept = tuple(one for one in ENTITLEMENTS if one == given or (one in found.entitlements and one != taken))
-        organizations.change(change.connection, found.id, active=active, entitlements=kept)
+        organization = change.of(slug)
+        change.target, change.detail = organization.id, given or taken or None
+        active = organization.active if active is None else active
+        kept = tuple(
+            name for name in ENTITLEMENTS if name == given or (name in organization.entitlements and name != taken)
+        )
+        organizations.change(change.connection, organization.id, active=active, entitlements=kept)
         cancelled = None
         if not active:
             # The organization is inactive by now, so no further run is accepted.
             reason = "cancelled: the organization was deactivated"
-            cancelled = turns.cancel_all(change.connection, found.id, reason, now_micros())
-        now_is = find_organization(change.connection, found.id)
+            cancelled = turns.cancel_all(change.connection, organization.id, reason, now_micros())
+        now_is = find_organization(change.connection, organization.id)
     document, lines = _document(now_is), [_line(now_is)]
     if cancelled is not None:
         document["cancelled_turns"] = cancelled
@@ -139,15 +141,17 @@ def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: in
             now_is = find_organization(connection, slug)
     else:
         with admin.change("organization.budget") as change:
-            found = change.of(slug)
-            kept = DayBudget() if no_limit else DayBudget(day_usd=found.day_usd, day_tokens=found.day_tokens)
+            organization = change.of(slug)
+            kept = (
+                DayBudget() if no_limit else DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)
+            )
             given = {"day_usd": day_usd, "day_tokens": day_tokens}
             values = kept.model_dump() | {name: value for name, value in given.items() if value is not None}
             limits = DayBudget.model_validate(values)
-            organizations.change(change.connection, found.id, **limits.model_dump())
-            change.target = found.id
+            organizations.change(change.connection, organization.id, **limits.model_dump())
+            change.target = organization.id
             change.detail = f"day_usd={limits.day_usd} day_tokens={limits.day_tokens}"
-            now_is = find_organization(change.connection, found.id)
+            now_is = find_organization(change.connection, organization.id)
     limits_now = {"US dollars": now_is.day_usd, "tokens": now_is.day_tokens}
     texts = [f"{limit:,g} {unit}" for unit, limit in limits_now.items() if limit is not None]
     admin.show(_document(now_is), [_line(now_is), f"a day: {' and '.join(texts) or 'no limit'}"])
@@ -166,11 +170,11 @@ def accept_invitation(admin: AdminContext, code: str) -> None:
                 "the invitation code is unknown, used or expired; "
                 "make another with: runwarden service invitation send EMAIL --org SLUG"
             )
-        found = change.of(organization_id)
-        _, token, value = welcome(change.connection, found, invitation, now_micros())
+        organization = change.of(organization_id)
+        _, token, value = welcome(change.connection, organization, invitation, now_micros())
         change.target, change.detail = token.id, "its first token"
-    document = {"organization": _document(found), "token": value, "expires_at": rfc3339(token.expires_at)}
-    admin.show(document, [f"{found.slug}: {value}"])
+    document = {"organization": _document(organization), "token": value, "expires_at": rfc3339(token.expires_at)}
+    admin.show(document, [f"{organization.slug}: {value}"])
 
 
 @click.group("offer")
@@ -178,8 +182,8 @@ def offer() -> None:
     """Offer codes."""
 
 
-def _offer_line(one: Offer) -> str:
-    return line(one.code, one.kind, "retired" if one.retired else "", one.price)
+def _offer_line(offer: Offer) -> str:
+    return line(offer.code, offer.kind, "retired" if offer.retired else "", offer.price)
 
 
 @offer.command("add")
@@ -190,15 +194,15 @@ def _offer_line(one: Offer) -> str:
 @admin_command
 def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, price: str | None) -> None:
     """Add an offer, or change the one with its code, which keeps what is not given."""
-    given = {"code": code, "kind": kind, "retired": retired, "price": price}
-    given = {name: value for name, value in given.items() if value is not None}
+    options = {"code": code, "kind": kind, "retired": retired, "price": price}
+    options = {name: value for name, value in options.items() if value is not None}
     with admin.change("offer.add", create=True) as change:
         before = organizations.offer_by_code(change.connection, code)
-        values = (asdict(before) if before else {}) | given
-        made = TypeAdapter(Offer).validate_python(values | {"price": values.get("price") or None})
-        change.target = made.code
-        organizations.put_offer(change.connection, made)
-    admin.show(asdict(made), [_offer_line(made)])
+        values = (asdict(before) if before else {}) | options
+        offer = TypeAdapter(Offer).validate_python(values | {"price": values.get("price") or None})
+        change.target = offer.code
+        organizations.put_offer(change.connection, offer)
+    admin.show(asdict(offer), [_offer_line(offer)])
 
 
 @offer.command("retire")
@@ -207,10 +211,10 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, pric
 def retire(admin: AdminContext, code: str) -> None:
     """Retire an offer: still accepted at signup, but with the standard trial."""
     with admin.change("offer.retire") as change:
-        found = required(organizations.offer_by_code(change.connection, code), "offer", code, "service offer list")
-        retired = replace(found, retired=True)
+        offer = required(organizations.offer_by_code(change.connection, code), "offer", code, "service offer list")
+        retired = replace(offer, retired=True)
         organizations.put_offer(change.connection, retired)
-        change.target = found.code
+        change.target = offer.code
     admin.show(asdict(retired), [_offer_line(retired)])
 
 
@@ -219,8 +223,8 @@ def retire(admin: AdminContext, code: str) -> None:
 def list_offers(admin: AdminContext) -> None:
     """List offers."""
     with admin.read() as connection:
-        found = organizations.all_offers(connection)
-    admin.show({"offers": [asdict(one) for one in found]}, [_offer_line(one) for one in found])
+        rows = organizations.all_offers(connection)
+    admin.show({"offers": [asdict(row) for row in rows]}, [_offer_line(row) for row in rows])
 
 
 @click.group("token")
@@ -239,9 +243,9 @@ def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias:
     entry = TokenEntry.model_validate({"alias": alias, "scopes": scopes, "duration": duration})
     with admin.change("token.create") as change:
         change.detail = " ".join(scopes)
-        made, value = make_token(change.connection, change.of(slug), entry, now_micros())
-        change.target = made.id
-    shown = {"id": made.id, "alias": made.alias, "scopes": made.scopes, "expires_at": rfc3339(made.expires_at)}
+        token, value = make_token(change.connection, change.of(slug), entry, now_micros())
+        change.target = token.id
+    shown = {"id": token.id, "alias": token.alias, "scopes": token.scopes, "expires_at": rfc3339(token.expires_at)}
     admin.show(shown | {"token": value, "value": value}, [value])
 
 
@@ -251,17 +255,17 @@ def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias:
 def list_tokens(admin: AdminContext, slug: str) -> None:
     """List an organization's tokens, without their values."""
     with admin.read() as connection:
-        found = tokens.of(connection, find_organization(connection, slug).id)
+        rows = tokens.of(connection, find_organization(connection, slug).id)
     now = now_micros()
     documents = [
-        {"id": one.id, "alias": one.alias, "scopes": one.scopes}
-        | {"created_at": rfc3339(one.created_at), "expires_at": rfc3339(one.expires_at)}
-        | {"state": "valid" if one.is_valid(now) else "revoked" if one.revoked_at else "expired"}
-        for one in found
+        {"id": row.id, "alias": row.alias, "scopes": row.scopes}
+        | {"created_at": rfc3339(row.created_at), "expires_at": rfc3339(row.expires_at)}
+        | {"state": "valid" if row.is_valid(now) else "revoked" if row.revoked_at else "expired"}
+        for row in rows
     ]
     lines = [
-        line(one.id, shown["state"], f"until {shown['expires_at']}", ",".join(one.scopes), one.alias)
-        for one, shown in zip(found, documents, strict=True)
+        line(row.id, shown["state"], f"until {shown['expires_at']}", ",".join(row.scopes), row.alias)
+        for row, shown in zip(rows, documents, strict=True)
     ]
     admin.show({"tokens": documents}, lines)
 

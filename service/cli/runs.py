@@ -49,18 +49,18 @@ def list_runs(admin: AdminContext, slug: str | None, status: str | None, limit: 
     """List runs, newest first."""
     with admin.read() as connection:
         filters = Filters(owner_of(connection, slug), status)
-        found = runs.page(connection, filters, None, limit)
+        page = runs.page(connection, filters, None, limit)
         count = runs.count(connection, filters)
-        names = {one.id: one.slug for one in organizations.all_of(connection)}
+        names = {row.id: row.slug for row in organizations.all_of(connection)}
     documents: list[dict[str, object]] = [
-        {"status": one.status, "agent": one.agent, "turn": one.turn}
-        | {"created_at": rfc3339(one.created_at), "updated_at": rfc3339(one.updated_at)}
-        | {"run_id": one.id, "organization": names[one.organization_id]}
-        | {"repository": f"{one.platform}:{one.path}", "branch_name": one.branch}
-        for one in found
+        {"status": row.status, "agent": row.agent, "turn": row.turn}
+        | {"created_at": rfc3339(row.created_at), "updated_at": rfc3339(row.updated_at)}
+        | {"run_id": row.id, "organization": names[row.organization_id]}
+        | {"repository": f"{row.platform}:{row.path}", "branch_name": row.branch}
+        for row in page
     ]
-    texts = [line(*map(one.get, _COLUMNS)) for one in documents]
-    admin.show({"runs": documents, "total_count": count}, [*texts, f"{len(found)} of {plural(count, 'run')}"])
+    texts = [line(*map(document.get, _COLUMNS)) for document in documents]
+    admin.show({"runs": documents, "total_count": count}, [*texts, f"{len(page)} of {plural(count, 'run')}"])
 
 
 @run.command("cancel")
@@ -88,16 +88,16 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
         cancelled: list[str] = []
         for start in range(0, len(chosen), _AT_ONCE):
             with admin.change("run.cancel") as change:
-                shown = [(one.id, one.turn) for one in chosen[start : start + _AT_ONCE]]
+                shown = [(row.id, row.turn) for row in chosen[start : start + _AT_ONCE]]
                 cancelled += turns.cancel_each(change.connection, shown, status, operator(), now_micros)
                 change.is_recorded = True
         admin.show({"cancelled": cancelled}, [f"{plural(len(cancelled), 'run')} cancelled"])
         return
     with admin.change("run.cancel") as change:
-        found = _found(change.connection, run_id)
-        change.target, change.organization_id = run_id, found.organization_id
+        run = _found(change.connection, run_id)
+        change.target, change.organization_id = run_id, run.organization_id
         if not turns.cancel(change.connection, run_id, "cancelled by the operator", now_micros()):
-            raise SetupError(f"the run {run_id} has ended already: it is {found.status}")
+            raise SetupError(f"the run {run_id} has ended already: it is {run.status}")
         ended = _found(change.connection, run_id)
     admin.show({"run_id": run_id, "status": ended.status}, [f"{run_id}  {ended.status}: cancelled"])
 
@@ -118,12 +118,12 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         run = _found(connection, run_id)
         given = (admin.folder.settings().execution, now_micros)
         conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *given, for_operator=True)
-        found = [turn for turn in conversation if number in {None, turn.number}]
-        posted = [one.document() for one in postings.of_run(connection, run_id)]
-        if not found:
+        chosen = [turn for turn in conversation if number in {None, turn.number}]
+        posted = [posting.document() for posting in postings.of_run(connection, run_id)]
+        if not chosen:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
         kept = []
-        for key in [(turn.run_id, turn.number) for turn in found]:
+        for key in [(turn.run_id, turn.number) for turn in chosen]:
             log = turn_files.log_piece(connection, admin.folder, key, 0, LARGEST_LOG) if what == "log" else None
             diff = turn_files.diff(connection, admin.folder, key, "diff") if what == "diff" else None
             kept.append((log and log.data) or diff or b"")
@@ -131,29 +131,32 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         {"status": turn.status, "attempt": turn.attempt, "summary": turn.summary, "failure": turn.failure}
         | {"failure_kind": turn.failure_kind, "outcome": turn.outcome, "reason": turn.reason, "caller": turn.caller}
         | {"finished_at": rfc3339_or_none(turn.finished_at), "turn": turn.number, "commit": turn.commit_sha}
-        for turn in found
+        for turn in chosen
     ]
     texts = [
-        line(f"turn {one.number}", one.outcome or one.status, one.commit_sha or "-", one.reason or one.summary)
-        for one in found
+        line(f"turn {turn.number}", turn.outcome or turn.status, turn.commit_sha or "-", turn.reason or turn.summary)
+        for turn in chosen
     ]
     if what == "diff" and admin.format == "table" and any(kept):
         # As the bytes are, for git apply.
-        for one, patch in zip(found, kept, strict=True):
-            file = admin.folder.turn_diff(run_id, one.number)
-            click.echo(f"turn {one.number}: {file if file.exists() else 'in the database'}", err=True)
+        for turn, patch in zip(chosen, kept, strict=True):
+            file = admin.folder.turn_diff(run_id, turn.number)
+            click.echo(f"turn {turn.number}: {file if file.exists() else 'in the database'}", err=True)
             click.echo(patch, nl=False)
         return
     if what is None:
-        texts += [f"{one['kind']}  {one['state']}  {one['url'] or ''}  {one['reason'] or ''}" for one in posted]
+        texts += [
+            f"{posting['kind']}  {posting['state']}  {posting['url'] or ''}  {posting['reason'] or ''}"
+            for posting in posted
+        ]
     else:
-        shown = [each.decode("utf-8", "replace").rstrip("\n") for each in kept]
-        documents = [one | {what: text} for one, text in zip(documents, shown, strict=True)]
+        shown = [patch.decode("utf-8", "replace").rstrip("\n") for patch in kept]
+        documents = [document | {what: text} for document, text in zip(documents, shown, strict=True)]
         none = "nothing changed, it was pruned, or it is kept on the worker's machine"
         texts = [
             text
             or f"turn {turn.number}  {turn.status}: no {what} here ({none if turn.attempt else 'not executed yet'})"
-            for turn, text in zip(found, shown, strict=True)
+            for turn, text in zip(chosen, shown, strict=True)
         ]
     head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
     admin.show(head | {"turns": documents, "postings": posted}, texts)
@@ -181,11 +184,11 @@ def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> N
         _found(connection, run_id)
     _confirm(run_id, f"the run {run_id}", yes=yes)
     with admin.change("run.delete") as change:
-        found = _found(change.connection, run_id)
-        change.target, change.organization_id = run_id, found.organization_id
-        if found.status not in FINAL and not force:
-            raise SetupError(f"the run {run_id} is {found.status}; wait until it finishes, or cancel it with --force")
-        left = deletions.branches_of(change.connection, found.organization_id, run_id)
+        run = _found(change.connection, run_id)
+        change.target, change.organization_id = run_id, run.organization_id
+        if run.status not in FINAL and not force:
+            raise SetupError(f"the run {run_id} is {run.status}; wait until it finishes, or cancel it with --force")
+        left = deletions.branches_of(change.connection, run.organization_id, run_id)
         deletions.delete_runs(change.connection, [run_id], now_micros())
     _conclude(admin, {"run_id": run_id}, f"{run_id} deleted", left, webhooks=[])
 
@@ -198,19 +201,19 @@ def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> N
 def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: bool) -> None:
     """Delete an organization with all its data; branches and webhooks stay on its code hosts."""
     with admin.read() as connection:
-        found = find_organization(connection, slug)
-    _confirm(found.slug, f"the organization {found.slug} with all its runs", yes=yes)
+        organization = find_organization(connection, slug)
+    _confirm(organization.slug, f"the organization {organization.slug} with all its runs", yes=yes)
     with admin.change("organization.delete") as change:
-        change.target, change.detail = change.of(found.id).id, f"{found.slug}: {found.name}"
-        _, active = runs.active(change.connection, Filters(found.id), 0)
+        change.target, change.detail = change.of(organization.id).id, f"{organization.slug}: {organization.name}"
+        _, active = runs.active(change.connection, Filters(organization.id), 0)
         if active and not force:
-            raise SetupError(f"{found.slug} has {plural(active, 'active run')}: wait, or cancel with --force")
-        left = deletions.branches_of(change.connection, found.id)
-        known = repositories.of(change.connection, found.id)
-        deletions.begin_organization(change.connection, found.id, now_micros())
-        turns.cancel_all(change.connection, found.id, "cancelled: the organization was deleted", now_micros())
-    webhooks = [{"platform": one.platform, "path": one.path} for one in known if one.webhook_configured]
-    _conclude(admin, {"id": found.id, "slug": found.slug}, f"{found.slug} deleted", left, webhooks)
+            raise SetupError(f"{organization.slug} has {plural(active, 'active run')}: wait, or cancel with --force")
+        left = deletions.branches_of(change.connection, organization.id)
+        known = repositories.of(change.connection, organization.id)
+        deletions.begin_organization(change.connection, organization.id, now_micros())
+        turns.cancel_all(change.connection, organization.id, "cancelled: the organization was deleted", now_micros())
+    webhooks = [{"platform": row.platform, "path": row.path} for row in known if row.webhook_configured]
+    _conclude(admin, {"id": organization.id, "slug": organization.slug}, f"{organization.slug} deleted", left, webhooks)
 
 
 def _conclude(
@@ -232,6 +235,6 @@ def _conclude(
     lines = [head]
     lines += [f"  a worker still holds {plural(held, 'turn')} and removes the rest afterwards"] if held else []
     left = "  stays on the code host:"
-    lines += [f"{left} branch {one['branch']} of {one['platform']}:{one['path']}" for one in branches]
-    lines += [f"{left} webhook of {one['platform']}:{one['path']}" for one in webhooks]
+    lines += [f"{left} branch {branch['branch']} of {branch['platform']}:{branch['path']}" for branch in branches]
+    lines += [f"{left} webhook of {webhook['platform']}:{webhook['path']}" for webhook in webhooks]
     admin.show(document, lines)

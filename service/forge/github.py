@@ -77,9 +77,9 @@ class GitHub:
     def pull_requests(self, branch: str) -> list[PullRequest]:
         """Return the pull requests of a branch of this repository, newest first."""
         query = {"head": f"{self._owner}:{branch}", "state": "all", "sort": "created", "direction": "desc"}
-        found = self.http.pages(f"{self.repository}/pulls", **query)
+        documents = self.http.pages(f"{self.repository}/pulls", **query)
         # GitHub ignores the filter if it cannot parse the head.
-        return [_pull_request(one) for one in found if self._is_of(one, branch)]
+        return [_pull_request(document) for document in documents if self._is_of(document, branch)]
 
     def pull_request(self, number: int) -> PullRequest:
         """Return the pull request with a number."""
@@ -89,17 +89,19 @@ class GitHub:
         """Open a pull request, ready if drafts are refused; if the branch has an open one, return that."""
         document = {"title": proposal.title, "head": proposal.branch, "base": proposal.base, "body": proposal.body}
         try:
-            made = self.http.document("POST", f"{self.repository}/pulls", document | {"draft": proposal.is_draft})
+            created = self.http.document("POST", f"{self.repository}/pulls", document | {"draft": proposal.is_draft})
         except ForgeError as error:
             if error.status != self.exists_status:
                 raise
-            found = [one for one in self.pull_requests(proposal.branch) if one.state == "open"]
-            if found:
-                return found[0]
+            existing = [
+                pull_request for pull_request in self.pull_requests(proposal.branch) if pull_request.state == "open"
+            ]
+            if existing:
+                return existing[0]
             if proposal.is_draft and "draft" in str(error).lower():
                 return self.open(replace(proposal, is_draft=False))
             raise
-        return _pull_request(made)
+        return _pull_request(created)
 
     def update(self, number: int, body: str) -> None:
         """Replace a pull request's text."""
@@ -114,8 +116,8 @@ class GitHub:
         }
         url = {"target_url": status.url} if status.url else {}
         held = self.http.pages(f"{self.repository}/commits/{commit}/statuses")
-        same = (one for one in held if one.get("context") == status.context)
-        newest = max(same, key=lambda one: int(one.get("id") or 0), default={})
+        same = (entry for entry in held if entry.get("context") == status.context)
+        newest = max(same, key=lambda entry: int(entry.get("id") or 0), default={})
         newest = {**newest, "state": newest.get(self.state_name)}
         if all(newest.get(name) == value for name, value in (document | url).items()):
             return
@@ -124,7 +126,7 @@ class GitHub:
     def reviews(self, number: int) -> list[PostedText]:
         """Return all reviews with their bodies."""
         where = f"{self.repository}/pulls/{number}/reviews"
-        return [_posted(where, one) for one in self.http.pages(where)]
+        return [_posted(where, document) for document in self.http.pages(where)]
 
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
@@ -132,9 +134,9 @@ class GitHub:
         after, is_last = None, False
         for _ in range(_MOST_PAGES):
             variables = {"owner": self._owner, "name": self._name, "number": number, "after": after}
-            found = self._query(_THREADS, variables)
+            answer = self._query(_THREADS, variables)
             try:
-                page = found["repository"]["pullRequest"]["reviewThreads"]
+                page = answer["repository"]["pullRequest"]["reviewThreads"]
                 nodes += page["nodes"]
                 if is_last := not page["pageInfo"]["hasNextPage"]:
                     break
@@ -160,29 +162,29 @@ class GitHub:
     def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
         """Return the lines that the diff shows; of a large file GitHub shows none."""
         files = self.http.pages(f"{self.repository}/pulls/{number}/files")
-        return {str(one["filename"]): shown_lines(str(one.get("patch") or ""), with_context=True) for one in files}
+        return {str(file["filename"]): shown_lines(str(file.get("patch") or ""), with_context=True) for file in files}
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post one review with all its comments: it appears whole or not at all."""
         # A review of a comment's kind needs a text, even with comments.
-        said = body or "More findings:"
+        text = body or "More findings:"
         posted: list[dict[str, object]] = []
-        for one in comments:
-            posted.append({"path": one.path, "line": one.line, "side": "RIGHT", "body": one.body})
-            if one.start_line is not None and one.start_line < one.line:
-                posted[-1] |= {"start_line": one.start_line, "start_side": "RIGHT"}
-        document = {"commit_id": commit, "event": "COMMENT", "body": said, "comments": posted}
+        for comment in comments:
+            posted.append({"path": comment.path, "line": comment.line, "side": "RIGHT", "body": comment.body})
+            if comment.start_line is not None and comment.start_line < comment.line:
+                posted[-1] |= {"start_line": comment.start_line, "start_side": "RIGHT"}
+        document = {"commit_id": commit, "event": "COMMENT", "body": text, "comments": posted}
         self.http.document("POST", f"{self.repository}/pulls/{number}/reviews", document)
 
     def comments(self, issue: int, since: str = "1970-01-01T00:00:00Z") -> list[PostedText]:
         """Return the comments on an issue, oldest first; `since`: only those made or changed since then."""
-        found = self.http.pages(f"{self.repository}/issues/{issue}/comments", since=since)
-        return [_posted(f"{self.repository}/issues/comments", one) for one in found]
+        documents = self.http.pages(f"{self.repository}/issues/{issue}/comments", since=since)
+        return [_posted(f"{self.repository}/issues/comments", document) for document in documents]
 
     def comment(self, issue: int, body: str) -> PostedText:
         """Comment on an issue."""
-        made = self.http.document("POST", f"{self.repository}/issues/{issue}/comments", {"body": body})
-        return _posted(f"{self.repository}/issues/comments", made)
+        created = self.http.document("POST", f"{self.repository}/issues/{issue}/comments", {"body": body})
+        return _posted(f"{self.repository}/issues/comments", created)
 
     def edit(self, posted: PostedText, body: str) -> None:
         """Replace one of the service's texts."""
@@ -200,16 +202,16 @@ class GitHub:
         return head.get("ref") == branch and repository.lower() == f"{self._owner}/{self._name}".lower()
 
     def _query(self, text: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
-        found = self.http.document("POST", self._graphql, {"query": text, "variables": variables})
-        errors = found.get("errors")
+        answer = self.http.document("POST", self._graphql, {"query": text, "variables": variables})
+        errors = answer.get("errors")
         if errors:
-            kind = next((table(one).get("type") for one in items(errors)), None)
+            kind = next((table(error).get("type") for error in items(errors)), None)
             # GraphQL answers 200 to every request.
             wait_s = 60.0 if kind == "RATE_LIMITED" else None
             lacks = "; the token of the connected host lacks a permission (Contents: write)"
             cure = lacks if kind == "FORBIDDEN" else ""
             raise ForgeError(f"GitHub's GraphQL refused: {kind or 'an error'}{cure}", retry_after_s=wait_s)
-        return table(found.get("data"))
+        return table(answer.get("data"))
 
 
 class Forgejo(GitHub):
@@ -224,11 +226,11 @@ class Forgejo(GitHub):
 
         The API cannot filter by branch, so of the closed ones only those that changed last are read.
         """
-        found = [*self.http.pages(f"{self.repository}/pulls", state="open")]
+        documents = [*self.http.pages(f"{self.repository}/pulls", state="open")]
         closed = self.http.pages(f"{self.repository}/pulls", state="closed", sort="recentupdate")
-        found += islice(closed, _MOST_CLOSED)
-        own = [_pull_request(one) for one in found if self._is_of(one, branch)]
-        return sorted(own, key=lambda one: one.number, reverse=True)
+        documents += islice(closed, _MOST_CLOSED)
+        own = [_pull_request(document) for document in documents if self._is_of(document, branch)]
+        return sorted(own, key=lambda pull_request: pull_request.number, reverse=True)
 
     def open(self, proposal: NewPullRequest) -> PullRequest:
         """Open a pull request, a draft by the prefix of its title; if the branch has an open one, return that."""
@@ -241,24 +243,24 @@ class Forgejo(GitHub):
 
     def threads(self, number: int) -> list[Thread]:
         """Return all comments at lines, outdated ones as well."""
-        found = []
+        threads = []
         for review in self._reviews(number):
             if not review.get("comments_count") or review.get("state") == "PENDING":
                 continue
-            for one in self.http.pages(f"{self.repository}/pulls/{number}/reviews/{review['id']}/comments"):
-                author, body = _login(one.get("user")), str(one.get("body") or "")
-                resolver = _login(one.get("resolver")) or (author if body.startswith(_RESOLVED) else None)
+            for comment in self.http.pages(f"{self.repository}/pulls/{number}/reviews/{review['id']}/comments"):
+                author, body = _login(comment.get("user")), str(comment.get("body") or "")
+                resolver = _login(comment.get("resolver")) or (author if body.startswith(_RESOLVED) else None)
                 thread = Thread(
-                    id=f"{review['id']}/comments/{one['id']}",
-                    path=str(one.get("path") or ""),
-                    line=one.get("position") or None,
+                    id=f"{review['id']}/comments/{comment['id']}",
+                    path=str(comment.get("path") or ""),
+                    line=comment.get("position") or None,
                     body=body,
                     author=author,
                     is_resolved=resolver is not None,
                     resolved_by=resolver,
                 )
-                found.append(thread)
-        return found
+                threads.append(thread)
+        return threads
 
     def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
         """Return the lines that the diff shows; none of a diff that is too large."""
@@ -290,8 +292,10 @@ class Forgejo(GitHub):
             for review in self._reviews(number):
                 if review.get("state") == "PENDING":
                     self.http.answer("DELETE", f"{endpoint}/{review['id']}")
-            made = [{"path": one.path, "new_position": one.line, "body": one.body} for one in comments]
-            self.http.document("POST", endpoint, {"commit_id": commit, "event": "COMMENT", "comments": made})
+            documents = [
+                {"path": comment.path, "new_position": comment.line, "body": comment.body} for comment in comments
+            ]
+            self.http.document("POST", endpoint, {"commit_id": commit, "event": "COMMENT", "comments": documents})
         if body:
             self.comment(number, body)
 
@@ -335,7 +339,7 @@ def _pull_request(document: Mapping[str, Any]) -> PullRequest:
             branch=str(head.get("ref") or ""),
             base=str(base.get("ref") or ""),
             is_fork=(head.get("repo") or {}).get("full_name") != (base.get("repo") or {"full_name": ""})["full_name"],
-            labels=tuple(str(one["name"]) for one in document.get("labels") or ()),
+            labels=tuple(str(label["name"]) for label in document.get("labels") or ()),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ForgeError(f"the code host described a pull request without {error}") from error

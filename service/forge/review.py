@@ -52,7 +52,7 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
         there = [forge.pull_request(int(head[1]))]
     else:
         there = forge.pull_requests(run.branch)
-    current = next((one for one in there if one.state == "open"), next(iter(there), None))
+    current = next((pull_request for pull_request in there if pull_request.state == "open"), next(iter(there), None))
     if current is None:
         if (linked := subject.linked) is not None and linked.state == POSTED:
             return Posted(linked.url, linked.failure)
@@ -64,8 +64,8 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
         if posting.attempts > _PATIENCE:
             return Posted(current.url, text)
         raise ForgeError(text, status=409)
-    found = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
-    report = Report(run.agent, commit, found, subject.origin)
+    findings = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
+    report = Report(run.agent, commit, findings, subject.origin)
     bring_up_to_date(forge, current.number, report, is_lasting=posting.attempts >= _MOST_FAULTS)
     return Posted(current.url)
 
@@ -91,12 +91,22 @@ def bring_up_to_date(forge: Forge, number: int, report: Report, *, is_lasting: b
 def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
     marks, account = Marks(report.agent), own_account(forge)
-    found = ((marks.id_of(thread.body), thread) for thread in forge.threads(number))
+    pairs = ((marks.id_of(thread.body), thread) for thread in forge.threads(number))
     # A crash of the forge may have doubled a thread; the first one counts.
-    threads = {key: one for key, one in reversed([*found]) if key is not None and account in {None, one.author.lower()}}
-    ours = ((one, marks.memory_of(one.body)) for one in forge.reviews(number) if account in {None, one.author.lower()})
-    review, memory = next(((one, memory) for one, memory in ours if memory is not None), (None, dict[str, set[str]]()))
-    there = {one.id for one in report.found}
+    threads = {
+        key: thread
+        for key, thread in reversed([*pairs])
+        if key is not None and account in {None, thread.author.lower()}
+    }
+    ours = (
+        (review, marks.memory_of(review.body))
+        for review in forge.reviews(number)
+        if account in {None, review.author.lower()}
+    )
+    review, memory = next(
+        ((review, memory) for review, memory in ours if memory is not None), (None, dict[str, set[str]]())
+    )
+    there = {finding.id for finding in report.found}
     # Findings that a user resolved, deleted or ticked, now or earlier.
     resolved = {key for key, thread in threads.items() if thread.is_resolved}
     if account is None:
@@ -105,11 +115,13 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
         by_users = {key for key in resolved if (threads[key].resolved_by or "").lower() != account}
     deleted = memory.get("posted", set()) - threads.keys()
     dismissed = memory.get("dismissed", set()) | by_users | deleted
-    new = [one for one in report.found if one.id not in threads.keys() | dismissed]
-    comments = [(one, made) for one in new if (made := _comment_at(one, lines, marks))][:_MOST_COMMENTS]
-    commented = {one.id for one, _ in comments}
-    gone = {key: one for key, one in threads.items() if key not in there | resolved}
-    back = {key: one for key, one in threads.items() if key in (there & resolved) - dismissed}
+    new = [finding for finding in report.found if finding.id not in threads.keys() | dismissed]
+    comments = [(finding, comment) for finding in new if (comment := _comment_at(finding, lines, marks))][
+        :_MOST_COMMENTS
+    ]
+    commented = {finding.id for finding, _ in comments}
+    gone = {key: thread for key, thread in threads.items() if key not in there | resolved}
+    back = {key: thread for key, thread in threads.items() if key in (there & resolved) - dismissed}
     if review is None and not report.found and not threads:
         return
     remembered = {
@@ -117,11 +129,11 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
         "closed": (resolved - dismissed | gone.keys()) - back.keys(),
         "dismissed": dismissed,
     }
-    open_ones = [one for one in report.found if one.id not in dismissed]
-    listed = [one for one in new if one.id not in commented]
+    open_ones = [finding for finding in report.found if finding.id not in dismissed]
+    listed = [finding for finding in new if finding.id not in commented]
     text = body(report.agent, open_ones, listed, marks, remembered, report.origin)
     if comments or review is None:
-        forge.post_review(number, report.commit, text if review is None else "", [made for _, made in comments])
+        forge.post_review(number, report.commit, text if review is None else "", [comment for _, comment in comments])
     for thread in gone.values():
         forge.resolve(number, thread)
     for thread in back.values():
@@ -157,8 +169,8 @@ class Marks:
 
     def id_of(self, comment: str) -> str | None:
         """Return the finding of a comment by the mark at its very end; None: the service did not write it."""
-        found = self._id.search(comment.replace("\r", ""))
-        return None if found is None else found[1]
+        match = self._id.search(comment.replace("\r", ""))
+        return None if match is None else match[1]
 
     def review(self, memory: Mapping[str, set[str]]) -> str:
         """Return the mark of a review, with the data for the next one."""
@@ -190,27 +202,27 @@ def comment(finding: IdentifiedFinding, marks: Marks, *, may_replace: bool) -> s
 
 def body(
     agent: str,
-    found: Sequence[IdentifiedFinding],
+    findings: Sequence[IdentifiedFinding],
     listed: Sequence[IdentifiedFinding],
     marks: Marks,
     memory: Mapping[str, set[str]],
     origin: str,
 ) -> str:
     """Return the text of a review; `listed`: findings on lines outside the diff."""
-    counts = [(sum(one.severity == severity for one in found), severity) for severity in SEVERITIES]
+    counts = [(sum(finding.severity == severity for finding in findings), severity) for severity in SEVERITIES]
     summary = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
     lines = [f"{in_code(agent)} found {summary}."]
     if listed:
         items = []
-        for one in listed:
-            place = one.path if one.line is None else f"{one.path}:{one.line}"
-            items.append(f"- [ ] {in_code(place)} {_head(one)} {marks.finding(one.id)}")
+        for finding in listed:
+            place = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
+            items.append(f"- [ ] {in_code(place)} {_head(finding)} {marks.finding(finding.id)}")
         shown = [item for item, size in zip(items, accumulate(map(len, items)), strict=True) if size <= _LONGEST_LIST]
         lines += ["", "Not at a line of this diff:", "", *shown]
         if len(shown) < len(items):
             lines.append(f"- and {len(items) - len(shown)} more")
     cure = "Resolve a thread, or tick a box, and its finding is not posted again."
-    return "\n".join([*lines, "", f"{origin} {cure}" if found else origin, "", marks.review(memory)])
+    return "\n".join([*lines, "", f"{origin} {cure}" if findings else origin, "", marks.review(memory)])
 
 
 def _head(finding: IdentifiedFinding) -> str:

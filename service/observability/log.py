@@ -43,7 +43,7 @@ bound: Final = structlog.contextvars.bound_contextvars
 """Returns a context manager in which every record of this thread or task carries the fields."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Masks:
     """The values that are masked in every record: those of environment variables that hold secrets."""
 

@@ -52,16 +52,18 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         living = workers.heard_within(connection, ttl, context.clock)
         taken = len(turns.dispatched(connection))
         owners = organizations.all_of(connection)
-        connected = by_owner(connection, Host, hosts, [one.id for one in owners[::-1][:_MOST]])
+        connected = by_owner(connection, Host, hosts, [organization.id for organization in owners[::-1][:_MOST]])
         invited = invitations.all_of(connection)
         ending = endings.soon(connection, now)
         refused = postings.refused(connection, _MOST)
-        posted_for = runs.by_ids(connection, [one.run_id for one in refused])
+        posted_for = runs.by_ids(connection, [posting.run_id for posting in refused])
         away = outages.ProviderOutages(connection).waiting(connection)
-        disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
+        disabled = [endpoint for endpoint in events.endpoints(connection) if endpoint.disabled_at is not None]
         trail = audit.latest(connection, _MOST)[::-1]
-        named = [text or "" for one in trail for text in (one.target, one.organization_id, one.actor.split(":")[-1])]
-        named += [one.organization_id for one in disabled] + [one.organization_id for one in posted_for.values()]
+        facts = (fact for entry in trail for fact in (entry.target, entry.organization_id, entry.actor.split(":")[-1]))
+        named = [fact or "" for fact in facts]
+        named += [endpoint.organization_id for endpoint in disabled]
+        named += [run.organization_id for run in posted_for.values()]
         names = audit.names(connection, named)
     return page(
         "operator",
@@ -72,8 +74,8 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         organizations=owners[::-1][:_MOST],
         connected=connected,
         hidden=max(0, len(owners) - _MOST),
-        invited={one.organization_id: one for one in invited},
-        unsent=[one for one in invited if one.state(now) in {"waiting", "refused"}],
+        invited={invitation.organization_id: invitation for invitation in invited},
+        unsent=[invitation for invitation in invited if invitation.state(now) in {"waiting", "refused"}],
         now=now,
         ending=ending,
         refused=refused,
@@ -108,11 +110,11 @@ def list_runs(
 ) -> Response:
     """Show the newest runs of an organization and of a status, or all of them."""
     with context.database.read() as connection:
-        found, following, count = page_of(context, connection, filters, page_token, _PAGE)
+        matches, following, count = page_of(context, connection, filters, page_token, _PAGE)
         active = 0 if filters.status in FINAL else runs.active(connection, filters, 0)[1]
-        slugs = [one.slug for one in organizations.all_of(connection)[: -_MOST - 1 : -1]]
+        slugs = [organization.slug for organization in organizations.all_of(connection)[: -_MOST - 1 : -1]]
     more = {"active": active, "slugs": slugs, "following": following, "cancelled": cancelled}
-    return _runs(context, visitor, found, count=count, org=org, chosen=filters.status, shown=None, **more)
+    return _runs(context, visitor, matches, count=count, org=org, chosen=filters.status, shown=None, **more)
 
 
 @router.get("/runs/cancel")
@@ -121,10 +123,10 @@ def preview_cancel(context: RequestContext, visitor: Operator, filters: Chosen, 
     if filters.status not in {None, *OPEN} or (filters.status is None and filters.organization_id is None):
         raise HttpError(400, "invalid_filter", "choose an organization, or the status queued or working")
     with context.database.read() as connection:
-        found = runs.active(connection, filters, _MOST_CANCELLED)[0][:_MOST_CANCELLED]
+        matches = runs.active(connection, filters, _MOST_CANCELLED)[0][:_MOST_CANCELLED]
     # A turn that is accepted after the preview is not among them.
-    shown = " ".join(f"{one.id}:{one.turn}" for one in found)
-    return _runs(context, visitor, found[:_PAGE], count=len(found), org=org, chosen=filters.status, shown=shown)
+    shown = " ".join(f"{run.id}:{run.turn}" for run in matches)
+    return _runs(context, visitor, matches[:_PAGE], count=len(matches), org=org, chosen=filters.status, shown=shown)
 
 
 @router.post("/runs/cancel")
@@ -143,11 +145,11 @@ def cancel(context: RequestContext, form: Writer, _: Operator) -> Response:
     return leads_to("/operator/runs", org=org, status=status, cancelled=cancelled)
 
 
-def _runs(context: Context, visitor: Visitor, found: list[Run], **facts: Any) -> Response:
+def _runs(context: Context, visitor: Visitor, matches: list[Run], **facts: Any) -> Response:
     with context.database.read() as connection:
-        last = turns.newest_of(connection, [one.id for one in found])
-        names = audit.names(connection, [one.organization_id for one in found])
-    return page("operator_runs", visitor, runs=found, last=last, names=names, statuses=[*OPEN, *FINAL], **facts)
+        last = turns.newest_of(connection, [run.id for run in matches])
+        names = audit.names(connection, [run.organization_id for run in matches])
+    return page("operator_runs", visitor, runs=matches, last=last, names=names, statuses=[*OPEN, *FINAL], **facts)
 
 
 @router.get("/usage")
@@ -155,10 +157,10 @@ def show_usage(context: RequestContext, visitor: Operator) -> Response:
     """Show what each organization used in the last thirty days, the most expensive first."""
     today = context.clock() // DAY_MICROS
     with context.database.read() as connection:
-        found = usage.totals(connection, usage.UsageFilters(None, today - _DAYS + 1, today), "organization")
-        limits = {one.slug: one for one in organizations.all_of(connection)}
-    found.sort(key=lambda one: (-one.figures.micro_usd, -one.figures.tokens))
-    return page("operator_usage", visitor, found=found, limits=limits)
+        totals = usage.totals(connection, usage.UsageFilters(None, today - _DAYS + 1, today), "organization")
+        limits = {organization.slug: organization for organization in organizations.all_of(connection)}
+    totals.sort(key=lambda total: (-total.figures.micro_usd, -total.figures.tokens))
+    return page("operator_usage", visitor, found=totals, limits=limits)
 
 
 @router.post("/invitations/{invitation_id}/resend")
@@ -167,8 +169,8 @@ def resend(invitation_id: str, context: RequestContext, _: Writer, __: Operator)
     now = context.clock()
     with context.database.write() as connection:
         old = invitations.by_id(connection, invitation_id)
-        made = None if old is None else invitations.invite_again(connection, old, ACTOR, now)
-        if made is None:
+        invitation = None if old is None else invitations.invite_again(connection, old, ACTOR, now)
+        if invitation is None:
             raise HttpError(404, "invitation_not_found", "there is no invitation that could be sent again")
-    send_invitation(context, made)
+    send_invitation(context, invitation)
     return leads_to("/operator")

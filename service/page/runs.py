@@ -56,26 +56,26 @@ def _site_of(run: Run) -> str | None:
 def list_runs(request: Request, context: RequestContext, caller: RunReader, visitor: Anybody) -> Response:
     """Show the newest runs, filtered as the address says (spec 4.2); a filter that cannot be used is named."""
     filters = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
-    given = {name: value for name, value in filters.items() if value} | {"page_size": str(_PAGE)}
+    query = {name: value for name, value in filters.items() if value} | {"page_size": str(_PAGE)}
     for name, time in (("date_from", "T00:00:00Z"), ("date_to", "T23:59:59.999999Z")):
-        if len(given.get(name, "")) == _DAY:
-            given[name] += time
-    fault, found, following, count = None, list[Run](), None, 0
+        if len(query.get(name, "")) == _DAY:
+            query[name] += time
+    fault, matches, following, count = None, list[Run](), None, 0
     try:
-        found, following, count = runs_api.listed(context, caller, given)
+        matches, following, count = runs_api.listed(context, caller, query)
     except HttpError as error:
         fault = error
-    ids = [run.id for run in found]
+    ids = [run.id for run in matches]
     rows: list[dict[str, object]] = []
     with context.database.read() as connection:
         last, pulls = turns.newest_of(connection, ids), postings.pull_requests(connection, ids)
-        known = [one.path for one in repositories.of(connection, caller.organization.id)]
-        for run, turn in ((run, last[run.id]) for run in found if run.id in last):
+        known = [repository.path for repository in repositories.of(connection, caller.organization.id)]
+        for run, turn in ((run, last[run.id]) for run in matches if run.id in last):
             of_turn, reported = (turn.run_id, turn.number), ""
             if turn.outcome == "completed" and (kept := turn_files.content(connection, of_turn, turn_files.FINDINGS)):
                 # Such as `1 blocker, 3 minor`.
-                counts = Counter(one["severity"] for one in json.loads(kept)["findings"])
-                reported = ", ".join(f"{counts[one]} {one}" for one in SEVERITIES if counts[one])
+                counts = Counter(finding["severity"] for finding in json.loads(kept)["findings"])
+                reported = ", ".join(f"{counts[severity]} {severity}" for severity in SEVERITIES if counts[severity])
             row = {"run": run, "turn": turn, "findings": reported, "pull_url": pulls.get(run.id)}
             rows.append(row | {"site": _site_of(run), "platform": PLATFORMS[run.platform]})
     facts: dict[str, Any] = {"filters": filters, "statuses": STATUSES, "known": known}
@@ -100,13 +100,13 @@ def show_new_run(
         fields = {"agent": run["agent"], "repository": repository_name(run["repository"])}
         fields |= {INSTRUCTIONS: run["turns"][0]["instructions"]}
     known: Any = results.list_agents(context, caller)["agents"]
-    chosen = next((one for one in known if one["name"] == fields.get("agent")), None)
+    chosen = next((agent for agent in known if agent["name"] == fields.get("agent")), None)
     if chosen is None:
         missing = f"there is no agent {fields.get('agent')!r}: choose one below"
         fault = fault or HttpError(404, "agent_not_found", missing)
-        chosen = next(one for one in known if one["name"] == DEFAULT_NAME)
+        chosen = next(agent for agent in known if agent["name"] == DEFAULT_NAME)
     with context.database.read() as connection:
-        paths = [one.path for one in repositories.of(connection, caller.organization.id)]
+        paths = [repository.path for repository in repositories.of(connection, caller.organization.id)]
     return page("new_run", visitor, fault=fault, agents=known, chosen=chosen, fields=fields, paths=paths)
 
 
@@ -115,24 +115,24 @@ async def start_run(context: RequestContext, form: Writer, caller: RunWriter, vi
     """Start the chosen agent; a form that cannot be used comes back with all that was typed."""
     try:
         known: Any = (await run_in_threadpool(results.list_agents, context, caller))["agents"]
-        found: dict[str, Any] = next((one["inputs"] for one in known if one["name"] == form.get("agent")), {})
-        declared = {name: AgentInput.model_validate(one) for name, one in found.items()}
-        made = await runs_api.start_agent(form.get("agent"), context, caller, _start_body(form, declared))
+        inputs: dict[str, Any] = next((agent["inputs"] for agent in known if agent["name"] == form.get("agent")), {})
+        declared = {name: AgentInput.model_validate(declaration) for name, declaration in inputs.items()}
+        started = await runs_api.start_agent(form.get("agent"), context, caller, _start_body(form, declared))
     except HttpError as error:
         typed = {"repository": ""} | dict(form.fields)
         return await run_in_threadpool(show_new_run, context, caller, visitor, fault=error, typed=typed)
-    return leads_to(f"/runs/{made['execution_id']}")
+    return leads_to(f"/runs/{started['execution_id']}")
 
 
 def _start_body(form: Form, declared: dict[str, AgentInput]) -> AgentStart:
     values: dict[str, Any] = {INSTRUCTIONS: form.fields[INSTRUCTIONS]} if form.get(INSTRUCTIONS) else {}
-    for name, one in declared.items():
+    for name, declaration in declared.items():
         typed = form.fields.get(f"input-{name}", "")
-        if one.type == "boolean" and not one.choices:
+        if declaration.type == "boolean" and not declaration.choices:
             values[name] = typed == "on"
-        elif typed.strip() or (one.required and one.type == "text"):
+        elif typed.strip() or (declaration.required and declaration.type == "text"):
             try:
-                values[name] = typed if one.type == "text" and not one.choices else json.loads(typed)
+                values[name] = typed if declaration.type == "text" and not declaration.choices else json.loads(typed)
             except (ValueError, RecursionError) as error:
                 fault = f"the input {name!r} cannot be read: write it as JSON, such as 5 or true"
                 raise bad_request("invalid_input", fault) from error
@@ -215,21 +215,22 @@ def show_changes(
         if error.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             raise
     is_large = patch is None or len(patch) > turn_files.LARGEST_DIFF
-    found = [] if patch is None or is_large else text.diff_files(patch.decode("utf-8", "replace"))
+    files = [] if patch is None or is_large else text.diff_files(patch.decode("utf-8", "replace"))
     if path:
-        file = next((number for number, one in enumerate(found) if one.path == path), -1)
-        places = [number for number, one in enumerate(found[file].lines) if one.new == line] if file >= 0 else []
+        file = next((number for number, file_diff in enumerate(files) if file_diff.path == path), -1)
+        lines = files[file].lines if file >= 0 else []
+        places = [number for number, diff_line in enumerate(lines) if diff_line.new == line]
         start = max(0, places[0] - _BEFORE) if places else 0
-    first = max(0, min(file, len(found) - 1)) // _FILES * _FILES
-    listed = found[first : first + _FILES]
-    chosen = found[file : file + 1] if file >= 0 else listed
+    first = max(0, min(file, len(files) - 1)) // _FILES * _FILES
+    listed = files[first : first + _FILES]
+    chosen = files[file : file + 1] if file >= 0 else listed
     return page(
         "changes",
         visitor,
         run=run,
         turn=turn,
         is_large=is_large,
-        count=len(found),
+        count=len(files),
         first=first,
         listed=listed,
         shown=list(text.shown(chosen, max(0, start), _DIFF_BYTES)),
@@ -244,9 +245,9 @@ def show_changes(
 def read_patch(run_id: str, context: RequestContext, caller: RunReader, turn: str = "") -> Response:
     """Return the change as a patch, for git apply."""
     of_turn = results.read_turn_diff
-    found = of_turn(run_id, turn, context, caller) if turn else results.read_run_diff(run_id, context, caller)
-    found.headers.update(HEADERS)
-    return found
+    response = of_turn(run_id, turn, context, caller) if turn else results.read_run_diff(run_id, context, caller)
+    response.headers.update(HEADERS)
+    return response
 
 
 @router.get("/runs/{run_id}/artifact")
@@ -254,15 +255,15 @@ def show_artifact(
     run_id: str, request: Request, context: RequestContext, caller: RunReader, visitor: Anybody
 ) -> Response:
     """Show an artifact that is an image or Markdown; any other, or with `save`, is for saving."""
-    turn, name, save = (request.query_params.get(one, "") for one in ("turn", "name", "save"))
-    found = results.read_artifact(run_id, turn, name, context, caller)
+    turn, name, save = (request.query_params.get(parameter, "") for parameter in ("turn", "name", "save"))
+    response = results.read_artifact(run_id, turn, name, context, caller)
     ending = name.rpartition(".")[2].lower()
     if ending in _IMAGES:
-        found.headers["Content-Type"] = f"image/{_IMAGES[ending]}"
-    is_text = ending in {"md", "markdown"} and len(found.body) <= _LARGEST_MARKDOWN
+        response.headers["Content-Type"] = f"image/{_IMAGES[ending]}"
+    is_text = ending in {"md", "markdown"} and len(response.body) <= _LARGEST_MARKDOWN
     if save or not (is_text or ending in _IMAGES):
-        found.headers.update({name: value for name, value in HEADERS.items() if name not in found.headers})
-        return found
+        response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
+        return response
     run: Any = results.run_document(run_id, context, caller)
-    words = bytes(found.body).decode("utf-8", "replace") if is_text else None
+    words = bytes(response.body).decode("utf-8", "replace") if is_text else None
     return page("artifact", visitor, run=run, turn=turn, path=name, words=words)

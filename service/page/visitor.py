@@ -134,7 +134,7 @@ def anybody(request: Request, context: RequestContext) -> Visitor | None:
         owner = None if session.organization_id is None else organizations.by_id(connection, session.organization_id)
         token = None if session.token_id is None else tokens.by_id(connection, session.token_id)
         member = None if session.member_id is None else sessions.member(connection, session.member_id)
-    if sessions.is_due(session, now):
+    if now - session.seen_at >= sessions.SEEN_MICROS:
         with context.database.write() as connection:
             sessions.note_use(connection, session, now)
     if session.organization_id is None:

@@ -56,8 +56,8 @@ class Checkout:
     def __init__(self, root: Path, default_branch: str | None) -> None:
         """Compare with the commit where the branch left the default branch, or count the whole tree as changed."""
         self.root = root
-        given = {"GIT_DIR": os.environ["GIT_DIR"]} if "GIT_DIR" in os.environ else {}
-        self._git = GitRunner(root, 120.0, _OFFLINE | given)
+        git_dir = {"GIT_DIR": os.environ["GIT_DIR"]} if "GIT_DIR" in os.environ else {}
+        self._git = GitRunner(root, 120.0, _OFFLINE | git_dir)
         self.head = self._ask("rev-parse", "HEAD^{commit}").strip()
         self.sizes: dict[str, int] = {}
         """The size of each regular file, by path; links and submodules are left out."""
@@ -95,13 +95,13 @@ class Checkout:
         return not self._lines[path].isdisjoint(range(line, (end or line) + 1))
 
     def _changes(self) -> dict[str, tuple[int, int] | None]:
-        found: dict[str, tuple[int, int] | None] = {}
+        sizes: dict[str, tuple[int, int] | None] = {}
         for record in self._ask(*_DIFF, "--numstat", "-z", self.base, self.head).split("\0"):
             added, _, rest = record.partition("\t")
             deleted, _, path = rest.partition("\t")
             if path and not path.startswith(REVIEWS):
-                found[path] = None if added == "-" else (int(added), int(deleted))
-        return found
+                sizes[path] = None if added == "-" else (int(added), int(deleted))
+        return sizes
 
     def _ask(self, *arguments: str) -> str:
         # Each missing content would cost a process that cannot fetch it.
@@ -122,31 +122,33 @@ class Review:
         self._checkout = checkout
         self._last = last
         self._focus = (*topics, *paths)
-        wanted = sorted((checkout.changes.keys() | {one.path for one in last or ()}) & checkout.sizes.keys())
-        drafts, self._unread, self._remarks = read_files(checkout.root, {one: checkout.sizes[one] for one in wanted})
-        found = sorted(checked(drafts, self._remarks), key=lambda one: (one.path, one.line or 0, one.rule))
-        self._found = {one.id: one for one in identified(found, checkout.root)}
-        own = [one for one in self._found.values() if checkout.has_changed(one.path, one.line, one.end_line)]
-        self._older = len(found) - len(own)
+        wanted = sorted((checkout.changes.keys() | {finding.path for finding in last or ()}) & checkout.sizes.keys())
+        drafts, self._unread, self._remarks = read_files(checkout.root, {path: checkout.sizes[path] for path in wanted})
+        findings = sorted(checked(drafts, self._remarks), key=lambda one: (one.path, one.line or 0, one.rule))
+        self._found = {finding.id: finding for finding in identified(findings, checkout.root)}
+        found = self._found.values()
+        own = [finding for finding in found if checkout.has_changed(finding.path, finding.line, finding.end_line)]
+        self._older = len(findings) - len(own)
 
         # Each is a path, a folder above it, or a glob for it or its name.
-        bare = [one.removeprefix("./").rstrip("/") for one in paths]
-        patterns = [pattern for one in bare for pattern in (one, f"{one}/*", f"*/{one}")]
+        bare = [path.removeprefix("./").rstrip("/") for path in paths]
+        patterns = [pattern for path in bare for pattern in (path, f"{path}/*", f"*/{path}")]
 
-        def is_wanted(one: IdentifiedFinding) -> bool:
-            in_focus = not topics or topic(one.rule) in topics
-            return in_focus and (not paths or any(fnmatchcase(one.path, pattern) for pattern in patterns))
+        def is_wanted(finding: IdentifiedFinding) -> bool:
+            in_focus = not topics or topic(finding.rule) in topics
+            return in_focus and (not paths or any(fnmatchcase(finding.path, pattern) for pattern in patterns))
 
-        self._reported = [one for one in own if one.severity == "blocker" or is_wanted(one)]
+        self._reported = [finding for finding in own if finding.severity == "blocker" or is_wanted(finding)]
         words = instructions.lower()
-        self._reported.sort(key=lambda one: (topic(one.rule) not in words, SEVERITIES.index(one.severity)))
+        self._reported.sort(key=lambda finding: (topic(finding.rule) not in words, SEVERITIES.index(finding.severity)))
         self._left_out = len(own) - len(self._reported)
         self._still, self._resolved = Findings(), Findings()
-        for one in last or ():
-            is_open = one.id in self._found or one.path in self._unread
-            (self._still if is_open else self._resolved).append(self._found.get(one.id, one))
-        counted = Counter(one.severity for one in self._reported)
-        self.counts = ", ".join(plural(counted[one], one) for one in SEVERITIES if counted[one]) or "no findings"
+        for finding in last or ():
+            is_open = finding.id in self._found or finding.path in self._unread
+            (self._still if is_open else self._resolved).append(self._found.get(finding.id, finding))
+        counted = Counter(finding.severity for finding in self._reported)
+        counts = (plural(counted[severity], severity) for severity in SEVERITIES if counted[severity])
+        self.counts = ", ".join(counts) or "no findings"
         """`1 blocker, 2 majors`, or `no findings`."""
         verdict = _VERDICTS[min(counted, key=SEVERITIES.index, default="note")]
         turns = "" if last is None else f"; {len(self._resolved)} resolved, {len(self._still)} still open"
@@ -155,11 +157,12 @@ class Review:
 
     def document(self) -> str:
         """Return the findings for programs, version 1 (docs/findings.schema.json)."""
-        return json.dumps({"version": 1, "findings": [one.model_dump(exclude={"id"}) for one in self._reported[:MOST]]})
+        findings = [finding.model_dump(exclude={"id"}) for finding in self._reported[:MOST]]
+        return json.dumps({"version": 1, "findings": findings})
 
     def markdown(self, title: str) -> str:
         """Return the whole review, ending in the record for the next turn."""
-        record = {one.id: one for one in (*self._reported, *self._still)}
+        record = {finding.id: finding for finding in (*self._reported, *self._still)}
         comment = _RECORD.dump_json(list(record.values())[:_RECORDED], exclude={"__all__": {"message"}}).decode()
         for character in "<>&-":  # these could end the comment
             comment = comment.replace(character, f"\\u{ord(character):04x}")
@@ -173,28 +176,34 @@ class Review:
         if self._focus:
             yield f"Focus: {plain(', '.join(self._focus))}; left out: {self._left_out}. Blockers are always listed.\n"
         if self._last is not None:
-            before = {one.id for one in self._last}
-            new = [one for one in self._reported if one.id not in before]
+            before = {finding.id for finding in self._last}
+            new = [finding for finding in self._reported if finding.id not in before]
             groups = {"resolved": self._resolved, "still open": self._still, "new": new}
-            counts = ", ".join(f"{len(found)} {name}" for name, found in groups.items())
+            counts = ", ".join(f"{len(findings)} {name}" for name, findings in groups.items())
             yield f"## Since the last review\n\n{counts}.\n"
-            for name, found in groups.items():
-                listed = [f"{one.severity} {code(one.rule)} in {code(one.path)}{_line(one)}" for one in found]
+            for name, findings in groups.items():
+                listed = [
+                    f"{finding.severity} {code(finding.rule)} in {code(finding.path)}{_line(finding)}"
+                    for finding in findings
+                ]
                 yield from (f"**{name.capitalize()}**\n", *_listed(listed)) if listed else ()
-            if any(one.rule.startswith("secret-") for one in self._resolved):
+            if any(finding.rule.startswith("secret-") for finding in self._resolved):
                 yield (
                     "A secret that is gone from the files is still in their history: it is valid until it is revoked.\n"
                 )
         shown = self._reported[:MOST]
         yield "## Findings\n" if shown else "## Findings\n\nNone.\n"
-        for path in dict.fromkeys(one.path for one in shown):
+        for path in dict.fromkeys(finding.path for finding in shown):
             yield f"### {code(path)}\n"
-            found = [one for one in shown if one.path == path]
-            yield from (f"- **{one.severity}** {code(one.rule)}{_line(one)}: {plain(one.title)}" for one in found)
+            findings = [one for one in shown if one.path == path]
+            yield from (
+                f"- **{finding.severity}** {code(finding.rule)}{_line(finding)}: {plain(finding.title)}"
+                for finding in findings
+            )
             yield ""
         if len(self._reported) > MOST:
             yield f"And {len(self._reported) - MOST} more: name paths or topics in the inputs to see them.\n"
-        advice = {one.rule: one.message for one in shown if one.message}
+        advice = {finding.rule: finding.message for finding in shown if finding.message}
         if advice:
             yield "## What to do\n"
             yield from (f"- {code(rule)}: {plain(' '.join(message.split()))}" for rule, message in advice.items())
@@ -216,11 +225,11 @@ class Review:
             yield f"- Findings from before the branch: {self._older}, not listed; ask for `everything` to see them."
         if self._unread:
             yield f"- Files that were not read, for their size, their encoding or a failed tool: {len(self._unread)}."
-        yield from (*(f"- {plain(one)}." for one in self._remarks), "")
+        yield from (*(f"- {plain(remark)}." for remark in self._remarks), "")
 
 
-def _line(one: IdentifiedFinding) -> str:
-    return f" line {one.line}" if one.line else ""
+def _line(finding: IdentifiedFinding) -> str:
+    return f" line {finding.line}" if finding.line else ""
 
 
 def _listed(rows: list[str]) -> Iterator[str]:

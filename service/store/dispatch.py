@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from service.clock import SECOND_MICROS, Clock
 from service.settings import ExecutionSettings
 from service.store import workers
-from service.store.outages import ProviderOutages
+from service.store.outages import ProviderOutages, clock_time
 from service.store.runs import OPEN, Run
 from service.store.schema import HAD_SLOT, WAITING, WORKS, organizations, runs, turns
 from service.store.turns import MADE_UP, SLOTTED, Turn
@@ -161,7 +161,10 @@ def _reason(
     if not run.is_restricted:
         sources = ProviderOutages(connection)
         if (source := sources.of(run.organization_id, turn.agent or run.agent)) is not None:
-            return sources.outages[source].text if turn.status == "queued" else sources.outages[source].fact
+            outage = sources.outages[source]
+            # A turn at work may not have asked it.
+            at_work = f"{outage.shown} has not answered since {clock_time(outage.since)}"
+            return outage.text if turn.status == "queued" else at_work
     if turn.status != "queued" or turn.executor == MADE_UP:
         return None
     columns = (runs.c.id, runs.c.organization_id, runs.c.url, runs.c.branch, organizations.c.slug)

@@ -32,11 +32,6 @@ class Outage:
         """The reason for turns that wait."""
         return f"waiting for {self.shown} since {clock_time(self.since)}"
 
-    @property
-    def fact(self) -> str:
-        """The same for a turn at work, which may not have asked it."""
-        return f"{self.shown} has not answered since {clock_time(self.since)}"
-
 
 def begin(connection: sa.Connection, access: ModelAccess, now: int) -> int:
     """Record that a provider gave no answer; return when the outage began."""

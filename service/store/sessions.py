@@ -26,7 +26,7 @@ TASKS: Final = {"viewer": "view", "developer": "work in", "admin": "administer"}
 """The purpose of an invitation to a role."""
 IDLE_MICROS: Final = 12 * 3600 * SECOND_MICROS
 LIFE_MICROS: Final = 7 * DAY_MICROS
-_SEEN_MICROS: Final = 60 * SECOND_MICROS
+SEEN_MICROS: Final = 60 * SECOND_MICROS
 """The precision of the last use: otherwise each request would write."""
 
 
@@ -84,11 +84,6 @@ def by_value(connection: sa.Connection, value: str, now: int, secret: str = "") 
     if session is None or now - session.seen_at >= IDLE_MICROS or now - session.opened_at >= LIFE_MICROS:
         return None
     return session
-
-
-def is_due(session: Session, now: int) -> bool:
-    """Whether the session's use has to be noted."""
-    return now - session.seen_at >= _SEEN_MICROS
 
 
 def note_use(connection: sa.Connection, session: Session, now: int) -> None:

@@ -12,7 +12,8 @@ from service.store.schema import first, found, tokens
 Scope = Literal["admin", "organizations:create", "runs:read", "runs:write", "settings"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
-_USED_MICROS: Final = DAY_MICROS // 24
+USED_MICROS: Final = DAY_MICROS // 24
+"""The precision of the last use: otherwise each request would write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,6 @@ def revoke(connection: sa.Connection, token_id: str, now: int) -> str | None:
     """Revoke a token and return its organization's id; None if there is no such active token."""
     active = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None))
     return connection.execute(active.values(revoked_at=now).returning(tokens.c.organization_id)).scalar()
-
-
-def is_use_due(token: TokenRecord, now: int) -> bool:
-    """Whether the present use of the token has to be recorded."""
-    return token.last_used_at is None or now - token.last_used_at >= _USED_MICROS
 
 
 def note_use(connection: sa.Connection, token_id: str, now: int) -> bool:

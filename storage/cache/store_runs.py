@@ -211,7 +211,7 @@ def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -
         ending = {status for status in statuses if status.lower() in ENDING_STATUSES}
         merging = RunMerge(connection, final_statuses(connection) | ending)
         marked = mark_cancelled(connection, {run_id for answer in answers for run_id in answer.cancelled})
-        changes = [merging.take(answer) for answer in answers]
+        changes = [merging.merge(answer) for answer in answers]
         changes[-1] = replace(changes[-1], updated=(*changes[-1].updated, *marked))
         merging.note_names()
     for answer, changed in zip(answers, changes, strict=True):
@@ -233,13 +233,13 @@ def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSumma
     """Replace the known subject and result of a held run."""
     asked, result, agent = sqlite_text(summary.asked), sqlite_text(summary.result), sqlite_text_or_none(summary.agent)
     summary = replace(summary, asked=asked, result=result, agent=agent)
-    found = connection.execute(
+    row = connection.execute(
         "SELECT id, status = ? AND updated_us = ?, run_id, repository, branch FROM runs WHERE run_id = ?",
         (sqlite_text(summary.status), to_sortable_us(summary.updated_at), sqlite_text(run_id)),
     ).fetchone()
-    if found is None:
+    if row is None:
         return
-    number, is_current, run_id, repository, branch = found
+    number, is_current, run_id, repository, branch = row
     findings = packed(summary.findings if is_current else None)
     search = search_text(run_id, repository, branch, asked, agent, result if is_current else "")
     sql = "UPDATE runs SET agent = ?, findings = ?, search = ? WHERE id = ?"
@@ -264,12 +264,20 @@ class _Held(Struct, frozen=True):
     turns: TurnTimes
 
 
-def _columns(found: ArrivedRun) -> tuple[str, str, str, str, int, int, str]:
+def _columns(arrived: ArrivedRun) -> tuple[str, str, str, str, int, int, str]:
     """Id, status, branch, repository, times of creation and update, and the text that a search reads."""
-    run = found.run
+    run = arrived.run
     run_id, branch, created_us = run.run_id, run.branch_name, to_sortable_us(run.created_at)
     repository = _label(run.repository.platform, run.repository.data_json)
-    return run_id, run.status, branch, repository, created_us, found.updated_us, about_text(run_id, repository, branch)
+    return (
+        run_id,
+        run.status,
+        branch,
+        repository,
+        created_us,
+        arrived.updated_us,
+        about_text(run_id, repository, branch),
+    )
 
 
 # A history has few repositories and many runs, and each label is parsed from JSON.
@@ -280,12 +288,12 @@ def _label(platform: str, data_json: str) -> str:
 
 def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
     """The id, number and digest of each held run, when its last answer was requested, and its last write's update."""
-    for some in _chunks(run_ids):
+    for chunk in _chunks(run_ids):
         yield from connection.execute(
             f"SELECT r.run_id, r.id, s.digest, s.asked_us, ifnull(w.updated_us, {NO_TIME_US}) FROM runs AS r"
             " JOIN sightings AS s ON s.id = r.id LEFT JOIN written AS w ON w.run = r.id"
-            f" WHERE r.run_id IN ({_marks(some)})",
-            some,
+            f" WHERE r.run_id IN ({_marks(chunk)})",
+            chunk,
         )
 
 
@@ -299,38 +307,36 @@ class RunMerge(Struct, frozen=True):
     newest: dict[str, int] = field(default_factory=dict)
     """The newest creation of each repository's runs."""
 
-    def take(self, answer: PreparedRuns) -> RunChanges:
+    def merge(self, answer: PreparedRuns) -> RunChanges:
         """Store the runs of an answer; return the changes."""
         asked_us, arrived = answer.asked_us, list(answer.arrived.items())
         left: dict[str, ArrivedRun] = {}
         # Unchanged runs are confirmed, hundreds at a time; the others are left.
         for start in range(0, len(arrived), _ROWS):
-            some = arrived[start : start + _ROWS]
-            if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (some[-1][0],)).fetchone() is None:
-                left.update(some)  # The last run is new, so the page is most likely all new history.
+            chunk = arrived[start : start + _ROWS]
+            if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (chunk[-1][0],)).fetchone() is None:
+                left.update(chunk)  # The last run is new, so the page is most likely all new history.
                 continue
             values: list[str | int] = [asked_us]
-            for run_id, found in some:
-                values += run_id, found.digest
-            if self.connection.execute(_with_rows(_CONFIRM, 2, len(some)), values).rowcount < len(some):
-                left.update(some)
+            for run_id, run in chunk:
+                values += run_id, run.digest
+            if self.connection.execute(_with_rows(_CONFIRM, 2, len(chunk)), values).rowcount < len(chunk):
+                left.update(chunk)
         same: list[int] = []
         changed: dict[int, ArrivedRun] = {}
         seen_at_us: dict[int, int] = {}
         for run_id, number, digest, seen_us, written_us in _sightings(self.connection, list(left)):
-            found = left.pop(run_id)
+            run = left.pop(run_id)
             if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
                 continue
-            if not answer.is_of_write and _is_before(found.updated_us, written_us):
+            if not answer.is_of_write and _is_before(run.updated_us, written_us):
                 continue
-            if digest == found.digest:
+            if digest == run.digest:
                 same.append(number)
             else:
-                changed[number] = found
+                changed[number] = run
                 seen_at_us[number] = min(seen_us, asked_us)
-        if failed := [
-            (found.run.run_id,) for found in (*left.values(), *changed.values()) if found.run.status == "failed"
-        ]:
+        if failed := [(run.run.run_id,) for run in (*left.values(), *changed.values()) if run.run.status == "failed"]:
             # Their agents may have asked something, or something else than before.
             self.connection.executemany("DELETE FROM questions WHERE run_id = ?", failed)
             sql = "INSERT INTO notes (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
@@ -342,7 +348,7 @@ class RunMerge(Struct, frozen=True):
         changes = RunChanges(added, *self._change(changed, seen_at_us, asked_us)) if left or changed else RunChanges()
         if answer.is_of_write:
             sql = "INSERT OR REPLACE INTO written SELECT id, ? FROM runs WHERE run_id = ?"
-            self.connection.executemany(sql, [(found.updated_us, run_id) for run_id, found in answer.arrived.items()])
+            self.connection.executemany(sql, [(run.updated_us, run_id) for run_id, run in answer.arrived.items()])
         if answer.news_from is not None:
             sql = "INSERT OR IGNORE INTO notes (name, value) VALUES ('news_from_us', ?)"
             self.connection.execute(sql, (to_us(answer.news_from),))
@@ -358,8 +364,8 @@ class RunMerge(Struct, frozen=True):
         news_us = noted(self.connection, "news_from_us")
         rows: list[str | int] = []
         events: list[tuple[int]] = []
-        for number, found in numbered:
-            run_id, status, branch, repository, created_us, updated_us, about = _columns(found)
+        for number, arrived in numbered:
+            run_id, status, branch, repository, created_us, updated_us, about = _columns(arrived)
             self._note_newest(repository, created_us)
             after_us = polled_us if created_us > newest_us else 0
             is_final = status in self.finals
@@ -372,8 +378,8 @@ class RunMerge(Struct, frozen=True):
         _insert(self.connection, _ADD, 11, rows)
         self.connection.executemany(_ADD_EVENT, events)
         self._keep(numbered, asked_us)
-        self.counts.update([found.run.status for found in new])
-        return tuple([found.run.run_id for found in new])
+        self.counts.update([arrived.run.status for arrived in new])
+        return tuple([arrived.run.run_id for arrived in new])
 
     def _change(
         self, changed: dict[int, ArrivedRun], seen_at_us: Mapping[int, int], asked_us: int
@@ -381,22 +387,22 @@ class RunMerge(Struct, frozen=True):
         """Merge changed runs; return the changes of status, and the ids of the others."""
         held = {
             number: _Held(status, created_us, updated_us, TurnTimes(*turns))
-            for some in _chunks(list(changed))
+            for chunk in _chunks(list(changed))
             for number, status, created_us, updated_us, *turns in self.connection.execute(
                 "SELECT id, status, created_us, updated_us, active_since_us, worked_us, took_us FROM runs"
-                f" WHERE id IN ({_marks(some)})",
-                some,
+                f" WHERE id IN ({_marks(chunk)})",
+                chunk,
             ).fetchall()
         }
-        for number, found in changed.items():
+        for number, arrived in changed.items():
             before = held[number]
             # The same end, with another field changed: the service continues to call it a failure.
-            if (found.run.status, before.status, found.updated_us) == ("failed", CANCELLED, before.updated_us):
-                changed[number] = replace(found, run=replace(found.run, status=CANCELLED))
+            if (arrived.run.status, before.status, arrived.updated_us) == ("failed", CANCELLED, before.updated_us):
+                changed[number] = replace(arrived, run=replace(arrived.run, status=CANCELLED))
         moved = sorted(
-            (_at_us(found.updated_us, asked_us), number, found.run.status)
-            for number, found in changed.items()
-            if held[number].status != found.run.status
+            (_at_us(arrived.updated_us, asked_us), number, arrived.run.status)
+            for number, arrived in changed.items()
+            if held[number].status != arrived.run.status
         )
         moves = [(number, held[number].status, status, at_us) for at_us, number, status in moved]
         self.connection.executemany(
@@ -404,7 +410,8 @@ class RunMerge(Struct, frozen=True):
             [(*move, seen_at_us[move[0]]) for move in moves],
         )
         self.connection.executemany(
-            _CHANGE, [(*self._changed_row(found, held[number], asked_us), number) for number, found in changed.items()]
+            _CHANGE,
+            [(*self._changed_row(arrived, held[number], asked_us), number) for number, arrived in changed.items()],
         )
         self.connection.executemany(RANK, [(number,) for number, *_ in moves])
         self._keep(list(changed.items()), asked_us)
@@ -415,7 +422,9 @@ class RunMerge(Struct, frozen=True):
                 StatusTransition(changed[number].run.run_id, old, new, from_us(at_us))
                 for number, old, new, at_us in moves
             ),
-            tuple(found.run.run_id for number, found in changed.items() if held[number].status == found.run.status),
+            tuple(
+                arrived.run.run_id for number, arrived in changed.items() if held[number].status == arrived.run.status
+            ),
         )
 
     def note_names(self) -> None:
@@ -431,8 +440,8 @@ class RunMerge(Struct, frozen=True):
             self.newest.items(),
         )
 
-    def _changed_row(self, found: ArrivedRun, held: _Held, asked_us: int) -> tuple[str | int, ...]:
-        _, status, branch, repository, created_us, updated_us, about = _columns(found)
+    def _changed_row(self, arrived: ArrivedRun, held: _Held, asked_us: int) -> tuple[str | int, ...]:
+        _, status, branch, repository, created_us, updated_us, about = _columns(arrived)
         self._note_newest(repository, created_us)
         was_final = held.status in self.finals
         is_final = status in self.finals
@@ -452,10 +461,10 @@ class RunMerge(Struct, frozen=True):
     def _keep(self, numbered: Iterable[tuple[int, ArrivedRun]], asked_us: int) -> None:
         bodies: list[str | int] = []
         sightings: list[str | int] = []
-        for number, found in numbered:
-            run = found.run
+        for number, arrived in numbered:
+            run = arrived.run
             bodies += number, run.repository.platform, run.repository.data_json, run.raw_json
-            sightings += number, found.digest, asked_us
+            sightings += number, arrived.digest, asked_us
         _insert(self.connection, _KEEP_BODIES, 4, bodies)
         _insert(self.connection, _KEEP_SIGHTINGS, 3, sightings)
 
@@ -475,8 +484,8 @@ def _at_us(updated_us: int, asked_us: int) -> int:
 def _insert(connection: sqlite3.Connection, sql: str, columns: int, values: Sequence[str | int]) -> None:
     """Insert rows, given as their values in sequence; a hundred to a statement takes half the time."""
     for start in range(0, len(values), _ROWS * columns):
-        some = values[start : start + _ROWS * columns]
-        connection.execute(_with_rows(sql, columns, len(some) // columns), some)
+        chunk = values[start : start + _ROWS * columns]
+        connection.execute(_with_rows(sql, columns, len(chunk) // columns), chunk)
 
 
 @lru_cache(maxsize=100)

@@ -250,6 +250,7 @@ class Ledger(ThreadedStore):
     state_counts = reads(queries.state_counts)
     for_run = reads(queries.for_run)
     last_turn = reads(queries.last_turn)
+    results = reads(queries.results)
     run_ids = reads(queries.run_ids)
     agents = reads(queries.agents)
     organizations = reads(queries.organizations)

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Final
 from urllib.parse import unquote
 
@@ -127,6 +128,18 @@ def last_turn(connection: sqlite3.Connection, run_id: str) -> Action | None:
         (sqlite_text(run_id),),
     )
     return next(iter(found), None)
+
+
+def results(connection: sqlite3.Connection, keys: Collection[str]) -> dict[str, str]:
+    """The ids of what was made under these keys, by key; a key also counts with `-` and more behind it."""
+    # Two ranges of the index `actions_key`: `.` follows `-`.
+    found = connection.execute(
+        "SELECT value, result_id FROM json_each(?) JOIN actions"
+        " ON actions.key = value OR (actions.key > value || '-' AND actions.key < value || '.')"
+        " WHERE state = 'confirmed' AND result_id IS NOT NULL ORDER BY seq DESC",
+        (json.dumps([*map(sqlite_text, keys)]),),
+    )
+    return dict(found.fetchall())
 
 
 def run_ids(connection: sqlite3.Connection) -> frozenset[str]:

@@ -37,6 +37,7 @@ from app.api.requests import (
     CreateOrganization,
     OnboardProject,
     ResendInvitation,
+    SayToRun,
     StartAgent,
     StartRun,
     WriteRequest,
@@ -157,6 +158,22 @@ async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond |
         await reading.undo_resolution(action.action_id)
     assert await desk.actions().undo_resolution(action.action_id) == action
     assert (await desk.actions().resolve(action.action_id, None)).state == "not_created"
+
+
+@pytest.mark.parametrize("request_", [CancelRun("run_1"), SayToRun("run_1", "Stop."), ResendInvitation("inv_1")])
+async def test_a_service_without_an_extension_rejects_its_writes_but_a_501_is_unknown(
+    desk: Desk, request_: WriteRequest
+) -> None:
+    """A message that a gateway answers with 501 may have arrived: it is not sent again under its key."""
+    desk.server.script(*(Respond(status, {"message": "Not here."}) for status in (404, 405, 501)))
+    actions = [await desk.actions().submit(request_, key="k") for _ in range(3)]
+    with pytest.raises(AlreadyAskedError):
+        await desk.actions().submit(request_, key="k")
+
+    told = [(action.state, present(action.error).kind) for action in actions]
+    assert told == [("rejected", "not_offered"), ("rejected", "not_offered"), ("unknown", "server_failed")]
+    assert len(desk.server.requests) == 3
+    assert await desk.ledger.unresolved() == (actions[-1],)
 
 
 @pytest.mark.parametrize("desk", [HASTY], indirect=True)

@@ -99,7 +99,7 @@ API = Repository.parse("acme/api")
 # the service
 
 REFUSALS: Final = (400, 401, 403, 404, 405, 409, 413, 422, 429)
-DOUBTFUL: Final = (204, 206, 302, 307, 406, 408, 418, 424, 425, 499, 500, 502, 503, 504)
+DOUBTFUL: Final = (204, 206, 302, 307, 406, 408, 418, 424, 425, 499, 500, 501, 502, 503, 504)
 LONGEST_STALL_S: Final = 0.4
 UNREAD: Final = 0.08
 """The share of connections that end before the request was read."""

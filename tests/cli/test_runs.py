@@ -99,6 +99,7 @@ def test_the_service_and_the_cache_answer_without_each_other(
     monkeypatch.setattr("storage.database.BUSY_WAIT_S", 0.05)
     board.put("run_1", created=0)
     board.health = {"github": {"status": "ok"}}
+    assert "Nothing was fetched yet; runs may be missing." in boarded("runs", "list", "--cached").err
     boarded("runs", "list")
     board.put("run_2", created=1)
     with closing(sqlite3.connect(next(boarded.home.rglob("cache.sqlite3")), isolation_level=None)) as cache:

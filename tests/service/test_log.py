@@ -22,6 +22,7 @@ def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record(monk
     monkeypatch.setenv("LENT", SECRET)
     monkeypatch.setenv("SOME_API_KEY", "the-k3y")
     (masks := Masks()).add(["LENT"])
+    assert [word for word in WANTED if word in repr(masks)] == []
     with pytest.raises(ValueError, match="red") as raised:
         raise ValueError(FOREIGN)
 

@@ -99,6 +99,23 @@ async def test_actions_are_found_by_a_prefix_and_listed_newest_first(ledger: Led
     assert [a.action_id for a in await ledger.actions(limit=1)] == [ids[3]]
 
 
+async def test_results_are_found_by_key(ledger: Ledger, prepare: Prepare) -> None:
+    """With a suffix, even one of digits only; not those of a key that begins alike, or that made nothing."""
+    keys = ("retry-a-1", "retry-a-12", "retry-b-1-5425557685248858", "retry-c-1-ab", "retry-d-1.x", "retry-e-1")
+    for key in keys:
+        action = await prepare(key, subject="")
+        await ledger.sending(action.action_id)
+        if key != "retry-e-1":
+            await ledger.confirm(action.action_id, result_id=f"by {key}", response_json="{}")
+
+    assert await ledger.results(["retry-a-1", "retry-b-1", "retry-c-1", "retry-d-1", "retry-e-1", "\ud800"]) == {
+        "retry-a-1": "by retry-a-1",
+        "retry-b-1": "by retry-b-1-5425557685248858",
+        "retry-c-1": "by retry-c-1-ab",
+    }
+    assert await ledger.results([]) == {}
+
+
 def test_ids_sort_by_time_and_differ() -> None:
     """Within a millisecond by chance, never twice the same."""
     earlier, later = ({new_action_id(NOON + timedelta(milliseconds=n)) for _ in range(500)} for n in (0, 1))

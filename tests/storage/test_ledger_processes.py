@@ -144,7 +144,7 @@ def test_without_proc_a_process_is_the_same_in_every_language_and_time_zone(
     monkeypatch.setenv("TZ", "America/New_York")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
 
-    assert ourselves.started != claims.NOT_TOLD
+    assert ourselves.started != claims.NOT_REPORTED
     assert is_dead(ourselves) is False
     assert is_dead(Owner(ourselves.pid, "?", "?", "?")) is False
     with Popen(["true"]) as ended:

@@ -83,6 +83,8 @@ def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
         ('default_profile = "acne"\n' + ACME, 1, "default_profile", "There are: acme."),
         ('[notify]\ncommand = ["tell", "{token}"]\n', 2, "notify.command", "no placeholder {token}"),
         (COMMAND + 'argv = ["ls"]\n[[commands]]\nname = "log"\nargv = ["x"]\n', 5, "commands[2].name", "has this name"),
+        ('[notify]\nheartbeat_every = "1s"\n', 2, "notify.heartbeat_every", "1s is out of range. Use 10s to 7d."),
+        ('[[views]]\nname = "A"\ngroup = "x"\n', 3, "views[1].group", "are not grouped by 'x': write repository"),
         ('[[views]]\nname = "A"\nquery = "stauts:x"\n', 3, "views[1].query", "at character 1: There is no stauts:"),
     ):
         error = mistake(tmp_path, text)
@@ -91,12 +93,13 @@ def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
         assert str(error).startswith(f"{tmp_path / 'config.toml'}:{line}: "), text
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path: Path) -> None:
     """A typing error in --config or RUNWARDEN_CONFIG is an error; for a wrong variable there is no file to blame."""
     missing = tmp_path / "x.toml"
     for path, env, said in (
         (missing, {}, r"x\.toml: there is no such file"),
         (None, {"RUNWARDEN_CONFIG": str(missing)}, r"x\.toml: there is no such file"),
+        (tmp_path, {}, r": this cannot be read: Is a directory\. Name a file\.$"),
     ):
         with pytest.raises(ConfigError, match=said):
             load(path, env)

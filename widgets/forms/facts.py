@@ -28,16 +28,13 @@ class FormFact(Widget):
 
     DEFAULT_CSS = Path(__file__).with_name("fact.tcss").read_text("utf-8")
 
+    badge: reactive[Badge | None] = reactive(None, recompose=True)
+
     def __init__(self, label: str, value: SafeText | Widget, badge: Badge | None = None) -> None:
         super().__init__()
         self._label = label
         self._value = value
-        self._badge = badge
-
-    def mark(self, badge: Badge) -> None:
-        """Show another badge."""
-        self._badge = badge
-        self.refresh(recompose=True)
+        self.set_reactive(FormFact.badge, badge)
 
     def compose(self) -> ComposeResult:
         """The label, then the badge, which a long value must not push away, then the value."""
@@ -45,7 +42,7 @@ class FormFact(Widget):
         if isinstance(self._value, Widget):
             yield self._value
             return
-        badge = ((self._badge.text, self._badge.style), "  ") if self._badge else ()
+        badge = ((self.badge.text, self.badge.style), "  ") if self.badge else ()
         yield Static(Content.assemble(*badge, self._value), classes="form-fact--value")
 
 

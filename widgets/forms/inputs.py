@@ -169,17 +169,16 @@ class ParagraphInput(TextArea):
 def _clusters(text: str) -> list[str]:
     """Split a text into what is drawn as one; a flag is a pair of letters, which Rich takes apart."""
     clusters: list[str] = []
+    begins_flag = False
     for start, end, _width in split_graphemes(text)[0]:
         cluster = text[start:end]
-        if _is_flag_letter(cluster) and clusters and _is_flag_letter(clusters[-1]):
+        is_letter = len(cluster) == 1 and "\U0001f1e6" <= cluster <= "\U0001f1ff"
+        if is_letter and begins_flag:
             clusters[-1] += cluster
         else:
             clusters.append(cluster)
+        begins_flag = is_letter and not begins_flag
     return clusters
-
-
-def _is_flag_letter(cluster: str) -> bool:
-    return len(cluster) == 1 and "\U0001f1e6" <= cluster <= "\U0001f1ff"
 
 
 def _one_line(text: str) -> str:
