@@ -288,7 +288,7 @@ class BatchScreen(Sheet[str | None]):
 
     @property
     def _batch(self) -> BatchView | None:
-        return self._session.batches.view(self._key)
+        return next((view for view in self._session.batches.views if view.key == self._key), None)
 
     def _show(self) -> None:
         if (batch := self._batch) is None:
