@@ -56,7 +56,10 @@ class Worker:
 def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:
     """Record a worker's heartbeat."""
     values = asdict(worker) | {"seen_at": now_in(connection, clock)}
-    replace_rows(connection, workers, [values], [workers.c.executor])
+    # Updated in place: somebody else may sign the worker off, or read it, at the same time.
+    changed = connection.execute(sa.update(workers).where(workers.c.executor == worker.executor).values(values))
+    if changed.rowcount == 0:
+        connection.execute(sa.insert(workers).values(values))
 
 
 def sign_off(connection: sa.Connection, executor: str) -> None:
