@@ -39,6 +39,7 @@ from app.engine.text import plural, safe_text
 from app.engine.times import ago
 from app.runs.document import instructions_of
 from app.runs.screen_loader import turn_of
+from storage import RunwardenError
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, Action, Run
 from storage.records.decision import Decision
@@ -248,7 +249,7 @@ class ContinueRunForm(ActionForm):
             return
         try:
             await self.engine.follow_ups.wait(request)
-        except (ActionRefusedError, StorageError) as error:
+        except RunwardenError as error:
             await self._back_to_fields(str(error))
             return
         await self.form_draft.done()

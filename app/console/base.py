@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct
@@ -374,12 +374,20 @@ class TooSmall(ModalScreen[None]):
             self.dismiss()
 
 
-MODULES: Final = {"activity": "actions.screen", "all profiles": "profiles.screen_all_profiles"}
-"""Where a tab's screen is, if not in the room of its name."""
+SCREENS: Final = {
+    ALL: "app.profiles.screen_all_profiles:AllProfilesScreen",
+    "runs": "app.runs.screen:RunsScreen",
+    "health": "app.health.screen:HealthScreen",
+    "organizations": "app.organizations.screen:OrganizationsScreen",
+    "insights": "app.insights.screen:InsightsScreen",
+    "automations": "app.automations.screen:AutomationsScreen",
+    "activity": "app.actions.screen:ActivityScreen",
+    INBOX: "app.inbox.screen:InboxScreen",
+}
+"""The class of each tab's screen, which is imported when someone goes there."""
 
 
 def screen_type(tab: str) -> type[BaseScreen]:
-    """Import a tab's screen class: `HealthScreen` of `app.health.screen` for `health`."""
-    module = import_module(f"app.{MODULES.get(tab, f'{tab}.screen')}")
-    kind: type[BaseScreen] = getattr(module, f"{tab.title().replace(' ', '')}Screen")
+    """Import a tab's screen class."""
+    kind: type[BaseScreen] = resolve_name(SCREENS[tab])
     return kind
