@@ -121,7 +121,7 @@ class ActivityEntry(Struct, frozen=True):
 
 def what(kind: str) -> SafeText:
     """A kind in words; an unknown kind as it is."""
-    return safe_text(WRITE_KINDS[kind].words if kind in WRITE_KINDS else kind, limit=40)
+    return safe_text(next((row.words for name, row in WRITE_KINDS.items() if name == kind), kind), limit=40)
 
 
 PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")

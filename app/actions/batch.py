@@ -120,8 +120,7 @@ class BatchSender:
         except AlreadyAskedError as asked:
             result = BatchResult.of(asked.existing, is_earlier=True)
             if not asked.is_for(request):
-                why = f"Its key was used for another request ({asked.existing.action_id}). Nothing was sent."
-                result = BatchResult("refused", problem=why)
+                result = BatchResult("refused", problem=asked.key_taken)
         except BlockedError as blocked:
             result = BatchResult("blocked", blocked.existing, str(blocked))
         except DuplicateError as duplicate:

@@ -75,18 +75,18 @@ async def cancel(
     async with invocation.writer(dry_run=dry_run) as engine:
         if has_filter:
             await engine.runs.refresh()
-            found = await engine.cache.runs(condition, None)
-            if len(found) > (most := limit or engine.settings.console.send_cap):
-                cure = f"Narrow the filter, or give --limit {len(found)}."
-                raise failed("usage", f"Nothing was sent: {len(found):,} runs match, more than {most}. {cure}")
+            matches = await engine.cache.runs(condition, None)
+            if len(matches) > (most := limit or engine.settings.console.send_cap):
+                cure = f"Narrow the filter, or give --limit {len(matches)}."
+                raise failed("usage", f"Nothing was sent: {len(matches):,} runs match, more than {most}. {cure}")
         else:
             lookup = RunLookup(engine)
-            found = tuple([await lookup.to_change(each, invocation.output.note) for each in run_ids])
-        runs = {run.run_id: run for run in found}
+            matches = tuple([await lookup.to_change(run_id, invocation.output.note) for run_id in run_ids])
+        runs = {run.run_id: run for run in matches}
         waiting = await engine.follow_ups.waiting(runs)
         if not keep_continuation:
-            for each in waiting:
-                words = f"its waiting continuation is dropped, too: “{waiting_words(each)}”"
+            for decision in waiting:
+                words = f"its waiting continuation is dropped, too: “{waiting_words(decision)}”"
                 invocation.warn(f"If the run is cancelled, {words}. --keep-continuation sends it.")
         base_url, rows = engine.client.base_url, list[RunWrite]()
         for run in runs.values():
@@ -97,8 +97,8 @@ async def cancel(
         if not (dry_run or is_one):
             confirm_batch(invocation, rows, "Cancel", yes=yes)
         if keep_continuation and not dry_run:
-            for each in waiting:
-                await engine.follow_ups.keep(each)
+            for decision in waiting:
+                await engine.follow_ups.keep(decision)
         document = partial(RunWrite.document, base_url=base_url)
         report: Callable[[], int] = partial(
             print_batch, invocation, rows, CANCEL_COLUMNS, document, base_url, dry_run=dry_run
@@ -108,7 +108,7 @@ async def cancel(
         elif not dry_run:
             rows[:] = await send_batch(invocation, engine, rows, document, "sent")
             details = await engine.cache.details([*runs])
-            rows[:] = [replace(each, run=details[each.name].run) if each.name in details else each for each in rows]
+            rows[:] = [replace(row, run=details[row.name].run) if row.name in details else row for row in rows]
     if not rows:
         invocation.output.note("No active run matches.")
     return report()
@@ -154,7 +154,7 @@ retry_options: Final = options_of(
 @RUN_IDS
 @retry_options
 @async_command
-async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], **given: Any) -> int:
+async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], **options: Any) -> int:
     """Retry failed runs with the same instructions, repository and branch.
 
     Others' instructions are known if the service has the results extension. After one question the retries are sent one
@@ -165,7 +165,7 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], **given:
     async def named(_: "Engine") -> Sequence[str]:
         return run_ids
 
-    return await retry_runs(invocation, named, **given)
+    return await retry_runs(invocation, named, **options)
 
 
 async def retry_runs(
@@ -175,9 +175,9 @@ async def retry_runs(
     options, failure = WriteOptions(**given), None
     async with invocation.writer(dry_run=options.dry_run) as engine:
         planned = [await plan_retry(engine, run_id, options.key) for run_id in await named(engine)]
-        results = list({each.name: each for each in planned}.values())
-        to_send = [each for each in results if each.result.outcome == "to_send"]
-        details = (await engine.cache.details([each.name for each in to_send])).values()
+        results = list({row.name: row for row in planned}.values())
+        to_send = [row for row in results if row.result.outcome == "to_send"]
+        details = (await engine.cache.details([row.name for row in to_send])).values()
         places = {detail.run.repository.platform for detail in details}
         invocation.output.note(warning_of(await engine.cache.health(), places, engine.settings.console.health_ok))
         base_url, cap = engine.client.base_url, engine.settings.console.send_cap
@@ -185,19 +185,19 @@ async def retry_runs(
         batches = f", {cap} at a time" if len(to_send) > cap else ""
         if not options.dry_run and confirm_batch(invocation, results, "Retry", batches, yes=yes):
             results = await send_batch(invocation, engine, results, document, "sent", cap)
-        made = {each.name: each.result.result_id for each in results if each.result.is_done and each.result.result_id}
+        new_runs = {row.name: row.result.result_id for row in results if row.result.is_done and row.result.result_id}
         is_stopped = invocation.stopped_by or any(
-            each.result.outcome == "not_tried" or each.result.stops_batch for each in results
+            row.result.outcome == "not_tried" or row.result.stops_batch for row in results
         )
-        if options.waits and not options.dry_run and made and not is_stopped:
+        if options.waits and not options.dry_run and new_runs and not is_stopped:
             # Report the sent retries, even if waiting ends early.
-            invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
-            what = "it" if len(made) == 1 else "them"
-            invocation.output.note(f"{plural(len(made), 'run')} sent; waiting for the end of {what}.")
+            invocation.beside_error = {"rows": [row.document(base_url) for row in results], "base_url": base_url}
+            what = "it" if len(new_runs) == 1 else "them"
+            invocation.output.note(f"{plural(len(new_runs), 'run')} sent; waiting for the end of {what}.")
             waiter = RunWaiter(engine, invocation.output.note, may_appear=True, is_stale=bool(invocation.warnings))
-            ended = await waiter.until_final(list(dict.fromkeys(made.values())), options.timeout)
-            runs = {run_id: ended[result_id].run for run_id, result_id in made.items()}
-            results, failure = [replace(each, run=runs.get(each.name)) for each in results], wait_failure(ended)
+            ended = await waiter.until_final(list(dict.fromkeys(new_runs.values())), options.timeout)
+            runs = {run_id: ended[result_id].run for run_id, result_id in new_runs.items()}
+            results, failure = [replace(row, run=runs.get(row.name)) for row in results], wait_failure(ended)
     return print_batch(invocation, results, RETRY_COLUMNS, document, base_url, failure=failure, dry_run=options.dry_run)
 
 

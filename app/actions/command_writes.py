@@ -12,7 +12,6 @@ from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import unquote
 
 import click
 from msgspec import Struct
@@ -22,6 +21,7 @@ from app.actions.actions import NOT_RECORDED, SendCancelledError
 from app.actions.batch import BatchResult, BatchSender, BatchWrite
 from app.actions.reconciliation import submitted
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
+from app.api.requests import WriteRequest, request_sent
 from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import EXIT_BY_KIND, CommandFailedError, Exit, failed
@@ -37,7 +37,6 @@ from storage.errors import StorageError
 from storage.records import CANCELLED, WRITE_KINDS, Action, ActionKind, Run
 
 if TYPE_CHECKING:
-    from app.api.requests import WriteRequest
     from app.engine.engine import Engine
     from storage.records.decision import Decision
 
@@ -45,7 +44,7 @@ T = TypeVar("T")
 W = TypeVar("W", bound=BatchWrite)
 
 
-async def sent_once(sending: Awaitable[T], request: "WriteRequest", key: str | None) -> T | Action:
+async def sent_once(sending: Awaitable[T], request: WriteRequest, key: str | None) -> T | Action:
     """The result of sending the request, or of rehearsing that; the earlier action if its key has sent it before.
 
     Raises:
@@ -62,7 +61,7 @@ async def sent_once(sending: Awaitable[T], request: "WriteRequest", key: str | N
         return asked.existing
 
 
-async def rehearsed(engine: "Engine", request: "WriteRequest", key: str) -> BatchResult:
+async def rehearsed(engine: "Engine", request: WriteRequest, key: str) -> BatchResult:
     """What sending the request as part of a batch would do; nothing is sent."""
     try:
         before = await sent_once(engine.actions.rehearse(request, key=key or None), request, key)
@@ -248,7 +247,7 @@ class WriteOptions(Struct, frozen=True):
     """How long to wait."""
 
 
-async def send(invocation: Invocation, request: "WriteRequest", options: WriteOptions) -> int:
+async def send(invocation: Invocation, request: WriteRequest, options: WriteOptions) -> int:
     """Send the request through the ledger, or rehearse that; print the outcome and return the exit code."""
     async with invocation.writer(dry_run=options.dry_run) as engine:
         report = await perform(invocation, engine, request, options)
@@ -256,7 +255,7 @@ async def send(invocation: Invocation, request: "WriteRequest", options: WriteOp
 
 
 async def perform(
-    invocation: Invocation, engine: "Engine", request: "WriteRequest", options: WriteOptions
+    invocation: Invocation, engine: "Engine", request: WriteRequest, options: WriteOptions
 ) -> Callable[[], int]:
     """Send with an engine from `Invocation.writer`, and wait for the run's end if asked to; the result prints that.
 
@@ -300,12 +299,12 @@ async def perform(
     return report
 
 
-def request_document(base_url: str, request: "WriteRequest") -> dict[str, object]:
+def request_document(base_url: str, request: WriteRequest) -> dict[str, object]:
     """The request as it would be sent, without the token."""
     return {"method": "POST", "url": f"{base_url}{request.path}", "headers": dict(HEADERS), "body": request.body()}
 
 
-def print_request(invocation: Invocation, base_url: str, request: "WriteRequest") -> Exit:
+def print_request(invocation: Invocation, base_url: str, request: WriteRequest) -> Exit:
     """Print the request that a dry run did not send."""
     sent, output = request_document(base_url, request), invocation.output
     if output.format is Format.TABLE:
@@ -452,10 +451,9 @@ def action_document(action: Action) -> dict[str, object]:
 
 def subject(action: Action) -> str:
     """The subject of the write, in a few words."""
-    if action.subject:
-        return action.subject
-    if action.kind in {"agent.start", "run.cancel", "run.say", "invitation.resend"}:
-        return unquote(action.path.split("/")[-2])
+    request = request_sent(action)
+    if named := action.subject or (request and request.segment and getattr(request, request.segment)):
+        return str(named)
     body = as_received(action.body_json)
     return str(body.get("project_path") or body.get("project_id") or body.get("instructions") or action.path)
 

@@ -17,7 +17,7 @@ from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import new_action_id
 from storage.records import CANCELLED, Action, ActionFailure, ActionFilter
-from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, Verdict
+from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome
 from storage.records.error_kinds import error_kind
 from storage.state import State
 
@@ -60,15 +60,9 @@ class FollowUps:
         self.actions.check(request)
         state, now = self.usable_state(), self.actions.clock()
         asked = json.dumps({"path": request.path, "body": json.loads(as_json(request))}, ensure_ascii=False)
-        for each in await state.open_decisions():
-            if each.rule == WHEN_ENDED and each.request_json == asked:
-                return each
         facts = {"run.id": request.run_id, "actor": self.actions.actor, "key": key or ""}
         occurrence = Occurrence(f"asked:{new_action_id(now)}", now, "", facts)
-        verdict = Verdict("queued", f"waits for the end of {request.run_id}")
-        decision = await state.decide(WHEN_ENDED, occurrence, lambda _: verdict, request_json=asked)
-        if decision is None:
-            raise RuntimeError("The identity of a follow-up is unique.")
+        decision = await state.queue_once(WHEN_ENDED, occurrence, f"waits for the end of {request.run_id}", asked)
         self.announce(StateChangedElsewhere())
         return decision
 
@@ -143,22 +137,7 @@ class FollowUps:
         return LOOK_S
 
     async def _send(self, state: State, decision: Decision, now: datetime) -> None:
-        facts = decision.occurrence.facts
-        asked = json.loads(decision.request_json or "null")
-        own = replace(self.actions, actor=facts["actor"])
-        action: Action | None = None
-        try:
-            request = request_from("run.continue", asked["path"], asked["body"])
-            action = await own.submit(request, key=facts["key"] or f"when-ended-{decision.occurrence.identity}")
-            error = action.error
-        except AlreadyAskedError as before:
-            action, error = before.existing, before.existing.error
-        except BlockedError as blocked:
-            error = ActionFailure("unreachable", str(blocked))  # Until the earlier outcome is known.
-        except ActionRefusedError as refused:
-            error = ActionFailure(refused.kind, str(refused))
-        except (KeyError, TypeError, ValueError, IndexError):
-            error = ActionFailure("invalid", "Another version of Runwarden wrote it.")
+        action, error = await self._submit(decision)
         outcome = "failed" if action is None else _OUTCOMES.get(action.state, "failed")
         # Without an error another process is sending it.
         if outcome == "failed" and (error is None or error_kind(error.kind).passes or error.error_code == _ACTIVE):
@@ -169,6 +148,26 @@ class FollowUps:
         ids = (None, None) if action is None else (action.action_id, action.result_id)
         await state.settle(replace(decision, outcome=outcome, reason=reason, action_id=ids[0], result_id=ids[1]))
         self.announce(StateChangedElsewhere())
+
+    async def _submit(self, decision: Decision) -> tuple[Action | None, ActionFailure | None]:
+        """Send the request; return its action and the reason if it failed. Without an action nothing was sent."""
+        try:
+            facts, asked = decision.occurrence.facts, json.loads(decision.request_json or "null")
+            request = request_from("run.continue", asked["path"], asked["body"])
+            own, key = replace(self.actions, actor=facts["actor"]), facts["key"]
+        except (KeyError, TypeError, ValueError, IndexError):
+            return None, ActionFailure("invalid", "Another version of Runwarden wrote it.")
+        try:
+            action = await own.submit(request, key=key or f"when-ended-{decision.occurrence.identity}")
+        except AlreadyAskedError as before:
+            if not before.is_for(request):
+                return None, ActionFailure(before.kind, before.key_taken)
+            action = before.existing
+        except BlockedError as blocked:
+            return None, ActionFailure("unreachable", str(blocked))  # Until the earlier outcome is known.
+        except ActionRefusedError as refused:
+            return None, ActionFailure(refused.kind, str(refused))
+        return action, action.error
 
 
 def waiting_words(waiting: Decision) -> str:

@@ -202,6 +202,8 @@ class AlreadyAskedError(ActionRefusedError):
     def __init__(self, existing: Action) -> None:
         super().__init__(f"This was sent before as {existing.action_id} ({existing.state}). Nothing was sent.")
         self.existing = existing
+        self.key_taken = f"Its key was used for another request ({existing.action_id}). Nothing was sent."
+        """The message if the action is for another request."""
 
     def is_for(self, request: WriteRequest) -> bool:
         """Whether the action sent this request, whichever rule asked for it; False: its key is used for another one."""

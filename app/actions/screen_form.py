@@ -39,6 +39,7 @@ from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span
+from storage import RunwardenError
 from storage.errors import StorageError
 from storage.records import Action, RunFilter
 from storage.records.activity import ActivityFilter
@@ -197,7 +198,7 @@ class ActionForm(ModalScreen[Action | None]):
 
         Raises:
             ActionRefusedError: Nothing was sent.
-            StorageError: The ledger cannot be written.
+            RunwardenError: The ledger cannot be used.
         """
         return await self.engine.actions.submit(request)
 
@@ -572,12 +573,12 @@ class ActionForm(ModalScreen[Action | None]):
             self.show_outcome(blocked_outcome(refused.existing, self.engine.clock(), command_line))
         except ActionRefusedError as refused:
             await self._back_to_fields(str(refused))
-        except StorageError as error:
+        except RunwardenError as error:
             meaning = (
                 f"Check the ledger before you send this again: {command_line} actions list. A write listed there as "
                 "sending or unknown may have taken effect; one that is not listed was not sent."
             )
-            self.show_outcome(OutcomeText("failed", "The ledger could not be written", (), (str(error), meaning)))
+            self.show_outcome(OutcomeText("failed", "Sending failed", (), (str(error), meaning)))
         else:
             if action.state == "confirmed":
                 await self.form_draft.done()

@@ -16,7 +16,6 @@ from textual.widgets import OptionList
 from app.actions.asked import NAMES
 from app.actions.batch import BatchSender
 from app.actions.drafts import Values
-from app.actions.refusals import ActionRefusedError
 from app.actions.screen_batch import LISTED, RETRY, ManyTask, RunBatch, place_of
 from app.actions.screen_fields import Field, written_pairs
 from app.actions.screen_form import ActionForm, Built
@@ -25,7 +24,7 @@ from app.console.session import FollowRun, Session
 from app.console.sheets import Sheet
 from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text
-from storage.errors import StorageError
+from storage import RunwardenError
 from storage.records import Action
 from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict
 from widgets.forms.facts import FormFact
@@ -177,7 +176,7 @@ class ManyForm(ActionForm):
                 self.dialog.sending(safe_text(so_far, limit=LISTED))
                 result = await sender.send(*self._many.request(run, words))
                 self._put(replace(self.run_batch, sent={**self.run_batch.sent, run.run_id: result}))
-        except (ActionRefusedError, StorageError) as error:
+        except RunwardenError as error:
             problem = str(error)
         self._put(replace(self.run_batch, is_sending=False))
         self.engine.polling.poll_soon("runs")
@@ -289,7 +288,7 @@ class BatchScreen(Sheet[str | None]):
 
     @property
     def _batch(self) -> BatchView | None:
-        return self._session.batches.view(self._key)
+        return next((view for view in self._session.batches.views if view.key == self._key), None)
 
     def _show(self) -> None:
         if (batch := self._batch) is None:

@@ -77,16 +77,16 @@ class NewRunForm(ActionForm):
         key = "inputs" if name else "metadata"
         repository, pairs = read_repository(text["repository"]), read_pairs(key, text[key])
         unread = (pairs,) if isinstance(pairs, FieldProblem) else ()
-        given = {} if isinstance(pairs, FieldProblem) else pairs
+        extra = {} if isinstance(pairs, FieldProblem) else pairs
         if name:
             # The platform's prefix is ours; this endpoint takes the bare group/project.
             bare = text["repository"].strip().removeprefix("gitlab:")
             inputs: dict[str, Json] = {WORDS: words} if words.strip() else {}
-            return StartAgent(name, bare, branch, inputs | given), unread
+            return StartAgent(name, bare, branch, inputs | extra), unread
         if isinstance(repository, FieldProblem):
             # Stands in, so that the other fields can be checked.
-            return StartRun(words, Repository.of("github", {}), branch, given), (repository, *unread)
-        return StartRun(words, repository, branch, given), unread
+            return StartRun(words, Repository.of("github", {}), branch, extra), (repository, *unread)
+        return StartRun(words, repository, branch, extra), unread
 
     def values_of(self, request: StartRun | StartAgent) -> Values:
         """The texts of the fields that make this request; an agent's instructions are among its inputs."""
@@ -145,16 +145,16 @@ class NewRunForm(ActionForm):
     def values(self) -> Values:
         """The values by field; inputs with a separate field are among the lines of `inputs`."""
         values = super().values
-        given = read_pairs("inputs", values["inputs"])
-        if isinstance(given, FieldProblem) or not self._inputs:
+        inputs = read_pairs("inputs", values["inputs"])
+        if isinstance(inputs, FieldProblem) or not self._inputs:
             return values
-        for key, one in self._declared.items():
+        for key, declared in self._declared.items():
             text = self.fields[key].value if key in self.fields else None
             if text is not None and text.strip():
-                given[one.name] = text if one.type == "text" else json_or_text(text.strip())
+                inputs[declared.name] = text if declared.type == "text" else json_or_text(text.strip())
             elif text is not None:
-                given.pop(one.name, None)
-        return values | {"inputs": written_pairs(given)}
+                inputs.pop(declared.name, None)
+        return values | {"inputs": written_pairs(inputs)}
 
     def on_form_field_changed(self, event: FormField.Changed) -> None:
         """Show the inputs of another agent."""
@@ -168,7 +168,7 @@ class NewRunForm(ActionForm):
     @property
     def _declared(self) -> dict[str, AgentInput]:
         """The declared inputs by the key of their field; a foreign name may be no key."""
-        return {f"input-{number}": one for number, one in enumerate(self._inputs)}
+        return {f"input-{number}": declared for number, declared in enumerate(self._inputs)}
 
     def _name_changed(self) -> None:
         agent = self._agents.get(self.values["name"].strip())
@@ -177,9 +177,9 @@ class NewRunForm(ActionForm):
             ()
             if agent is None
             else tuple(
-                one
-                for one in agent.inputs
-                if one.name != WORDS and read_pairs("", faithful(f"{one.name}=1")) == {one.name: 1}
+                declared
+                for declared in agent.inputs
+                if declared.name != WORDS and read_pairs("", faithful(f"{declared.name}=1")) == {declared.name: 1}
             )
         )
         if inputs != self._inputs:
@@ -193,7 +193,7 @@ class NewRunForm(ActionForm):
     @work(group="inputs", exclusive=True)
     async def _show_inputs(self) -> None:
         texts = self._texts(self.values["inputs"])
-        rows = {key: InputField(key, one, texts.get(key, "")) for key, one in self._declared.items()}
+        rows = {key: InputField(key, declared, texts.get(key, "")) for key, declared in self._declared.items()}
         await self._box.remove_children()
         await self._box.mount_all(rows.values())
         self.fields |= rows
@@ -206,50 +206,52 @@ class NewRunForm(ActionForm):
 
     def _texts(self, pairs: str) -> Values:
         """The texts of the inputs' fields, as these lines have them."""
-        given = read_pairs("inputs", pairs)
-        known = {} if isinstance(given, FieldProblem) else given
+        inputs = read_pairs("inputs", pairs)
+        known = {} if isinstance(inputs, FieldProblem) else inputs
         return {
-            key: value if isinstance(value, str) and one.type == "text" else written(value)
-            for key, one in self._declared.items()
-            if (value := known.get(one.name)) is not None
+            key: value if isinstance(value, str) and declared.type == "text" else written(value)
+            for key, declared in self._declared.items()
+            if (value := known.get(declared.name)) is not None
         }
 
     def _show_pairs(self) -> None:
         """Show metadata or inputs: those that the request takes, and those that have a value, so that none is lost."""
         values, has_name = self.values, bool(self.values["name"].strip())
-        given = read_pairs("inputs", values["inputs"])
-        has_others = isinstance(given, FieldProblem) or not {one.name for one in self._inputs}.issuperset(given)
+        inputs = read_pairs("inputs", values["inputs"])
+        names = {declared.name for declared in self._inputs}
+        has_others = isinstance(inputs, FieldProblem) or not names.issuperset(inputs)
         self.fields["inputs"].display = has_others or (has_name and not self._inputs)
         self.fields["metadata"].display = not has_name or bool(values["metadata"].strip())
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems; with a list also a name that is not in it, and inputs that are not as declared."""
-        found, name = list(super().problems()), self.values["name"].strip()
+        problems, name = list(super().problems()), self.values["name"].strip()
         if name and self.values["metadata"].strip():
-            found.append(FieldProblem("metadata", "A named agent takes inputs: delete the metadata."))
+            problems.append(FieldProblem("metadata", "A named agent takes inputs: delete the metadata."))
         if not name:
-            unused = self.values["inputs"].strip()
-            return (*found, FieldProblem("inputs", "Name the agent, or delete its inputs.")) if unused else tuple(found)
+            if self.values["inputs"].strip():
+                problems.append(FieldProblem("inputs", "Name the agent, or delete its inputs."))
+            return tuple(problems)
         if self._agents and name not in self._agents:
             near = closest(name, self._agents)
             advice = f"did you mean {near}?" if near else "Press ^l for the list."
-            found.append(FieldProblem("name", f"There is no such agent; {advice}"))
-        given = read_pairs("inputs", self.values["inputs"])
-        if isinstance(given, FieldProblem):
-            return tuple(found)
-        if WORDS in given and self.values[WORDS].strip():
-            found.append(FieldProblem("inputs", "The instructions are above; delete them here."))
-        known = {WORDS, *(one.name for one in self._inputs)}
-        unknown = [key for key in given if self._inputs and key not in known]
-        found += [FieldProblem("inputs", f"{name} takes no input {key}: delete it.") for key in unknown]
+            problems.append(FieldProblem("name", f"There is no such agent; {advice}"))
+        inputs = read_pairs("inputs", self.values["inputs"])
+        if isinstance(inputs, FieldProblem):
+            return tuple(problems)
+        if WORDS in inputs and self.values[WORDS].strip():
+            problems.append(FieldProblem("inputs", "The instructions are above; delete them here."))
+        known = {WORDS, *(declared.name for declared in self._inputs)}
+        unknown = [key for key in inputs if self._inputs and key not in known]
+        problems += [FieldProblem("inputs", f"{name} takes no input {key}: delete it.") for key in unknown]
         # Only definite faults: the service checks the types.
-        for key, one in self._declared.items():
-            value = given.get(one.name)
+        for key, declared in self._declared.items():
+            value = inputs.get(declared.name)
             text = value if isinstance(value, str) else written(value)
-            if value is None and one.is_required:
-                found.append(FieldProblem(key, "It needs a value."))
-            elif value is not None and one.choices and text not in one.choices:
-                near = closest(text, one.choices)
+            if value is None and declared.is_required:
+                problems.append(FieldProblem(key, "It needs a value."))
+            elif value is not None and declared.choices and text not in declared.choices:
+                near = closest(text, declared.choices)
                 advice = f"; did you mean {near}?" if near else ""
-                found.append(FieldProblem(key, f"One of {', '.join(one.choices)}{advice}"))
-        return tuple(found)
+                problems.append(FieldProblem(key, f"One of {', '.join(declared.choices)}{advice}"))
+        return tuple(problems)

@@ -39,6 +39,7 @@ from app.engine.text import plural, safe_text
 from app.engine.times import ago
 from app.runs.document import instructions_of
 from app.runs.screen_loader import turn_of
+from storage import RunwardenError
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, Action, Run
 from storage.records.decision import Decision
@@ -57,7 +58,7 @@ _WAYS: Final = (
 )
 """How a message reaches the agent of an active run."""
 _MESSAGES: Final[Mapping[str, When]] = {"now": "now", "stop": "stop"}
-"""The ways of sending that are messages; the others continue the run: empty at once, `end` when it has ended."""
+"""The ways that send a message. The others continue the run: the empty one at once, `end` after it has ended."""
 _EFFECTS: Final = {
     "": "Continues {} with its context.",
     "now": "Reaches the agent of {} at work; if its program takes no messages, starts the next turn.",
@@ -105,7 +106,7 @@ class ContinueRunForm(ActionForm):
         self._previous = ""
         self._question = question
         self.is_waiting = False
-        """Whether it was left to be sent when the run ends."""
+        """Whether the request waits for the end of the run."""
         later = " w at the end," if may_wait else ""
         active = f"Active: preview, then n now,{later} x stops."
         hint = _REMEMBERS if self._has_ended else active
@@ -189,7 +190,7 @@ class ContinueRunForm(ActionForm):
 
     @property
     def values(self) -> Values:
-        """The values, with the way of sending if it was chosen: a draft keeps that too."""
+        """The values and, if one was chosen, the way of sending, so that a draft keeps it too."""
         return super().values | ({} if self._way == self._default else {"when": self._way})
 
     def _fill(self, values: Values) -> None:
@@ -204,7 +205,7 @@ class ContinueRunForm(ActionForm):
         return (continuation(self._run, words) if self._sent is None else replace(self._sent, instructions=words)), ()
 
     def problems(self) -> tuple[FieldProblem, ...]:
-        """The problems, all of the one field."""
+        """The problems, all of them shown at the only field."""
         return tuple(replace(one, field="instructions") for one in super().problems())
 
     def consequence(self, _request: WriteRequest) -> str:
@@ -214,7 +215,7 @@ class ContinueRunForm(ActionForm):
         return _EFFECTS[self._way].format(self._run.run_id) + early
 
     def is_possible(self, action: str) -> bool:
-        """What is sent to an active run may wait for its end, or be a message."""
+        """The instructions for an active run can wait until it has ended, or be sent as a message."""
         match action:
             case "send_later":
                 return self._may_wait and self._way != "end"
@@ -223,15 +224,15 @@ class ContinueRunForm(ActionForm):
         return super().is_possible(action)
 
     def action_say_now(self) -> None:
-        """Say it to the agent at work."""
+        """Send the instructions to the working agent as a message."""
         self._choose("now")
 
     def action_send_later(self) -> None:
-        """Leave it to be sent when the run ends."""
+        """Send the instructions when the run has ended."""
         self._choose("end")
 
     def action_say_stop(self) -> None:
-        """Stop the turn, and go on with this."""
+        """Stop the turn, and continue with these instructions."""
         self._choose("stop")
 
     def _choose(self, way: str) -> None:
@@ -248,7 +249,7 @@ class ContinueRunForm(ActionForm):
             return
         try:
             await self.engine.follow_ups.wait(request)
-        except (ActionRefusedError, StorageError) as error:
+        except RunwardenError as error:
             await self._back_to_fields(str(error))
             return
         await self.form_draft.done()
@@ -313,7 +314,7 @@ class OrganizationForm(ActionForm):
     def make_rows(self) -> Sequence[Widget]:
         """The meaning of a success, the address and the offer code."""
         again = LineField(AGAIN, "once more", "Type the address again to create another organization for it.")
-        again.display = False  # The ledger says whether it is needed.
+        again.display = False  # Shown once the ledger has an organization for the address.
         return (Static(Content(_NOTICE), classes="form-notice"), *super().make_rows(), again)
 
     def actions_changed(self) -> None:
@@ -322,7 +323,7 @@ class OrganizationForm(ActionForm):
         self._read_attempts()
 
     def is_possible(self, action: str) -> bool:
-        """Another one can be created after a success."""
+        """After a success, another organization can be created."""
         if action == "another":
             return self._result is not None and self._result.state == "confirmed"
         return super().is_possible(action)

@@ -96,7 +96,7 @@ async def replay(
                 await runners[number].decide_and_act()
                 reached(at)
     # If the results of some runs are missing, it is unknown since when the history is complete.
-    is_unknown = any(not each.turns for each in results.values())
+    is_unknown = any(not result.turns for result in results.values())
     unknown = {rule.name for rule in rules if is_unknown and isinstance(rule.on, OnRun) and rule.on.needs_results}
     begins = {rule.name: None if rule.name in unknown else history.held_since(rule) for rule in rules}
     return {rule.name: tallies[rule.name].so_far(begins[rule.name]) for rule in rules}
@@ -183,35 +183,35 @@ class ReplayHistory(Struct, frozen=True):
         seen = Seen(now, ahead=self.ahead)
         match rule.on:
             case OnStuck():
-                there = (each for each in self.stuck if each.at <= now <= each.until)
-                return replace(seen, stuck=tuple(replace(each.run, last_seen_at=now + self.ahead) for each in there))
+                there = (spell for spell in self.stuck if spell.at <= now <= spell.until)
+                return replace(seen, stuck=tuple(replace(spell.run, last_seen_at=now + self.ahead) for spell in there))
             case OnHealth():
                 return replace(seen, incidents=tuple(self._incidents(now)))
             case OnUnknownAction():
                 spans = (
-                    each for each in self.unknown if each.since <= now and (each.until is None or now < each.until)
+                    spell for spell in self.unknown if spell.since <= now and (spell.until is None or now < spell.until)
                 )
-                return replace(seen, unknown=tuple(each.action for each in spans))
+                return replace(seen, unknown=tuple(spell.action for spell in spans))
         return seen
 
     def moments(self, rule: Rule) -> Iterator[datetime]:
         """All times at which something could have triggered the rule, in order, then the end of the period."""
-        found: Iterable[datetime] = ()
+        moments: Iterable[datetime] = ()
         match rule.on:
             case OnSchedule() | OnInterval():
-                found = takewhile(lambda at: at < self.until, upcoming(rule, self.since, self.since))
+                moments = takewhile(lambda at: at < self.until, upcoming(rule, self.since, self.since))
             case OnRun():
                 seen = Seen(self.until, tuple(self.changes), self.ahead)
-                found = (each.at for each in occurrences(rule, seen, self.since))
+                moments = (occurrence.at for occurrence in occurrences(rule, seen, self.since))
             case OnStuck():
-                found = (each.at for each in self.stuck)
+                moments = (spell.at for spell in self.stuck)
             case OnHealth(lasting=lasting):
                 spans = ((span.start, span.start + lasting, span.start + self.hold, span.end) for span in self.spans)
-                begins = {each.start for each in self._incidents(self.until)}
-                found = (*chain.from_iterable(spans), *(begin + lasting for begin in begins))
+                begins = {incident.start for incident in self._incidents(self.until)}
+                moments = (*chain.from_iterable(spans), *(begin + lasting for begin in begins))
             case OnUnknownAction(older=older):
-                found = (max(each.since, each.action.created_at + older) for each in self.unknown)
-        times = {at for at in found if self.since < at < self.until}
+                moments = (max(spell.since, spell.action.created_at + older) for spell in self.unknown)
+        times = {at for at in moments if self.since < at < self.until}
         if rule.quiet is not None and lasts(rule):
             days = range((self.until - self.since).days + 2)
             nights = ((self.since + timedelta(days=n)).astimezone().date() for n in days)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from difflib import unified_diff
 from importlib import resources
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -22,7 +22,7 @@ from app.automations.screen_sheets import ReplaySheet
 from app.automations.sentence import sentence
 from app.automations.tables import AutomationTables, read_rule
 from app.console.guard import guarded_event
-from app.console.session import FIX_TOAST_S, CoalescedTask, Start
+from app.console.session import FIX_TOAST_S, CoalescedTask
 from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.engine.engine import Engine
 from app.engine.text import safe_block, safe_text
@@ -83,7 +83,7 @@ class AutomationForm(ModalScreen[str | None]):
             # Shown by the app, since the form may already be closing.
             lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),
         )
-        self._checking = CoalescedTask(self._check, cast("Start", self.run_worker))
+        self._checking = CoalescedTask(self._check, self.run_worker)
         self._second_press = SecondPress()
         self._phase: FormPhase = "editing"
         self._rule: Rule | None = None

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar, Final, Literal, cast
+from typing import ClassVar, Final, Literal
 
 from msgspec.structs import replace
 from textual import on
@@ -17,7 +17,7 @@ from app.automations.bot import LEASE, process_of
 from app.automations.replay import SHOWN, WORDS, Replayed, replay
 from app.automations.rule import Rule
 from app.automations.screen_data import Approval, RulesFile, read_approvals
-from app.console.session import CoalescedTask, Session, Start, mark_of
+from app.console.session import CoalescedTask, Session, mark_of
 from app.console.sheets import Sheet, key_line, key_words
 from app.engine.engine import Engine
 from app.engine.files import author_of
@@ -67,7 +67,7 @@ class ApprovalsSheet(Sheet[None]):
         """The result of the last answer, shown above the list: a toast would cover the remaining requests."""
         self._is_swapped = False
         """Whether an answer from another process has moved the cursor to another request since the last key."""
-        self._reading = CoalescedTask(self._read, cast("Start", self.run_worker))
+        self._reading = CoalescedTask(self._read, self.run_worker)
         self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:

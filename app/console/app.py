@@ -204,7 +204,7 @@ class RunwardenApp(BaseApp[None]):
 
     async def action_tab(self, name: str, target: str | None = None) -> None:
         """Show a tab and a target in it, once the engine is open; without a target, the tab as it was left."""
-        if name == ALL and not self.session.can_switch:
+        if name == ALL and not self.session.vitals.now.can_switch:
             self.action_profiles()
         elif self.current_mode == BETWEEN or (self.session.engine is None and name != "runs"):
             self.session.notify(self.session.not_open)
@@ -255,7 +255,7 @@ class RunwardenApp(BaseApp[None]):
         """Ask which profile to show."""
         from app.profiles.screen_profiles import ProfileSwitcher
 
-        if not self.session.can_switch:
+        if not self.session.vitals.now.can_switch:
             self.session.notify(
                 "Only one profile is configured. Add a [profiles.NAME] to the configuration for another."
             )

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct
@@ -40,7 +40,7 @@ class KeyAction(Struct, frozen=True):
     """An action that is available now."""
 
     keys: tuple[str, ...]
-    """The keys, as they are shown; none: the palette has it."""
+    """The keys, as they are shown; empty: the action is only in the palette."""
     does: str
     action: str
     node: DOMNode
@@ -58,7 +58,7 @@ AT_END: Final = frozenset({"notice", "help"})
 
 
 def key_actions(screen: Screen[Any], *, hinted: Collection[str] | None = None) -> tuple[KeyAction, ...]:
-    """All of our keys on a screen, those of the focused widget first; with `hinted`, only these and those to show."""
+    """All of our keys on a screen, the focused widget's first; with `hinted`, only those and keys marked to show."""
     groups: dict[tuple[KeyScope, str], list[Any]] = {}
     for active in screen.active_bindings.values():
         scope: KeyScope = "here" if active.node is screen else "in the list"
@@ -85,7 +85,7 @@ def key_actions(screen: Screen[Any], *, hinted: Collection[str] | None = None) -
 
 
 def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
-    """The hints for the bottom line, those for the row first, without keys that the focused widget would type."""
+    """The hints for the bottom line, the row's first; keys that the focused widget would type are left out."""
     focused = screen.focused
     words = screen.keys_now if isinstance(screen, BaseScreen) else {}
     if isinstance(screen, BaseScreen) and screen.session.has_notice:
@@ -106,9 +106,9 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
 WIDTHS: Final = [(0, "-narrow"), (120, "-wide")]
 HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
 TABS_CSS: Final = Path(__file__).with_name("tabs.tcss")
-"""The styles of all tabs but Runs; a start does not read them."""
+"""The styles of all tabs except Runs; they are not read at start-up."""
 ALL: Final = "all profiles"
-"""The list of the runs of all profiles has no tab: it is not about the profile on show."""
+"""The list of all profiles' runs has no tab, because it does not belong to the current profile."""
 INBOX: Final = "inbox"
 
 TABS: Final = (
@@ -127,7 +127,7 @@ TICK_S = 1.0
 TICKS_BEHIND = 5
 """The number of ticks between checks of the ages behind a sheet."""
 STILL: Final = timedelta(seconds=3)
-"""A screen that was not repainted for so long counts no seconds."""
+"""After this long without a repaint, a screen no longer counts seconds."""
 LEAST: Final = Size(50, 12)
 """The smallest terminal in which each screen shows a row, and each form a field with its buttons."""
 
@@ -150,9 +150,9 @@ class BaseScreen(Screen[None]):
         self._changed_at = self._ticked_at = session.clock()
         """When a widget was last repainted, and the ages last updated."""
         self._has_unknown = False
-        """Whether there are unknown outcomes; their key is offered only then."""
+        """Whether there are unknown outcomes; the key to resolve them is offered only then."""
         self._has_notice = False
-        """Whether the bottom line has the key that opens a toast."""
+        """Whether the bottom line shows the key that opens a toast."""
         self.aging: tuple[LineTable[Any] | TableAndFacts[Any], ...] = ()
         """The widgets whose ages `tick` updates."""
 
@@ -189,7 +189,7 @@ class BaseScreen(Screen[None]):
         self._show_vitals(session.vitals.now)
 
     def on_update(self) -> None:
-        """Note that a widget is to be repainted."""
+        """Note that a widget was asked to repaint."""
         self._changed_at = self.session.clock()
 
     def on_screen_resume(self) -> None:
@@ -255,9 +255,9 @@ class BaseScreen(Screen[None]):
         return self.session.vitals.trouble
 
     def show_trouble(self) -> None:
-        """Update the line above the keys: a trouble, or the followed runs, or what always applies."""
+        """Update the line above the keys: a problem, else the followed runs, else the permanent notice."""
         session, now = self.session, self.session.run_now()
-        # A screen may report the link in its own words; our own files concern every screen.
+        # A screen may describe a lost connection itself; problems with our own files are shown on every screen.
         trouble = session.vitals.storage_trouble or self.trouble()
         pins, batches = ((), ()) if trouble else session.followed
         self.query_one(FollowStrip).show(pins, batches, now, self.as_of or now)
@@ -288,7 +288,7 @@ class BaseScreen(Screen[None]):
         return self.session.vitals.as_of
 
     async def action_press(self, action: str) -> None:
-        """Do what a key does, whichever node has its action."""
+        """Run an action as its key does, on the node that defines it."""
         if (found := next((each for each in key_actions(self) if each.action == action), None)) is not None:
             await self.app.run_action(found.action, found.node)
 
@@ -304,7 +304,7 @@ class BaseScreen(Screen[None]):
         """Update the ages on this screen that may have changed; called once a second."""
         is_behind = self.app.screen is not self
         self._ticks_behind = self._ticks_behind + 1 if is_behind else 0
-        # Each change below a sheet repaints the whole sheet.
+        # A change on a screen below a sheet repaints the whole sheet.
         if not self.is_current or self._ticks_behind % TICKS_BEHIND:
             return
         if self._has_notice != self.session.has_notice:
@@ -314,7 +314,7 @@ class BaseScreen(Screen[None]):
         self.query_one(HeaderBar).tick()
         self.session.vitals.tick(now)
         self.session.inbox.tick(now)
-        # What counts seconds changes with each tick. Where nothing does, ages count minutes and may be a little late.
+        # Seconds change with each tick. If no age counts seconds, all count minutes and may be a little late.
         if self._ticked_at - self._changed_at < STILL or not timedelta(0) <= now - self._ticked_at < RESTS:
             self._ticked_at = now
             self.show_trouble()
@@ -374,12 +374,20 @@ class TooSmall(ModalScreen[None]):
             self.dismiss()
 
 
-MODULES: Final = {"activity": "actions.screen", "all profiles": "profiles.screen_all_profiles"}
-"""Where a tab's screen is, if not in the room of its name."""
+SCREENS: Final = {
+    ALL: "app.profiles.screen_all_profiles:AllProfilesScreen",
+    "runs": "app.runs.screen:RunsScreen",
+    "health": "app.health.screen:HealthScreen",
+    "organizations": "app.organizations.screen:OrganizationsScreen",
+    "insights": "app.insights.screen:InsightsScreen",
+    "automations": "app.automations.screen:AutomationsScreen",
+    "activity": "app.actions.screen:ActivityScreen",
+    INBOX: "app.inbox.screen:InboxScreen",
+}
+"""The class of each tab's screen, which is imported when someone goes there."""
 
 
 def screen_type(tab: str) -> type[BaseScreen]:
-    """Import a tab's screen class: `HealthScreen` of `app.health.screen` for `health`."""
-    module = import_module(f"app.{MODULES.get(tab, f'{tab}.screen')}")
-    kind: type[BaseScreen] = getattr(module, f"{tab.title().replace(' ', '')}Screen")
+    """Import a tab's screen class."""
+    kind: type[BaseScreen] = resolve_name(SCREENS[tab])
     return kind

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -121,13 +121,14 @@ class ShownNotice(Struct, frozen=True):
     """When the toast goes away."""
 
 
-Start = Callable[[Callable[[], Coroutine[None, None, None]]], object]
+GetEngine = Callable[[], "Engine | None"]
+"""Returns the engine; None: it is not open."""
 
 
 class CoalescedTask:
     """Runs its work when asked; requests during a run lead to exactly one more run."""
 
-    def __init__(self, work: Callable[[], Coroutine[None, None, None]], start: Start) -> None:
+    def __init__(self, work: Callable[[], Coroutine[None, None, None]], start: Callable[..., object]) -> None:
         """Prepare; `start` runs a coroutine function in the background, such as a screen's `run_worker`."""
         self._work = work
         self._start = start
@@ -188,28 +189,30 @@ ASK_AGAIN: Final = timedelta(seconds=4)
 class VitalsFeed:
     """The vitals of one session, read again whenever they may have changed."""
 
-    def __init__(self, session: "Session") -> None:
-        """Start with the first rows of the cache."""
-        profile = session.profile
-        rules = frozenset({"automations"} if session.settings.automations else ())
-        color = session.settings.color_of(profile.name)
-        self.now = Vitals(profile.name, profile.read_only, color, can_switch=session.can_switch, set_up=rules)
-        if (first := session.first) is not None:
-            self.now = replace(self.now, runs_link=link_of(first.links, "runs"), health=first.health)
-        self.timing = PollTiming(session.clock(), profile.poll.runs_s)
-        self.changed: Signal[Vitals] = Signal(session.app, "vitals changed")
-        self._session = session
-        self._reader = CoalescedTask(self._read, session.start)
-        self._unknown_reader = CoalescedTask(self._read_unknown, session.start)
+    def __init__(
+        self,
+        app: App[Any],
+        engine: GetEngine,
+        clock: Callable[[], datetime],
+        now: Vitals,
+        timing: PollTiming,
+        notify: Callable[..., None],
+    ) -> None:
+        """Start with these vitals."""
+        self.now, self.timing = now, timing
+        self.changed: Signal[Vitals] = Signal(app, "vitals changed")
+        self._app, self._engine, self._clock, self._notify = app, engine, clock, notify
+        self._reader = CoalescedTask(self._read, app.run_worker)
+        self._unknown_reader = CoalescedTask(self._read_unknown, app.run_worker)
         self._storage_trouble: str | None = None
         self.run_clock_ahead = timedelta(0)
         """How far the service's clock, by which runs are timed, is ahead of this machine's."""
         self._reported_ahead = timedelta(0)  # The difference that was reported last.
         self._has_polled = False
         """Whether a poll ended since the last reading."""
-        self._asks_at = session.clock()
+        self._asks_at = clock()
         """When the service is asked again for someone who looks at old rows."""
-        self._may_create: bool | None = False if profile.read_only else None
+        self._may_create: bool | None = False if now.read_only else None
         """Whether the token may create organizations; None: the service was not asked yet."""
 
     def ask(self) -> None:
@@ -253,23 +256,23 @@ class VitalsFeed:
 
     def tick(self, now: datetime) -> None:
         """Ask again for someone who looks at old rows, unless the service asked for a pause."""
-        if now >= self._asks_at and self._is_awaited(self.now) and (engine := self._session.engine) is not None:
+        if now >= self._asks_at and self._is_awaited(self.now) and (engine := self._engine()) is not None:
             self._asks_at = now + ASK_AGAIN
             engine.polling.poll_soon("runs")
 
     def _is_awaited(self, vitals: Vitals) -> bool:
         link, wait = vitals.runs_link, vitals.wait
-        if link is None or not self._session.app.app_focus or (wait is not None and wait.reason != "service_down"):
+        if link is None or not self._app.app_focus or (wait is not None and wait.reason != "service_down"):
             return False
         if link.is_failing or link.last_ok_at is None:
             return error_kind(link.error_kind).concerns == "link"
         # Another process may poll, and wait longer.
-        return (self._session.clock() - link.last_ok_at).total_seconds() >= self.timing.due_after_s
+        return (self._clock() - link.last_ok_at).total_seconds() >= self.timing.due_after_s
 
     @property
     def trouble(self) -> Notice | None:
         """The trouble with our own files or the link, or None."""
-        return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock(), self.now.wait)
+        return self.storage_trouble or link_notice(self.now.runs_link, self._clock(), self.now.wait)
 
     @property
     def storage_trouble(self) -> Notice | None:
@@ -279,14 +282,20 @@ class VitalsFeed:
     @property
     def files_trouble(self) -> str:
         """Why our own files cannot be used, with the fix; empty: they can."""
-        return self._storage_trouble or self._session.state_trouble
+        return self._storage_trouble or self.state_trouble
+
+    @property
+    def state_trouble(self) -> str:
+        """Why the state cannot be used, so that no item can be acknowledged; empty: it can."""
+        engine = self._engine()
+        return str(engine.state) if engine is not None and isinstance(engine.state, StorageError) else ""
 
     def _show(self, vitals: Vitals) -> None:
         self.now = replace(vitals, files_fail=self._storage_trouble is not None)
         self.changed.publish(self.now)
 
     async def _read(self) -> None:
-        if (engine := self._session.engine) is None:
+        if (engine := self._engine()) is None:
             return
         trouble = self._storage_trouble
         has_polled = self._has_polled
@@ -297,14 +306,12 @@ class VitalsFeed:
             self._reported_ahead = ahead
             if ahead:
                 text = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
-                self._session.notify(text, severity="warning", timeout=CLOCK_S)
-        vitals = await read_vitals(engine, self.now, self._session.clock())
+                self._notify(text, severity="warning", timeout=CLOCK_S)
+        vitals = await read_vitals(engine, self.now, self._clock())
         if self._is_awaited(vitals):
             vitals = replace(vitals, wait=Wait("service_down", self._asks_at))
         if self.now.link_fails and not vitals.link_fails and vitals.health_is_stale:
             engine.polling.poll_soon("health")
-        if vitals.failed != self.now.failed:
-            self._session.inbox.ask_soon(self._session.clock())
         if trouble is not None and has_polled:
             # The cache was written and read; once the ledger can be read as well, the trouble is over.
             await engine.ledger.actions(limit=1)
@@ -313,7 +320,7 @@ class VitalsFeed:
 
     async def _read_unknown(self) -> None:
         # Separate from the other figures: a poll does not change it, and the ledger may fail while the cache works.
-        if (engine := self._session.engine) is None:
+        if (engine := self._engine()) is None:
             return
         self.change(unknown=(await engine.ledger.journal(UNKNOWN, limit=0)).matching)
         is_set_up = bool((await engine.ledger.journal(CREATED, limit=0)).matching)
@@ -365,21 +372,20 @@ AT_LEAST_EVERY: Final = timedelta(minutes=1)
 class InboxFeed:
     """The inbox of one session."""
 
-    def __init__(self, session: "Session") -> None:
-        """Start empty; after each reading the header shows the number of items."""
-        self.changed: Signal[tuple[InboxItem, ...]] = Signal(session.app, "inbox changed")
+    def __init__(self, app: App[Any], engine: GetEngine, vitals: VitalsFeed, automations: "Sequence[Rule]") -> None:
+        """Start empty; after each reading the vitals have the number of items."""
+        self.changed: Signal[tuple[InboxItem, ...]] = Signal(app, "inbox changed")
         self.items: tuple[InboxItem, ...] | None = None
         """None: not read yet."""
         self.can_undo = False
         """Whether `undo` has something to bring back."""
         self.inbox: Inbox | None = None
         """None: the engine is not open yet."""
-        self._session = session
-        self._automations: Sequence[Rule] = session.settings.automations
+        self._engine, self._vitals, self._automations = engine, vitals, automations
         self._read_at: datetime | None = None
-        self._is_stale = False
-        """Whether something changed since the last reading."""
-        self._reader = CoalescedTask(self._read, session.start)
+        self._failed = 0
+        """The number of failed runs at the last reading."""
+        self._reader = CoalescedTask(self._read, app.run_worker)
 
     def ask(self) -> None:
         """Read the items again."""
@@ -388,28 +394,24 @@ class InboxFeed:
     def use_automations(self, automations: "Sequence[Rule]") -> None:
         """Use these rules from now on: they were just written into the configuration."""
         self._automations = tuple(automations)
-        self._session.vitals.set_up("automations", is_set_up=bool(automations))
+        self._vitals.set_up("automations", is_set_up=bool(automations))
         self.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read the items again if this event may have changed them; new failed runs come by `ask_soon`."""
+        """Read the items again if this event may have changed them; `tick` sees new failed runs."""
         has_moved = isinstance(event, RunsChanged) and bool(event.changes.transitions or event.changes.updated)
         elsewhere = CacheChangedElsewhere | StateChangedElsewhere
         if has_moved or isinstance(event, ActionChanged | HealthChanged | elsewhere):
             self.ask()
 
-    def ask_soon(self, now: datetime) -> None:
-        """Read the items again after a moment: while history is fetched, failed runs arrive all the time."""
-        self._is_stale = True
-        self.tick(now)
-
     def tick(self, now: datetime) -> None:
-        """Read the items again if the last reading is old."""
-        if self._read_at is not None and now - self._read_at >= (AT_MOST_EVERY if self._is_stale else AT_LEAST_EVERY):
+        """Read the items again each minute, and soon after a failed run arrived: a backfill brings many of them."""
+        every = AT_LEAST_EVERY if self._vitals.now.failed == self._failed else AT_MOST_EVERY
+        if self._read_at is not None and now - self._read_at >= every:
             self.ask()
 
     async def _read(self) -> None:
-        if (engine := self._session.engine) is None:
+        if (engine := self._engine()) is None:
             return
         if self.inbox is None or self.inbox.engine is not engine:
             # In a thread: this imports the automations.
@@ -417,24 +419,24 @@ class InboxFeed:
             from app.inbox.inbox import Inbox
 
             self.inbox = Inbox.of(engine, lambda: self._automations)
-        self._read_at, self._is_stale = engine.clock(), False
+        self._read_at, self._failed = engine.clock(), self._vitals.now.failed
         self.can_undo = await self.inbox.can_undo()
         self.items = await self.inbox.items()
-        self._session.vitals.change(inbox=len(self.items))
+        self._vitals.change(inbox=len(self.items))
         self.changed.publish(self.items)
 
 
 class Batches:
     """Batches that have begun and were not dismissed."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, app: App[Any], engine: GetEngine) -> None:
         """Start empty; `changed` is published with the views of all batches."""
-        self.changed: Signal[tuple[BatchView, ...]] = Signal(session.app, "batches changed")
+        self.changed: Signal[tuple[BatchView, ...]] = Signal(app, "batches changed")
         self.views: tuple[BatchView, ...] = ()
         """Newest first."""
-        self._session = session
+        self._engine = engine
         self._held: dict[str, RunBatch] = {}
-        self._reading = CoalescedTask(self._read, session.start)
+        self._reading = CoalescedTask(self._read, app.run_worker)
 
     def put(self, batch: "RunBatch") -> None:
         """Add a batch, or replace it with its next stage."""
@@ -447,17 +449,13 @@ class Batches:
         self._held.pop(key, None)
         self._reading.ask()
 
-    def view(self, key: str) -> "BatchView | None":
-        """The batch with this key; None: it was dismissed."""
-        return next((view for view in self.views if view.key == key), None)
-
     def engine_changed(self, event: Event) -> None:
         """Update runs and unknown outcomes after an event."""
         if self._held and isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self._reading.ask()
 
     async def _read(self) -> None:
-        if (engine := self._session.engine) is None:
+        if (engine := self._engine()) is None:
             return
         for key, batch in tuple(self._held.items()):
             for open_action in batch.unknown:
@@ -492,9 +490,16 @@ class Session:
         self.app = app
         self.engines = engines
         self.engine: Engine | None = None
-        self.vitals = VitalsFeed(self)
-        self.batches = Batches(self)
-        self.inbox = InboxFeed(self)
+        rules = frozenset({"automations"} if settings.automations else ())
+        color = settings.color_of(profile.name)
+        now = Vitals(profile.name, profile.read_only, color, can_switch=len(engines.profiles) > 1, set_up=rules)
+        if first is not None:
+            now = replace(now, runs_link=link_of(first.links, "runs"), health=first.health)
+        self.vitals = VitalsFeed(
+            app, lambda: self.engine, clock, now, PollTiming(clock(), profile.poll.runs_s), self.notify
+        )
+        self.batches = Batches(app, lambda: self.engine)
+        self.inbox = InboxFeed(app, lambda: self.engine, self.vitals, settings.automations)
         self.pins: tuple[PinnedRun, ...] = ()
         """The followed runs, as read last."""
         self._ended: dict[str, datetime] = {}
@@ -507,15 +512,6 @@ class Session:
         self._opened = asyncio.Event()
         self.notices: deque[ShownNotice] = deque(maxlen=MOST_NOTICES)
         """The latest notices, the newest first."""
-
-    def start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Run this coroutine function in the background for as long as the app runs."""
-        self.app.run_worker(cast("Any", work))
-
-    @property
-    def can_switch(self) -> bool:
-        """Whether there are other profiles to switch to."""
-        return len(self.engines.profiles) > 1
 
     @property
     def healthy_words(self) -> frozenset[str]:
@@ -568,11 +564,6 @@ class Session:
         if (trouble := self.vitals.storage_trouble) is None:
             return "Still opening; a moment."
         return f"The console cannot use its own files. {trouble.lines[0]}"
-
-    @property
-    def state_trouble(self) -> str:
-        """Why the state cannot be used, so that no item can be acknowledged; empty: it can."""
-        return str(self.engine.state) if self.engine is not None and isinstance(self.engine.state, StorageError) else ""
 
     def poll_soon(self) -> None:
         """Poll the service now."""

@@ -162,14 +162,15 @@ class Inbox:
         for start in range(0, len(new), _RUNS_AT_ONCE):
             details = await cache.details(new[start : start + _RUNS_AT_ONCE])
             reasons |= {
-                run_id: safe_text(reason_of(as_received(each.run.raw_json)), limit=_LONGEST_REASON)
-                for run_id, each in details.items()
+                run_id: safe_text(reason_of(as_received(detail.run.raw_json)), limit=_LONGEST_REASON)
+                for run_id, detail in details.items()
             }
         self._reasons = {
             (row.run_id, row.updated_at): reasons.get(row.run_id) or self._reasons.get((row.run_id, row.updated_at), "")
             for row in rows
         }
-        outages = {_outage_key(one): _outage(one, now) for one in incidents if one.until > now - LOOK_BACK}
+        recent = [incident for incident in incidents if incident.until > now - LOOK_BACK]
+        outages = {_outage_key(incident): _outage(incident, now) for incident in recent}
         failed: dict[str, Cause] = {}
         questions = await cache.questions()
         asking = list[Cause]()
@@ -184,8 +185,9 @@ class Inbox:
             platform = named if colon else DEFAULT_PLATFORM
             at = _ended(run, ahead)
             health_s = self.engine.profile.poll.health_s
-            own = ((one, *one.failures(health_s)) for one in incidents if one.platform == platform)
-            outage = next((one for one, start, end in own if start <= at and (end is None or at <= end)), None)
+            own = ((incident, *incident.failures(health_s)) for incident in incidents if incident.platform == platform)
+            during = (incident for incident, start, end in own if start <= at and (end is None or at <= end))
+            outage = next(during, None)
             group = f"failed:{run.repository}"
             if outage is not None and (cause := outages.get(_outage_key(outage))) is not None:
                 cause.entries.append(_entry(cause.key, run, ahead, f"{run.repository}  {run.branch_name}", group))
@@ -206,7 +208,7 @@ class Inbox:
             cause = stuck.setdefault(key, Cause(key, "stuck", single, many))
             key = f"stuck:{one.run_id}"
             cause.entries.append(InboxEntry(key, one.active_since - ahead, run_id=one.run_id, status=one.status))
-        open_outages = [each for each in outages.values() if each.entries]
+        open_outages = [cause for cause in outages.values() if cause.entries]
         ended = []
         for row in [pin.row for pin in await cache.pins() if pin.row is not None]:
             if row.is_final and row.status != "failed":
@@ -221,16 +223,16 @@ class Inbox:
         states = await state.rule_states()
         names = {rule.name for rule in rules}
         waiting = await state.open_decisions(outcome="waiting")
-        details = await self.engine.cache.details([each.occurrence.facts.get("run.id", "") for each in waiting])
+        details = await self.engine.cache.details([decision.occurrence.facts.get("run.id", "") for decision in waiting])
         approvals: dict[str, Cause] = {}
-        for each in waiting:
-            run_id, rule = each.occurrence.facts.get("run.id", ""), each.rule
-            words = in_words(each, details.get(run_id))
+        for decision in waiting:
+            run_id, rule = decision.occurrence.facts.get("run.id", ""), decision.rule
+            words = in_words(decision, details.get(run_id))
             about = f"Approve {words}" if words else f"{rule} waits for approval"
             many = f"requests of {rule} wait for approval"
             cause = Cause(f"approval:{rule}", "approval", "", many, cure="automations approve", subject=rule)
-            number = each.decision_id
-            entry = InboxEntry(f"approval:{number}", each.decided_at, "", run_id, about, decision_id=number)
+            number = decision.decision_id
+            entry = InboxEntry(f"approval:{number}", decision.decided_at, "", run_id, about, decision_id=number)
             approvals.setdefault(rule, cause).entries.append(entry)
         causes += approvals.values()
         for name in (rule.name for rule in rules):
@@ -258,14 +260,13 @@ class Inbox:
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
         """Messages that could not be delivered, grouped by route."""
-        lost = [
-            each for each in await state.recent_deliveries(MOST_MESSAGES, "failed") if each.made_at > now - LOOK_BACK
-        ]
+        rows = await state.recent_deliveries(MOST_MESSAGES, "failed")
+        lost = [row for row in rows if row.made_at > now - LOOK_BACK]
         causes = []
-        for route, group in groupby(sorted(lost, key=lambda each: each.message.route), lambda each: each.message.route):
+        for route, group in groupby(sorted(lost, key=lambda row: row.message.route), lambda row: row.message.route):
             deliveries, key = list(group), f"undelivered:{route}"
-            entries = [InboxEntry(key, one.made_at) for one in deliveries]
-            newest = max(deliveries, key=lambda one: one.made_at).message.title
+            entries = [InboxEntry(key, delivery.made_at) for delivery in deliveries]
+            newest = max(deliveries, key=lambda delivery: delivery.made_at).message.title
             single = f"Not delivered over {route}"
             many = f"messages not delivered over {route}, latest"
             cure = f"notify test {shlex.quote(route)}"
@@ -322,18 +323,18 @@ def _outage_key(incident: Incident) -> str:
     return f"host:{incident.platform}:{rfc3339(incident.start)}"
 
 
-def _outage(one: Incident, now: datetime) -> Cause:
+def _outage(incident: Incident, now: datetime) -> Cause:
     """One outage of a code host; once it is over, it is an item only for the runs that it broke."""
-    key, start = _outage_key(one), clock_time(one.start, now)
-    title, cure = f"{one.platform} {one.word} since {start}", "health"
-    if one.is_cut_off:
-        title = f"{one.platform} is no longer connected; {one.word} when last seen, since {start}"
-    elif one.recovered_at is not None:
-        title = f"{one.platform} {one.word} from {start} to {clock_time(one.recovered_at, now)}"
+    key, start = _outage_key(incident), clock_time(incident.start, now)
+    title, cure = f"{incident.platform} {incident.word} since {start}", "health"
+    if incident.is_cut_off:
+        title = f"{incident.platform} is no longer connected; {incident.word} when last seen, since {start}"
+    elif incident.recovered_at is not None:
+        title = f"{incident.platform} {incident.word} from {start} to {clock_time(incident.recovered_at, now)}"
         cure = f"inbox retry {shlex.quote(key)}"
-    is_listed = not one.is_over or one.is_cut_off
-    entries = [InboxEntry(key, one.start, f"host:{one.platform}")] if is_listed else []
-    return Cause(key, "host", title, "", entries, cure, one.platform)
+    is_listed = not incident.is_over or incident.is_cut_off
+    entries = [InboxEntry(key, incident.start, f"host:{incident.platform}")] if is_listed else []
+    return Cause(key, "host", title, "", entries, cure, incident.platform)
 
 
 def _entry(key: str, run: RunRow, ahead: timedelta, about: str, group: str = "") -> InboxEntry:

@@ -108,7 +108,7 @@ class InboxScreen(BaseScreen):
 
     def trouble(self) -> Notice | None:
         """A notice if items cannot be changed."""
-        if why := self.session.state_trouble:
+        if why := self.session.vitals.state_trouble:
             return Notice(
                 "✗", "Marks unknown: items cannot be changed, and those that are done are listed", (why,), "bad"
             )
@@ -305,7 +305,7 @@ class InboxScreen(BaseScreen):
 
     def _chosen(self) -> tuple[InboxItem, ...]:
         """The marked items or the one under the cursor, unless it moved there because another one disappeared."""
-        if self.session.state_trouble:
+        if self.session.vitals.state_trouble:
             self.session.notify("Items cannot be changed: see Health (2).", severity="warning")
             return ()
         if marked := tuple(item for item in self._items if item.key in self._marked):

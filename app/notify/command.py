@@ -54,21 +54,21 @@ async def log(invocation: Invocation, /, *, limit: int) -> int:
         deliveries = await state.recent_deliveries(limit)
         now = state.clock()
     entries = [
-        facts(each, "number made_at attempts outcome")
-        | facts(each.message, "route phase level title count groups")
-        | {"text": each.message.body, "error": each.error or None}
-        for each in deliveries
+        facts(delivery, "number made_at attempts outcome")
+        | facts(delivery.message, "route phase level title count groups")
+        | {"text": delivery.message.body, "error": delivery.error or None}
+        for delivery in deliveries
     ]
 
-    def outcome(each: Delivery) -> str:
-        return each.outcome or (f"again after {plural(each.attempts, 'attempt')}" if each.attempts else "waiting")
+    def outcome(row: Delivery) -> str:
+        return row.outcome or (f"again after {plural(row.attempts, 'attempt')}" if row.attempts else "waiting")
 
     columns: tuple[Column[Delivery], ...] = (
-        Column("number", lambda each: str(each.number), "number"),
-        Column("when", lambda each: exact_ago(each.made_at, now), "made_at", lambda each: rfc3339(each.made_at)),
-        Column("route", lambda each: each.message.route, "route"),
-        Column("outcome", outcome, "outcome", tone=lambda each: TONES.get(each.outcome or "", "")),
-        Column("title", lambda each: each.message.title, "title", flexible=True),
+        Column("number", lambda row: str(row.number), "number"),
+        Column("when", lambda row: exact_ago(row.made_at, now), "made_at", lambda row: rfc3339(row.made_at)),
+        Column("route", lambda row: row.message.route, "route"),
+        Column("outcome", outcome, "outcome", tone=lambda row: TONES.get(row.outcome or "", "")),
+        Column("title", lambda row: row.message.title, "title", flexible=True),
     )
     invocation.output.listing("deliveries", entries, columns, deliveries, empty="No messages yet.")
     return Exit.DONE
@@ -81,9 +81,9 @@ async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:
     """Acknowledge messages by the number in their text, so that they are not repeated."""
     async with invocation.state() as state:
         deliveries = {number: await state.delivery(number) for number in numbers}
-        if missing := [number for number, each in deliveries.items() if each is None]:
+        if missing := [number for number, delivery in deliveries.items() if delivery is None]:
             raise failed("not_found", f"There is no message {missing[0]}. See: runwarden notify log")
-        groups = [group for each in deliveries.values() if each is not None for group in each.message.groups]
+        groups = [group for row in deliveries.values() if row is not None for group in row.message.groups]
         now = state.clock()
         await state.mark(dict.fromkeys(groups, Mark(done_until=now)), now)
     invocation.output.record({"groups": groups}, [("acknowledged", group) for group in groups])

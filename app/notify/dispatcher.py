@@ -86,7 +86,7 @@ class Dispatcher:
             if RULES in self.notify.on:
                 alerts += await rule_alerts(self.state, since, self.command_line)
         else:
-            alerts = [each for each in alerts if each.route != DEFAULT_ROUTE]
+            alerts = [alert for alert in alerts if alert.route != DEFAULT_ROUTE]
         await self.state.enter_alerts(alerts, now)
         self.on_changes(news.changes if self._watermark is not None else ())
         self._watermark = news.watermark
@@ -111,11 +111,11 @@ class Dispatcher:
         for message in due.messages:
             facts = {"phase": message.phase, "route": message.route, "title": message.title, "count": message.count}
             self.say("message", profile=self.profile, **facts)
-        for alert in (each for each in due.unrouted if each.key not in self._unrouted):
+        for alert in (new for new in due.unrouted if new.key not in self._unrouted):
             why = "no [[notify.rules]] matches it now"
             self.say("unrouted", profile=self.profile, key=alert.key, title=alert.title, message=why)
-        self._unrouted = {each.key for each in due.unrouted}
-        groups = {each.key: each.group for each in waiting}
+        self._unrouted = {alert.key for alert in due.unrouted}
+        groups = {alert.key: alert.group for alert in waiting}
         quiet = Counter((groups[key], outcome) for key, outcome in due.settled.items() if outcome != "told")
         for (group, outcome), count in quiet.items():
             self.say("not_told", profile=self.profile, group=group, outcome=outcome, count=count)
@@ -133,15 +133,15 @@ class Dispatcher:
         stuck = await self.cache.stuck_runs()
         links = await self.cache.links()
         incidents = await self.incidents.read(now)
-        lasting = [each for each in incidents if not each.is_over]
+        lasting = [incident for incident in incidents if not incident.is_over]
         broken = self.broken()
         self._broken_since = {job: self._broken_since.get(job, now) for job in broken}
         situation = Situation(
             now,
             incidents=incidents,
-            stuck=frozenset(each.run_id for each in stuck),
-            unknown=frozenset(each.action_id for each in await self.ledger.unresolved()),
-            failing=frozenset([*broken, *(each.subject for each in links if each.is_failing)]),
+            stuck=frozenset(run.run_id for run in stuck),
+            unknown=frozenset(action.action_id for action in await self.ledger.unresolved()),
+            failing=frozenset([*broken, *(link.subject for link in links if link.is_failing)]),
             completed=dict(self._completed),
         )
         moved = await wanted(news.changes, self.notify.on, self.ledger)
@@ -149,19 +149,19 @@ class Dispatcher:
         facts = (self.notify, self.profile, now)
         states = state_alerts(*facts, stuck=stuck, incidents=lasting, links=links, host_routes=host_routes)
         # Runs are dated by the service's clock.
-        of_runs = [replace(each, at=each.at - ahead) for each in states if each.about.get("run_id")]
-        others = [each for each in states if not each.about.get("run_id") and not each.after]
+        of_runs = [replace(alert, at=alert.at - ahead) for alert in states if alert.about.get("run_id")]
+        others = [alert for alert in states if not alert.about.get("run_id") and not alert.after]
         for job, at in ((job, at) for job, at in self._broken_since.items() if now - at >= BROKEN_FOR):
             key, title = f"job:{job}:{at.isoformat()}", f'Runwarden\'s job "{job}" fails: {self.profile}'
             others.append(own_alert(key, f"job:{job}", "error", title, broken[job], at, {}, is_lasting=True))
-        return situation, [each for each in (*moves, *of_runs, *others) if each.at >= since], news
+        return situation, [alert for alert in (*moves, *of_runs, *others) if alert.at >= since], news
 
     async def deliver(self) -> None:
         """Deliver the messages that are due, each route independently of the others."""
         now = self.clock()
         await self.state.release_orphans(now)
-        due = sorted(await self.state.due_deliveries(now), key=lambda each: each.message.route)
-        routes = [list(each) for _, each in groupby(due, key=lambda each: each.message.route)]
+        due = sorted(await self.state.due_deliveries(now), key=lambda delivery: delivery.message.route)
+        routes = [list(group) for _, group in groupby(due, key=lambda delivery: delivery.message.route)]
         ended = await asyncio.gather(*map(self._deliver, routes), return_exceptions=True)
         for failure in (each for each in ended if each is not None):
             # Raise one failure instead of a group: callers catch a `StorageError`.
@@ -212,9 +212,9 @@ async def rule_alerts(state: State, since: datetime, command_line: str = "runwar
     `command_line` starts a command that uses the same files.
     """
     run, alerts = f"{command_line} automations", list[Alert]()
-    for each in await state.open_decisions(outcome="waiting"):
-        text = f"{run} approve {each.decision_id} sends: {each.request_json or each.reason}"
-        alerts.append(_rule_alert(each, f"approval:{each.decision_id}", "waits for approval", text))
+    for decision in await state.open_decisions(outcome="waiting"):
+        text = f"{run} approve {decision.decision_id} sends: {decision.request_json or decision.reason}"
+        alerts.append(_rule_alert(decision, f"approval:{decision.decision_id}", "waits for approval", text))
     for newest, count in await state.limited(since):
         # Report a limit once a day, however often it holds the rule back.
         text = f"{newest.reason}; held back {plural(count, 'time')}: {run} log {shlex.quote(newest.rule)}"
@@ -224,7 +224,7 @@ async def rule_alerts(state: State, since: datetime, command_line: str = "runwar
             for last in await state.journal(rule.rule, limit=1, outcomes=FINISHED_OUTCOMES):
                 text = f"{rule.paused}. Once that is fixed: {run} resume {shlex.quote(rule.rule)}"
                 alerts.append(_rule_alert(last, f"paused:{last.decision_id}", "paused itself", text))
-    return [each for each in alerts if each.at >= since]
+    return [alert for alert in alerts if alert.at >= since]
 
 
 def _rule_alert(decision: Decision, key: str, what: str, text: str) -> Alert:

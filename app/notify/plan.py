@@ -77,13 +77,13 @@ class Situation(Struct, frozen=True):
 
     def incident(self, platform: str, at: datetime) -> Incident | None:
         """The incident of a host that began then, or was on then."""
-        own = (each for each in self.incidents if each.platform == platform)
-        return next((each for each in own if each.start <= at), None)
+        own = (incident for incident in self.incidents if incident.platform == platform)
+        return next((incident for incident in own if incident.start <= at), None)
 
-    def is_snoozed(self, one: Alert | ReportedProblem) -> bool:
+    def is_snoozed(self, subject: Alert | ReportedProblem) -> bool:
         """Whether it was snoozed and nothing new has happened since."""
-        at = one.newest_at if isinstance(one, ReportedProblem) else one.at
-        return any(mark.hides(at, self.now) for mark in self.marks_on(one))
+        at = subject.newest_at if isinstance(subject, ReportedProblem) else subject.at
+        return any(mark.hides(at, self.now) for mark in self.marks_on(subject))
 
     def is_acknowledged(self, problem: ReportedProblem) -> bool:
         """Whether everything reported about it was marked as done."""
@@ -91,9 +91,9 @@ class Situation(Struct, frozen=True):
         since = _LONG_AGO if problem.kind in {"stuck", "action"} else problem.newest_at
         return any(mark.done_until is not None and mark.done_until >= since for mark in self.marks_on(problem))
 
-    def marks_on(self, one: Alert | ReportedProblem) -> list[Mark]:
+    def marks_on(self, subject: Alert | ReportedProblem) -> list[Mark]:
         """The marks that cover it."""
-        return [self.marks[key] for key in one.keys if key in self.marks]
+        return [self.marks[key] for key in subject.keys if key in self.marks]
 
 
 def plan(at: Situation, notify: NotifySettings) -> Plan:
@@ -123,11 +123,11 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
     reported, messages = dict(before), list[Message]()
     for (batch, routes), alerts in batches.items():
         # A person waits for a message that was asked for.
-        is_asked = any(each.key.startswith(f"automation:{each.source}:asked:") for each in alerts)
-        waits_since = min(each.entered_at or at.now for each in alerts)
+        is_asked = any(alert.key.startswith(f"automation:{alert.source}:asked:") for alert in alerts)
+        waits_since = min(alert.entered_at or at.now for alert in alerts)
         # The first message about a subject is not held back by messages about other subjects.
-        known = {(each.group, each.source) for each in at.told if each.route == routes[0]}
-        is_new = any(each.kind in ENDING and (each.group, each.source) not in known for each in alerts)
+        known = {(problem.group, problem.source) for problem in at.told if problem.route == routes[0]}
+        is_new = any(alert.kind in ENDING and (alert.group, alert.source) not in known for alert in alerts)
         last, _ = at.last_made.get((routes[0], batch), (None, False))
         wait = timedelta(0) if alerts[0].kind in OUTAGES else notify.group_wait
         is_due = at.now >= waits_since + wait and (is_new or last is None or at.now >= last + notify.group_interval)
@@ -135,10 +135,10 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
             continue
         settled |= dict.fromkeys((alert.key for alert in alerts), "told")
         for route in routes:
-            one = together(alerts)
-            groups = tuple(dict.fromkeys(each.group for each in alerts))
-            text = (one.level, one.title, one.body)
-            messages.append(Message(route, batch, "new", *text, groups, dict(one.about), len(alerts)))
+            summary = together(alerts)
+            groups = tuple(dict.fromkeys(alert.group for alert in alerts))
+            text = (summary.level, summary.title, summary.body)
+            messages.append(Message(route, batch, "new", *text, groups, dict(summary.about), len(alerts)))
             for alert in (each for each in alerts if each.kind in ENDING):
                 key = alert.group, alert.source, route
                 reported[key] = _counted(reported.get(key), alert, route, at, notify)
@@ -177,7 +177,7 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
     waited, is_there = at.now - (alert.entered_at or at.now), None
     if alert.kind in ENDING:
         is_there = at.has(alert.group, alert.at)
-        was_told = any((each.group, each.source) == (alert.group, alert.source) for each in at.told)
+        was_told = any((problem.group, problem.source) == (alert.group, alert.source) for problem in at.told)
         if is_there is False and alert.kind in OUTAGES and not was_told and not is_snoozed:
             return "passed" if waited <= LONGEST_WAIT else "expired"
         # A failure is worth reporting for a while, even if another run has completed since.
@@ -212,7 +212,7 @@ def _counted(
 def _over(lasting: Sequence[ReportedProblem], at: Situation, notify: NotifySettings) -> list[ReportedProblem]:
     """Problems that are over, held back until their batch is over, or for one interval, to share one message."""
     is_there = {problem.key: at.has(problem.group, problem.newest_at) for problem in lasting}
-    open_batches = {(each.route, each.batch) for each in lasting if is_there[each.key] is not False}
+    open_batches = {(problem.route, problem.batch) for problem in lasting if is_there[problem.key] is not False}
     over: list[ReportedProblem] = []
     for problem in (each for each in lasting if is_there[each.key] is False):
         key = problem.route, problem.batch
@@ -233,7 +233,7 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
     for (route, batch), group in batches.items():
         newest = max(group, key=lambda problem: problem.newest_at)
         title = f"Still so: {newest.title}"
-        level = worst(each.level for each in group)
+        level = worst(problem.level for problem in group)
         count = sum(p.count for p in group)
         # When the problems began, as far as the alerts say.
         began = (datetime.fromisoformat(p.about[BEGAN]) if p.about.get(BEGAN) else p.first_at for p in group)

@@ -115,7 +115,7 @@ class Watch:
         # Nothing from before the very first watch is news, even if the first sync brings it.
         self._since = now if watermark.saved_at is None else min(now, watermark.saved_at) - SKEW
         self._began_at = now
-        keys = [key for one in await self._states(now) for key in (one.key, *one.after)]
+        keys = [key for state in await self._states(now) for key in (state.key, *state.after)]
         self._reported = (
             set() if self.state is None else set(await self.state.reported_alerts(keys, apart=bool(self.notify.rules)))
         )
@@ -142,33 +142,37 @@ class Watch:
         missed_alerts = [missed_alert(missed, self.clock())] if missed else []
         states = await self._states(now)
         fresh = [
-            one
-            for one in states
-            if one.key not in self._reported and (not one.after or self._reported & set(one.after))
+            state
+            for state in states
+            if state.key not in self._reported and (not state.after or self._reported & set(state.after))
         ]
         # Forget states that are over.
-        known = {key for one in states for key in (one.key, *one.after)}
-        self._reported = (self._reported & known) | {one.key for one in fresh}
+        known = {key for state in states for key in (state.key, *state.after)}
+        self._reported = (self._reported & known) | {state.key for state in fresh}
         screen = grouped([*events, *fresh, *missed_alerts])
         if self.notify.is_quiet(DEFAULT_ROUTE, now):
-            self._held |= {one.key for one in fresh if one.is_lasting}
+            self._held |= {state.key for state in fresh if state.is_lasting}
             return News(screen)
-        outward = [*events, *fresh, *(one for one in states if one.key in self._held)]
+        outward = [*events, *fresh, *(state for state in states if state.key in self._held)]
         self._held.clear()
         if outward and self.state is not None:
             # With rules, the bot uses their routes, and consoles use the channels of [notify] in addition.
             won = await self.state.claim_alerts(outward, now, apart=bool(self.notify.rules))
-            outward = [one for one in outward if one.key in won]
+            outward = [alert for alert in outward if alert.key in won]
         return News(screen, grouped(outward))
 
     async def _states(self, now: datetime) -> list[Alert]:
         incidents = await self.incidents.read(now)
         links = await self.cache.links()
-        link = next(each for each in links if each.subject == "runs")
-        recent = [one for one in incidents if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
+        link = next(link for link in links if link.subject == "runs")
+        recent = [
+            incident
+            for incident in incidents
+            if not incident.is_over or (incident.recovered_at or incident.until) > now - RECENT
+        ]
         stuck = await self.cache.stuck_runs()
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=recent, links=links)
-        down = next((each for each in states if each.group == LINK), None)
+        down = next((state for state in states if state.group == LINK), None)
         if down is None and self._link_down is not None and not link.is_failing:
             states.append(link_back_alert(self._link_down, link, now, self.profile))
         if self.state is not None:
@@ -193,8 +197,8 @@ def missed_alert(moves: Sequence[StatusChange], now: datetime) -> Alert:
 def grouped(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
     """Combine many alerts of one kind and status into one, but never those about followed runs."""
     kinds: defaultdict[tuple[str, str], list[Alert]] = defaultdict(list)
-    for one in alerts:
-        if not one.is_followed:
-            kinds[one.kind, one.about.get("status", "") if one.kind == "run" else ""].append(one)
-    many = [each if len(each) <= ONE_BY_ONE else [together(each)] for each in kinds.values()]
-    return (*(one for one in alerts if one.is_followed), *(one for each in many for one in each))
+    for alert in alerts:
+        if not alert.is_followed:
+            kinds[alert.kind, alert.about.get("status", "") if alert.kind == "run" else ""].append(alert)
+    many = [alike if len(alike) <= ONE_BY_ONE else [together(alike)] for alike in kinds.values()]
+    return (*(alert for alert in alerts if alert.is_followed), *(alert for alike in many for alert in alike))

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from app.console.session import FOLLOWED, CoalescedTask, GoToTab, OpenRun, Session
 from app.engine.events import ActionChanged, Event, StorageFailed
@@ -39,7 +39,7 @@ class RunFollower:
         self._troubles: set[str] = set()
         """Failures of channels that were reported; each is reported once."""
         self._has_begun = False
-        self.look = CoalescedTask(self._look, session.start).ask
+        self.look = CoalescedTask(self._look, session.app.run_worker).ask
         """Look for news now."""
 
     def engine_changed(self, event: Event) -> None:
@@ -89,7 +89,8 @@ class RunFollower:
                 news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level], opens=opens
             )
         if report.outward:
-            self._session.start(partial(self._deliver, report.outward))
+            deliver: Any = partial(self._deliver, report.outward)  # mypy cannot match Textual's signature with one
+            self._session.app.run_worker(deliver)
 
     async def _read_pins(self) -> None:
         pins = await self._engine.cache.pins()

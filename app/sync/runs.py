@@ -35,13 +35,13 @@ TurnsOf = Callable[[str], Awaitable[RunTurns | Unavailable]]
 """Asks the service for a run's turns; raises `ApiError`."""
 
 LIST_LAG: Final = timedelta(seconds=60)
-"""How long the service's list may lag behind its answers to writes: nothing is lost that was shown more recently."""
+"""How long the service's list may lag behind its answers to writes; a run shown more recently is not lost."""
 HEAD_RUNS: Final = 20
 """Runs that the head shows at least."""
 LOOK_UPS: Final = 10
 """Runs looked up in one refresh; the others wait for the next ones."""
 LONGEST_PAUSE: Final = 64
-"""Refreshes between two look-ups of a run whose answers prove nothing."""
+"""Refreshes between two look-ups of a run if the answers do not show whether it still exists."""
 POLLER: Final = "poller"
 """The lease of the process that polls."""
 CANNOT_POLL: Final = (
@@ -52,7 +52,7 @@ CANNOT_POLL: Final = (
     UnreachableError,
     RequestTimeoutError,
 )
-"""Failures that another process may not have: its token, address or network can differ."""
+"""Failures that may affect only this process: another one can have a different token, address or network."""
 
 
 class PollRecord(Struct, frozen=True):
@@ -64,7 +64,7 @@ class PollRecord(Struct, frozen=True):
     announce: Announce
     clock: Callable[[], datetime]
     leases: State | None = None
-    """None: nobody knows whether another process polls, and each polls for itself."""
+    """None: it is unknown whether another process polls, so each one polls for itself."""
 
     async def record(self, error: ApiError | None, *, dropped: int = 0) -> None:
         """Record a poll that had this error, or none.
@@ -96,11 +96,11 @@ class RefreshAnswers:
     """The ids of all runs in the head and the sweeps."""
     changes: list[RunChanges] = field(default_factory=list)
     unswept: set[str] = field(default_factory=set)
-    """Statuses of which not all runs were shown."""
+    """Statuses whose runs were not all shown."""
     is_whole: bool = False
     """Whether one page showed the whole list, and every entry could be read."""
     dropped: int = 0
-    """Entries of the head that had no usable id; those of the sweeps may be the same ones."""
+    """Entries of the head without a usable id. Those of the sweeps are not counted: they may be the same entries."""
 
     def add(self, stored: StoredPage) -> None:
         """Add a page: its ids, and its changes to the cache."""
@@ -146,9 +146,9 @@ class RunSync:
         try:
             held = await self.cache.active_runs()
             await self._head(answers)
-            # All runs of the active statuses, and a page of each status of which it is not known whether it ends.
+            # Read all runs of the active statuses, and one page of each status that may or may not be final.
             for status in (*ACTIVE_STATUSES, *await self.cache.unsettled_statuses()):
-                # No filter can request runs without a status, and a service may refuse to filter by one that it shows.
+                # No filter can request runs without a status, and a service may refuse a status that it shows itself.
                 if not status:
                     answers.unswept.add(status)
                     continue
@@ -203,7 +203,7 @@ class RunSync:
                 walk.order.is_odd = any(run.created_at is not None and run.created_at > present for run in runs)
         walk.step(stored, await self.cache.unwalked([run.run_id for run in stored.page.runs]))
         if walk.refuted:
-            # It is another history.
+            # Most runs in the known range are new: the service has another history, as after restoring a backup.
             await self.cache.forget_coverage()
             walk.known = None
         found = walk.claim()
@@ -213,7 +213,7 @@ class RunSync:
         return is_known
 
     async def hear_clock(self) -> bool:
-        """Take claims back if the last answer's date says that the service's clock was set back; return whether."""
+        """Withdraw claims if the last answer shows that the service's clock was set back; return whether it was."""
         ahead = self.client.budget.heard_ahead
         return ahead is not None and await self.cache.compare_clocks(ahead)
 
@@ -247,7 +247,7 @@ class RunSync:
                         answers.unswept.add(status)
                     return
                 if not is_named and stored.page.next_token is not None:
-                    # More runs than are ever active at a time.
+                    # A second page is more than are ever active at once, so the status is final.
                     await self.cache.mark_final(status)
                     self.announce(RunsChanged(RunChanges()))
                     answers.unswept.add(status)
@@ -270,7 +270,7 @@ class RunSync:
     async def _missed_turns(self, updated: Sequence[str]) -> None:
         """Store the turn that a run had between two polls with the same final status, if the service reports it.
 
-        An update alone says nothing of that. What cannot be asked now stays unknown.
+        An update alone does not show such a turn. If the service cannot be asked now, the turn stays unknown.
         """
         for run_id in updated[:LOOK_UPS]:
             held = await self.cache.detail(run_id)
@@ -282,14 +282,14 @@ class RunSync:
                 return
             began = reported.turns[-1].started_at if isinstance(reported, RunTurns) and reported.turns else None
             if began is not None and began > held.transitions[-1].at:
-                # Both in one transaction: nobody sees the run at work.
+                # Store both in one transaction, so that no screen shows the run as working.
                 working = replace(held.run, status="working", updated_at=began)
                 await asyncio.gather(self.reader.store([working]), self.reader.store([held.run]))
 
     async def learn_of_failures(self) -> None:
         """Store what agents ask and which runs were cancelled, after runs have failed.
 
-        What cannot be asked now is asked by a later refresh.
+        If the service cannot be asked now, a later refresh asks again.
         """
         due = await self.cache.questions_due()
         if not due or self.reader.failure_facts is None:
@@ -330,7 +330,7 @@ class RunSync:
         return "lost"
 
     async def filters_by_creation(self) -> bool:
-        """Whether the service compares dates with the creation of runs; False unless a question proves it.
+        """Whether the service filters by the creation of runs; False unless a request proves it.
 
         Raises:
             ApiError: The service could not be asked.
@@ -338,7 +338,7 @@ class RunSync:
         neighbour = None if self._filters_by_creation else await self.cache.neighbour(self.clock(), "")
         if neighbour is not None:
             since, until = neighbour - SECOND, neighbour + SECOND
-            # A service may refuse the question: then a walk by page token fetches its history.
+            # A service may refuse the request; its history is then fetched page by page.
             with suppress(RejectedError):
                 page = (await self.reader.page(RunQuery(since=since, until=until))).page
                 self._filters_by_creation = dates_are_creations(page.runs, since, until)

@@ -19,16 +19,16 @@ from storage.records import CANCELLED, CoverageRange, Repository, Run, RunChange
 from storage.records.results import FailureFacts, Unavailable
 
 ReadFailureFacts = Callable[[], Awaitable[FailureFacts | Unavailable]]
-"""Asks the service what failed runs are about; raises `ApiError`."""
+"""Reads which runs were cancelled and what agents ask; raises `ApiError`."""
 TICK: Final = timedelta(microseconds=1)
 SECOND: Final = timedelta(seconds=1)
-"""A service may show whole seconds of finer times, and list a run a moment after it was created."""
+"""Tolerance for times: a service may round them to whole seconds, and list a run shortly after its creation."""
 IN_A_ROW: Final = 3
-"""The number of known and unchanged runs in a row after which the following ones are known as well."""
+"""After this many known and unchanged runs in a row, the following runs count as known as well."""
 MOST_PAGES_WITHOUT_NEW: Final = 2
 """Pages in a row without a new run. One is normal: runs move while a list is read."""
 MOST_UNREADABLE_PAGES: Final = 20
-"""The limit in its place when the last page held only entries without a usable id."""
+"""The same limit if the last page had only entries without a usable id."""
 
 
 class RunQuery(Struct, frozen=True):
@@ -48,7 +48,7 @@ class StoredPage(Struct, frozen=True):
 
 
 class RunReader(Struct, frozen=True):
-    """Reads lists of runs into the cache, under the time of their request."""
+    """Reads lists of runs into the cache, each dated by its request."""
 
     client: Client
     cache: Cache
@@ -68,7 +68,7 @@ class RunReader(Struct, frozen=True):
     ) -> RunChanges:
         """Store runs from any answer, and announce what they changed.
 
-        `asked_at` is when the request began, by our clock. None: just now. `cancelled`: those of which that is known.
+        `asked_at` is when the request began, by our clock. None: just now. `cancelled`: runs known to be cancelled.
         `news_from`: if this is the first answer, runs created until then, by the service's clock, are history. None:
         the time of the request, or of the runs' last change.
         """
@@ -98,7 +98,7 @@ class RunReader(Struct, frozen=True):
             date_from=query.since,
             date_to=query.until,
         )
-        # The list's top shows what there was; if it is empty, all that comes is news.
+        # Runs created after the newest listed run are news; if the list is empty, all later runs are.
         news_from = None
         if query == RunQuery() and token is None:
             is_empty = not page.runs and not page.dropped
@@ -113,7 +113,7 @@ class RunReader(Struct, frozen=True):
         if self.failure_facts is None or not failed:
             return ()
         held = [detail.run for detail in (await self.cache.details(list(failed))).values()]
-        # A service touches a cancelled run once more, when its agent has stopped.
+        # A service updates a cancelled run once more when its agent has stopped.
         news = [run for run in held if (run.status, run.updated_at) != (CANCELLED, failed.get(run.run_id))]
         if all(run.status == "failed" for run in news):
             return ()
@@ -125,7 +125,7 @@ class RunReader(Struct, frozen=True):
     async def read(
         self, query: RunQuery | None = None, *, size: int | None = None, token: str | None = None
     ) -> AsyncGenerator[StoredPage, None]:
-        """Store and yield each page of a list, from the token on; a page names its runs that an earlier page had.
+        """Store and yield each page of a list, from the token on; `repeated` has the runs that an earlier page had.
 
         Raises:
             EndlessListError: A token came twice, an empty page promises another, or two pages brought only known runs.
@@ -157,7 +157,7 @@ class RunReader(Struct, frozen=True):
 def dates_are_creations(runs: Sequence[Run], since: datetime, until: datetime) -> bool:
     """Whether the answer for this window proves that the service compares its dates with the creation of runs.
 
-    It shows nothing that was created outside of the window, and something that was last changed outside of it.
+    All its runs were created within the window, and at least one was last changed outside of it.
     """
     return are_within(runs, since, until) and any(
         run.updated_at is not None and not since - SECOND <= run.updated_at <= until + SECOND for run in runs
@@ -191,7 +191,7 @@ class Order:
     bottom: datetime | None = None
     """The creation of the last run."""
     total: int | None = None
-    """The number of runs by the last page. None: no page was read, or it did not say so."""
+    """The total according to the last page. None: no page was read, or it had no total."""
     is_odd: bool = False
     """Whether the list is out of order."""
     pages: int = 0
@@ -200,7 +200,7 @@ class Order:
     _is_by_creation: bool = False
     """Whether the last changes do not descend: the list is not ordered by them."""
     _tied: set[str] = field(default_factory=set)
-    """The runs created at the bottom."""
+    """The runs that were created at the time `bottom`."""
 
     def begin_page(self, page: RunPage) -> None:
         """Compare the total with that of the page before."""
@@ -255,7 +255,7 @@ class Walk:
     top: datetime | None = None
     """The creation of the first run."""
     total: int | None = None
-    """The number of runs by the first page."""
+    """The total according to the first page."""
     token: str | None = None
     """The token of the next page."""
     runs: int = 0
@@ -266,9 +266,9 @@ class Walk:
     joined: bool = False
     """Whether it met the newest complete range."""
     met: bool = False
-    """Whether it met runs that an earlier walk had read, be they of a complete range or not."""
+    """Whether it met runs that an earlier walk had read, whether or not their range is complete."""
     refuted: bool = False
-    """Whether most of a page's runs were new to us, though they lie where all of them should be known."""
+    """Whether most of a page's runs were new, although they lie in a range that was recorded as complete."""
     _joining: int = 0
     _meeting: int = 0
 
@@ -306,7 +306,7 @@ class Walk:
         if self.ended and self.total is not None and self.runs + self.dropped < self.total:
             # The service has runs that this walk did not show.
             self.order.is_odd = True
-        # Further runs of the newest second may come.
+        # More runs may still be created in the newest second, so the range ends before it.
         ends = [self.known.end if self.known else None, self.top - SECOND if self.top else None]
         end = max((end for end in ends if end is not None), default=None)
         if self.ended and not self.order.is_odd:

@@ -203,7 +203,7 @@ class StepBody(BaseModel):
 
 
 class StepsBody(BaseModel):
-    """A piece of a log as steps."""
+    """A piece of a log, as steps."""
 
     steps: list[StepBody]
 
@@ -269,7 +269,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
     bodies = []
     for turn in conversation:
         figures, reported = used.get(turn.number), findings.get(turn.number)
-        # A plain run uses the default agent without inputs; those of a rule's run do not come from a caller.
+        # A plain run has no inputs, and the inputs of a rule's run do not come from a caller.
         by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
         started, ended = map(rfc3339_or_none, (turn.started_at, turn.finished_at))
@@ -289,7 +289,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
             "started_at": started,
             "ended_at": ended,
             "commit": turn.commit_sha,
-            # After a pause it starts from its own patch.
+            # A turn that was paused continues from its own patch.
             "from_turn": None if turn.from_turn == turn.number else turn.from_turn,
             "question": asked["question"],
             "choices": asked["choices"],
@@ -360,7 +360,7 @@ async def read_log(
 
 
 async def awaited(context: Context, ask: Callable[[], T], is_grown: Callable[[T], bool], wait_s: float) -> T:
-    """Ask a log for more until there is some or the time is over, without a thread meanwhile."""
+    """Poll a log until it has grown or the time is over, without occupying a thread in between."""
     until = time.monotonic() + wait_s
     while True:
         answer = await run_in_threadpool(ask)
@@ -374,9 +374,9 @@ class TurnLog:
     """A turn's log."""
 
     read: Callable[[int, int], LogPiece]
-    """The function that returns up to so many bytes from an offset, from the end if negative."""
+    """Returns at most so many bytes from an offset; a negative offset counts from the end."""
     preset: PresetName | None
-    """The known program that wrote it."""
+    """The program that wrote it, if it is a known one."""
     is_ended: bool
 
 
@@ -468,7 +468,7 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
     responses={**_bytes("application/octet-stream", "Content-Disposition"), **documented()},
 )
 def read_artifact(run_id: str, n: _TurnNumber, name: str, context: RequestContext, caller: RunReader) -> Response:
-    """Return a file that a turn's agent left, for saving."""
+    """Return a file that a turn's agent left, as a download."""
     with context.database.read() as connection:
         key = run_id, _turn_of(connection, caller, run_id, n).number
         content = turn_files.artifact(connection, context.folder, key, storable(name))
@@ -512,7 +512,7 @@ async def say_to_run(
     caller: RunWriter,
     message: Annotated[RunMessage, Depends(ReadBody(RunMessage))],
 ) -> dict[str, object]:
-    """Say something to an active run: to its agent at work if its program can take it, otherwise in the next turn."""
+    """Send a message to an active run: to its working agent if its program accepts messages, else in the next turn."""
     return await run_in_threadpool(say, context, caller, run_id, message)
 
 
@@ -521,7 +521,7 @@ def say(
 ) -> dict[str, object]:
     """Store a message for an active run, and stop its turn if the message says so.
 
-    `after`: the last message that the caller has seen; a later one with the same text is this one, sent twice.
+    `after`: the last message that the caller has seen. A later one with the same text is the same message, sent twice.
 
     Raises:
         HttpError: 404 or 409, there is no such run, it has ended, or too many messages wait already.
@@ -537,7 +537,7 @@ def say(
                 if one.id > after and one.text == message.text:
                     return one.document()
         timings = [one.timing for one in messages.of_runs(connection, [run_id], "waiting")]
-        # One that stops the turn is the way out.
+        # When too many messages wait, one that stops the turn is still accepted.
         if len(timings) >= messages.MOST_WAITING and (message.when != "stop" or "stop" in timings):
             text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
             raise HttpError(409, "too_many_messages", text)

@@ -41,47 +41,46 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
         raise SetupError(f"{file}: {first_fault(error, document)}") from error
     with admin.change("apply", create=True) as change:
         base = Path.cwd() if from_stdin else file.absolute().parent
-        made = apply_setup(change.connection, setup, base, now_micros(), None if elsewhere else admin.folder.root)
+        result = apply_setup(change.connection, setup, base, now_micros(), None if elsewhere else admin.folder.root)
         change.record("apply")
         shown = change.connection.engine.url.render_as_string(hide_password=True)
-        acts = [("organization.create", one["id"], one["id"]) for one in made["organizations"] if one["created"]]
-        for one in made["organizations"]:
-            acts += [("token.create", token["id"], one["id"]) for token in one["tokens"] if token["value"] is not None]
-        done = [one for one in made["applied"] if one["outcome"] != "unchanged"]
-        acts += [(_ACTIONS[one["kind"]], one["name"], one["organization"]) for one in done]
+        acts = [("organization.create", org["id"], org["id"]) for org in result["organizations"] if org["created"]]
+        for org in result["organizations"]:
+            acts += [("token.create", token["id"], org["id"]) for token in org["tokens"] if token["value"] is not None]
+        done = [row for row in result["applied"] if row["outcome"] != "unchanged"]
+        acts += [(_ACTIONS[row["kind"]], row["name"], row["organization"]) for row in done]
         audit.record_each(change.connection, operator(), acts, now_micros)
     # Those of agents are checked with them.
-    secrets = {host.token_env for one in setup.organizations for host in one.hosts}
-    secrets |= {each.webhook_secret_env for one in setup.organizations for each in one.repositories}
+    secrets = {host.token_env for org in setup.organizations for host in org.hosts}
+    secrets |= {repo.webhook_secret_env for org in setup.organizations for repo in org.repositories}
     unset = [] if elsewhere else sorted(name for name in secrets if name and not os.environ.get(name))
-    made |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
-    made["database"] = shown
-    slugs = {one["id"]: one["slug"] for one in made["organizations"]}
+    result |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
+    result["database"] = shown
+    slugs = {org["id"]: org["slug"] for org in result["organizations"]}
     owned = defaultdict(list)
-    for one in made["applied"]:
-        if one["kind"] in {"host", "repository"}:
-            owned[one["organization"]].append(one)
+    for row in result["applied"]:
+        if row["kind"] in {"host", "repository"}:
+            owned[row["organization"]].append(row)
     lines = []
-    for organization in made["organizations"]:
-        lines.append(f"{organization['slug']}  {'created' if organization['created'] else 'kept'}")
-        lines += [f"  it differs from the file, and stays so; to change it: {one}" for one in organization["differs"]]
-        for one in organization["tokens"]:
-            lines.append(f"  token {one['alias']}: {one['value'] or 'kept'}  until {one['expires_at'][:10]}")
+    for org in result["organizations"]:
+        lines.append(f"{org['slug']}  {'created' if org['created'] else 'kept'}")
+        lines += [f"  it differs from the file, and stays so; to change it: {command}" for command in org["differs"]]
+        for token in org["tokens"]:
+            lines.append(f"  token {token['alias']}: {token['value'] or 'kept'}  until {token['expires_at'][:10]}")
         urls = {
-            f"{one['platform']}:{one['path']}": f"  {one['url']}{_UNCONNECTED if one['connected'] is False else ''}"
-            for one in organization["repositories"]
+            f"{row['platform']}:{row['path']}": f"  {row['url']}{_UNCONNECTED if row['connected'] is False else ''}"
+            for row in org["repositories"]
         }
         lines += [
-            f"  {one['kind']} {one['name']}  {one['outcome']}{urls.get(one['name'], '')}"
-            for one in owned[organization["id"]]
+            f"  {row['kind']} {row['name']}  {row['outcome']}{urls.get(row['name'], '')}" for row in owned[org["id"]]
         ]
-    for one in made["applied"]:
-        if one["kind"] in {"agent", "offer"}:
-            owner = one["organization"]
+    for row in result["applied"]:
+        if row["kind"] in {"agent", "offer"}:
+            owner = row["organization"]
             of = "" if owner is None else f" of {slugs.get(owner, owner)}"
-            lines.append(f"{one['kind']} {one['name']}{of}  {one['outcome']}")
-    lines += [f"the variable {name} is not set here; the service needs it" for name in made["unset_variables"]]
-    admin.show(made, [*lines, f"applied to the service in {made['data_dir']}, database {made['database']}"])
+            lines.append(f"{row['kind']} {row['name']}{of}  {row['outcome']}")
+    lines += [f"the variable {name} is not set here; the service needs it" for name in result["unset_variables"]]
+    admin.show(result, [*lines, f"applied to the service in {result['data_dir']}, database {result['database']}"])
 
 
 @click.command("schema")

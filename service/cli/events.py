@@ -28,19 +28,19 @@ def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
     return required(stored.endpoint(connection, endpoint_id), "endpoint", endpoint_id, "service events endpoints list")
 
 
-def _show(admin: AdminContext, found: list[Event]) -> None:
+def _show(admin: AdminContext, rows: list[Event]) -> None:
     lines = [
-        line(rfc3339(one.occurred_at), one.id, one.type, one.state, plural(one.attempts, "attempt"), one.failure)
-        for one in found
+        line(rfc3339(row.occurred_at), row.id, row.type, row.state, plural(row.attempts, "attempt"), row.failure)
+        for row in rows
     ]
-    admin.show({"events": [_document(one) for one in found]}, lines)
+    admin.show({"events": [_document(row) for row in rows]}, lines)
 
 
-def _document(one: Event, **more: Any) -> dict[str, object]:
-    due = one.due_at if one.state == WAITING else None
-    shown: dict[str, object] = {"id": one.id, "endpoint_id": one.endpoint_id, "type": one.type, "state": one.state}
-    shown |= {"attempts": one.attempts, "occurred_at": rfc3339(one.occurred_at)}
-    shown |= {"delivered_at": rfc3339_or_none(one.delivered_at), "failure": one.failure}
+def _document(row: Event, **more: Any) -> dict[str, object]:
+    due = row.due_at if row.state == WAITING else None
+    shown: dict[str, object] = {"id": row.id, "endpoint_id": row.endpoint_id, "type": row.type, "state": row.state}
+    shown |= {"attempts": row.attempts, "occurred_at": rfc3339(row.occurred_at)}
+    shown |= {"delivered_at": rfc3339_or_none(row.delivered_at), "failure": row.failure}
     return shown | {"next_attempt_at": rfc3339_or_none(due)} | more
 
 
@@ -52,8 +52,8 @@ def _document(one: Event, **more: Any) -> dict[str, object]:
 def list_all(admin: AdminContext, slug: str | None, state: str | None, limit: int) -> None:
     """List events of the last days, the latest at the end: waiting, delivered, or given up."""
     with admin.read() as connection:
-        found = stored.latest(connection, limit, owner_of(connection, slug), state)
-    _show(admin, found[::-1])
+        rows = stored.latest(connection, limit, owner_of(connection, slug), state)
+    _show(admin, rows[::-1])
 
 
 @events.command("show")
@@ -62,9 +62,9 @@ def list_all(admin: AdminContext, slug: str | None, state: str | None, limit: in
 def show(admin: AdminContext, event_id: str) -> None:
     """Show an event with its request to the endpoint."""
     with admin.read() as connection:
-        found = _event(connection, event_id)
-    payload = json.loads(found.payload)
-    document = _document(found, payload=payload)
+        event = _event(connection, event_id)
+    payload = json.loads(event.payload)
+    document = _document(event, payload=payload)
     lines = [f"{name:18}{value}" for name, value in document.items() if name != "payload" and value is not None]
     admin.show(document, [*lines, json.dumps(payload, indent=2)])
 
@@ -81,8 +81,8 @@ def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
             change.target = event.id
             change.organization_id = _endpoint(change.connection, event.endpoint_id).organization_id
             change.record("event.replay")
-        found = [_event(change.connection, event_id) for event_id in event_ids]
-    _show(admin, found)
+        rows = [_event(change.connection, event_id) for event_id in event_ids]
+    _show(admin, rows)
 
 
 @events.group("endpoints")
@@ -90,15 +90,15 @@ def endpoints() -> None:
     """Addresses that receive events."""
 
 
-def _endpoint_document(one: Endpoint, **more: Any) -> dict[str, object]:
-    shown: dict[str, object] = {"id": one.id, "organization_id": one.organization_id, "url": one.url}
-    shown |= {"types": one.types, "state": one.state, "created_at": rfc3339(one.created_at)}
-    shown |= {"rotated_at": rfc3339_or_none(one.rotated_at), "disabled_at": rfc3339_or_none(one.disabled_at)}
-    return shown | {"allow_private": [str(network) for network in one.allowed]} | more
+def _endpoint_document(row: Endpoint, **more: Any) -> dict[str, object]:
+    shown: dict[str, object] = {"id": row.id, "organization_id": row.organization_id, "url": row.url}
+    shown |= {"types": row.types, "state": row.state, "created_at": rfc3339(row.created_at)}
+    shown |= {"rotated_at": rfc3339_or_none(row.rotated_at), "disabled_at": rfc3339_or_none(row.disabled_at)}
+    return shown | {"allow_private": [str(network) for network in row.allowed]} | more
 
 
-def _endpoint_line(one: Endpoint) -> str:
-    return line(one.id, one.state, one.url, " ".join(one.types), one.organization_id)
+def _endpoint_line(row: Endpoint) -> str:
+    return line(row.id, row.state, row.url, " ".join(row.types), row.organization_id)
 
 
 @endpoints.command("list")
@@ -107,8 +107,8 @@ def _endpoint_line(one: Endpoint) -> str:
 def list_endpoints(admin: AdminContext, slug: str | None) -> None:
     """List endpoints, active or disabled."""
     with admin.read() as connection:
-        found = stored.endpoints(connection, owner_of(connection, slug))
-    admin.show({"endpoints": [_endpoint_document(one) for one in found]}, [_endpoint_line(one) for one in found])
+        rows = stored.endpoints(connection, owner_of(connection, slug))
+    admin.show({"endpoints": [_endpoint_document(row) for row in rows]}, [_endpoint_line(row) for row in rows])
 
 
 @endpoints.command("add")
@@ -125,15 +125,16 @@ def list_endpoints(admin: AdminContext, slug: str | None) -> None:
 def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_private: tuple[str, ...]) -> None:
     """Add an endpoint of an organization; the secret that its deliveries are signed with is printed once."""
     try:
-        allowed = tuple(ip_network(one) for one in allow_private)
+        allowed = tuple(ip_network(text) for text in allow_private)
     except ValueError as error:
         raise EndpointError(f"--allow-private: {error}") from error
     addresses_of(url, (*admin.folder.settings().events.allow_private, *allowed))
     with admin.change("endpoint.add") as change:
         owner = change.of(slug).id
-        made = stored.add_endpoint(change.connection, owner, url, types or TYPES, allowed, now_micros())
-        change.target = made.id
-    admin.show(_endpoint_document(made, secret=made.secret), [_endpoint_line(made), f"secret  {made.secret}"])
+        endpoint = stored.add_endpoint(change.connection, owner, url, types or TYPES, allowed, now_micros())
+        change.target = endpoint.id
+    lines = [_endpoint_line(endpoint), f"secret  {endpoint.secret}"]
+    admin.show(_endpoint_document(endpoint, secret=endpoint.secret), lines)
 
 
 @endpoints.command("rotate")

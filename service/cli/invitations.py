@@ -25,18 +25,18 @@ def invitation() -> None:
     """Invitations of members, and the state of their mails."""
 
 
-def _show(admin: AdminContext, found: list[Invitation]) -> None:
+def _show(admin: AdminContext, rows: list[Invitation]) -> None:
     now = now_micros()
     documents = [
-        {"id": one.id, "organization_id": one.organization_id, "email": one.email, "role": one.role}
-        | {"sent_at": rfc3339_or_none(one.sent_at), "expires_at": rfc3339(one.expires_at)}
-        | {"attempts": one.attempts, "failure": one.failure, "state": one.state(now)}
-        | {"next_attempt_at": rfc3339(one.due_at) if one.state(now) == "waiting" else None}
-        for one in found
+        {"id": row.id, "organization_id": row.organization_id, "email": row.email, "role": row.role}
+        | {"sent_at": rfc3339_or_none(row.sent_at), "expires_at": rfc3339(row.expires_at)}
+        | {"attempts": row.attempts, "failure": row.failure, "state": row.state(now)}
+        | {"next_attempt_at": rfc3339(row.due_at) if row.state(now) == "waiting" else None}
+        for row in rows
     ]
     lines = [
-        line(one.id, one.state(now), f"until {rfc3339(one.expires_at)}", one.email, one.organization_id, one.failure)
-        for one in found
+        line(row.id, row.state(now), f"until {rfc3339(row.expires_at)}", row.email, row.organization_id, row.failure)
+        for row in rows
     ]
     admin.show({"invitations": documents}, lines)
 
@@ -47,8 +47,8 @@ def _show(admin: AdminContext, found: list[Invitation]) -> None:
 def list_all(admin: AdminContext, slug: str | None) -> None:
     """List invitations: waiting, sent, refused, accepted, withdrawn or expired."""
     with admin.read() as connection:
-        found = invitations.all_of(connection, owner_of(connection, slug))
-    _show(admin, found)
+        rows = invitations.all_of(connection, owner_of(connection, slug))
+    _show(admin, rows)
 
 
 @invitation.command("send")
@@ -62,8 +62,8 @@ def send(admin: AdminContext, email: str, slug: str, role: Role) -> None:
     with admin.database() as database:
         with admin.change("invitation.send", database) as change:
             owner = change.of(slug).id
-            made = change.target = invitations.invite(change.connection, owner, address, now_micros(), role)
-        _conclude(admin, [_sender(admin, database)(made)])
+            invitation = change.target = invitations.invite(change.connection, owner, address, now_micros(), role)
+        _conclude(admin, [_sender(admin, database)(invitation)])
 
 
 @invitation.command("retry")
@@ -74,11 +74,11 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
     with admin.database() as database:
         sender = _sender(admin, database)
         with admin.change("invitation.retry", database) as change:
-            found = invitations.retry(change.connection, now_micros(), invitation_id)
-            if invitation_id is not None and not found:
+            rows = invitations.retry(change.connection, now_micros(), invitation_id)
+            if invitation_id is not None and not rows:
                 raise missing("mail to retry for", invitation_id, "service invitation list")
-            change.target, change.detail = invitation_id, plural(len(found), "mail")
-        _conclude(admin, [sender(one) for one in found])
+            change.target, change.detail = invitation_id, plural(len(rows), "mail")
+        _conclude(admin, [sender(row) for row in rows])
 
 
 @invitation.command("withdraw")
@@ -89,10 +89,10 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
     with admin.change("invitation.withdraw") as change:
         if not invitations.withdraw(change.connection, invitation_id, now_micros()):
             raise missing("open invitation", invitation_id, "service invitation list")
-        found = invitations.by_id(change.connection, invitation_id)
+        invitation = invitations.by_id(change.connection, invitation_id)
         change.target = invitation_id
-        change.organization_id = None if found is None else found.organization_id
-    _show(admin, [] if found is None else [found])
+        change.organization_id = None if invitation is None else invitation.organization_id
+    _show(admin, [] if invitation is None else [invitation])
 
 
 @click.group("member")
@@ -100,8 +100,8 @@ def member() -> None:
     """Members, who may sign in on the page with their address."""
 
 
-def _member(one: Member) -> dict[str, object]:
-    return {"id": one.id, "email": one.email, "role": one.role, "added_at": rfc3339(one.added_at)}
+def _member(member: Member) -> dict[str, object]:
+    return {"id": member.id, "email": member.email, "role": member.role, "added_at": rfc3339(member.added_at)}
 
 
 @member.command("list")
@@ -110,8 +110,8 @@ def _member(one: Member) -> dict[str, object]:
 def list_members(admin: AdminContext, slug: str) -> None:
     """List an organization's members with their roles."""
     with admin.read() as connection:
-        found = sessions.members_of(connection, find_organization(connection, slug).id)
-    _show_members(admin, {"members": [_member(one) for one in found]}, found)
+        rows = sessions.members_of(connection, find_organization(connection, slug).id)
+    _show_members(admin, {"members": [_member(row) for row in rows]}, rows)
 
 
 @member.command("set")
@@ -129,8 +129,8 @@ def set_member(admin: AdminContext, email: str, slug: str, role: Role) -> None:
     _show_members(admin, _member(kept), [kept])
 
 
-def _show_members(admin: AdminContext, document: dict[str, object], found: list[Member]) -> None:
-    admin.show(document, [line(one.email, one.role, f"since {rfc3339(one.added_at)}") for one in found])
+def _show_members(admin: AdminContext, document: dict[str, object], rows: list[Member]) -> None:
+    admin.show(document, [line(row.email, row.role, f"since {rfc3339(row.added_at)}") for row in rows])
 
 
 def _address(email: str) -> str:
@@ -146,7 +146,7 @@ def _sender(admin: AdminContext, database: Database) -> Callable[[str], Invitati
 
 
 def _conclude(admin: AdminContext, tried: list[Invitation | None]) -> None:
-    found = [one for one in tried if one is not None]
-    _show(admin, found)
-    if any(one.mail != "sent" for one in found):
+    rows = [row for row in tried if row is not None]
+    _show(admin, rows)
+    if any(row.mail != "sent" for row in rows):
         raise SystemExit(1)

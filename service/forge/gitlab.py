@@ -45,10 +45,12 @@ class GitLab:
     def pull_requests(self, branch: str) -> list[PullRequest]:
         """Return the merge requests of a branch of this project, newest first."""
         query = {"source_branch": branch, "state": "all", "order_by": "created_at", "sort": "desc"}
-        found = self._http.pages(f"{self._project}/merge_requests", **query)
+        documents = self._http.pages(f"{self._project}/merge_requests", **query)
         # A fork may have a branch of that name, too.
-        own = (one for one in found if one.get("source_project_id") == one.get("target_project_id"))
-        return [_merge_request(one) for one in own]
+        own = (
+            document for document in documents if document.get("source_project_id") == document.get("target_project_id")
+        )
+        return [_merge_request(document) for document in own]
 
     def pull_request(self, number: int) -> PullRequest:
         """Return the merge request with a number."""
@@ -63,14 +65,14 @@ class GitLab:
             "description": proposal.body,
         }
         try:
-            made = self._http.document("POST", f"{self._project}/merge_requests", document)
+            created = self._http.document("POST", f"{self._project}/merge_requests", document)
         except ForgeError as error:
             there = self.pull_requests(proposal.branch) if error.status == _CONFLICT else []
-            found = [one for one in there if one.state == "open"]
-            if not found:
+            existing = [request for request in there if request.state == "open"]
+            if not existing:
                 raise
-            return found[0]
-        return _merge_request(made)
+            return existing[0]
+        return _merge_request(created)
 
     def update(self, number: int, body: str) -> None:
         """Replace a merge request's text."""
@@ -90,8 +92,8 @@ class GitLab:
         except ForgeError as error:
             if error.status != _BAD_REQUEST or "Cannot transition status" not in str(error):
                 raise
-            found = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=status.context)
-            state = next((str(one.get("status")) for one in found if one.get("name") == status.context), None)
+            statuses = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=status.context)
+            state = next((str(entry.get("status")) for entry in statuses if entry.get("name") == status.context), None)
             if state != document["state"]:
                 raise
 
@@ -101,10 +103,10 @@ class GitLab:
 
     def threads(self, number: int) -> list[Thread]:
         """Return all discussions at lines."""
-        found = self._http.pages(f"{self._project}/merge_requests/{number}/discussions")
+        discussions = self._http.pages(f"{self._project}/merge_requests/{number}/discussions")
         return [
             Thread(
-                id=str(one["id"]),
+                id=str(entry["id"]),
                 path=str(position.get("new_path") or ""),
                 line=position.get("new_line"),
                 body=str(first.get("body") or ""),
@@ -112,16 +114,16 @@ class GitLab:
                 is_resolved=bool(first.get("resolved")),
                 resolved_by=_name(first.get("resolved_by")) or None,
             )
-            for one in found
-            for first in (one.get("notes") or [])[:1]
+            for entry in discussions
+            for first in (entry.get("notes") or [])[:1]
             if (position := first.get("position"))
         ]
 
     def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
         """Return the added lines; comments elsewhere, or in renamed files, need more than a path and a line."""
         files = self._http.pages(f"{self._project}/merge_requests/{number}/diffs")
-        kept = (one for one in files if one.get("new_path") == one.get("old_path"))
-        return {str(one["new_path"]): shown_lines(str(one.get("diff") or ""), with_context=False) for one in kept}
+        kept = (file for file in files if file.get("new_path") == file.get("old_path"))
+        return {str(file["new_path"]): shown_lines(str(file.get("diff") or ""), with_context=False) for file in kept}
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post the comments, then the note that is the review's text: GitLab has no way to post them as one."""
@@ -160,10 +162,10 @@ class GitLab:
         self._http.document("PUT", where, {"resolved": is_resolved})
 
     def _notes(self, where: str, since: str = "") -> list[PostedText]:
-        found = self._http.pages(f"{self._project}/{where}/notes", sort="desc", order_by="created_at")
-        new = takewhile(lambda one: str(one.get("created_at")) >= since, found)
-        own = [one for one in new if not one.get("system") and one.get("type") != "DiffNote"]
-        return [self._posted(where, one) for one in reversed(own)]
+        notes = self._http.pages(f"{self._project}/{where}/notes", sort="desc", order_by="created_at")
+        new = takewhile(lambda note: str(note.get("created_at")) >= since, notes)
+        own = [note for note in new if not note.get("system") and note.get("type") != "DiffNote"]
+        return [self._posted(where, note) for note in reversed(own)]
 
     def _posted(self, where: str, note: Mapping[str, Any]) -> PostedText:
         path, url = f"{self._project}/{where}/notes/{note.get('id')}", f"{self._site}/-/{where}#note_{note.get('id')}"

@@ -86,15 +86,17 @@ class Receiver:
         """
         common = self._settings.secret_of_webhooks(delivery.platform)
         with self._database.write() as connection:
-            found = [
-                (owner, one)
-                for owner, one in repositories.everywhere(connection, delivery.platform, delivery.event.path)
-                if (one.webhook_secret_env or common) in delivery.proven
+            pairs = [
+                (owner, repo)
+                for owner, repo in repositories.everywhere(connection, delivery.platform, delivery.event.path)
+                if (repo.webhook_secret_env or common) in delivery.proven
             ]
-            if not found:
+            if not pairs:
                 raise UnknownRepositoryError
             return [
-                decision for owner, one in found for decision in self._for_repository(connection, owner, one, delivery)
+                decision
+                for owner, repo in pairs
+                for decision in self._for_repository(connection, owner, repo, delivery)
             ]
 
     def start_due(self, key: str) -> None:
@@ -152,8 +154,8 @@ class Receiver:
             return [note(-1, None, DeliveryDecision("ignored", event.fault))]
         mismatches = [rule.mismatch(event) for rule in repository.triggers]
         if all(mismatches):
-            said = [f"{rule.agent}: {why}" for rule, why in zip(repository.triggers, mismatches, strict=True)]
-            return [note(-1, None, DeliveryDecision("ignored", "; ".join(said) or "the repository has no rules"))]
+            lines = [f"{rule.agent}: {why}" for rule, why in zip(repository.triggers, mismatches, strict=True)]
+            return [note(-1, None, DeliveryDecision("ignored", "; ".join(lines) or "the repository has no rules"))]
         fitting = [index for index, mismatch in enumerate(mismatches) if mismatch is None]
         decisions = []
         for index in fitting:
@@ -173,21 +175,21 @@ class Receiver:
         rule = repository.triggers[index]
         now = self._clock()
         past = deliveries.acted_on(connection, subject)
-        if any((one.cause, one.rule, one.agent) == (event.cause, index, rule.agent) for one in past):
+        if any((entry.cause, entry.rule, entry.agent) == (event.cause, index, rule.agent) for entry in past):
             what = {COMMENT: "comment", FAILED: "check of this commit", ISSUE: "request"}.get(event.kind, "commit")
             return DeliveryDecision("repeated", f"{rule.agent} has had this {what} by this rule")
-        mine = [one for one in past if (one.event, one.agent) == (event.kind, rule.agent)]
+        mine = [entry for entry in past if (entry.event, entry.agent) == (event.kind, rule.agent)]
         if event.kind == FAILED:
             # No agent starts that works on this commit, or made it.
-            here = [one.run_id for one in mine if one.run_id and one.head_sha == event.head_sha]
+            here = [entry.run_id for entry in mine if entry.run_id and entry.head_sha == event.head_sha]
             if turns.open_runs(connection, here):
                 return DeliveryDecision("own", f"{rule.agent} is at work on this commit")
             if turns.is_own_commit(connection, event.head_sha):
-                used = sum(turns.is_own_commit(connection, one.head_sha) for one in mine)
+                used = sum(turns.is_own_commit(connection, entry.head_sha) for entry in mine)
                 if used >= rule.own_commits:
                     text = f"the service pushed this commit (own_commits = {rule.own_commits})"
                     return DeliveryDecision("own", text)
-        if event.kind == ISSUE and turns.open_runs(connection, [one.run_id for one in mine if one.run_id]):
+        if event.kind == ISSUE and turns.open_runs(connection, [entry.run_id for entry in mine if entry.run_id]):
             return DeliveryDecision("refused", f"{rule.agent} is at work on this issue")
         if reason := self._late(connection, subject, event, now):
             return DeliveryDecision("stale", reason)
@@ -209,7 +211,9 @@ class Receiver:
             return DeliveryDecision("limited", limit)
         reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
         # A comment cancels nothing, and a run that a comment asked for is not cancelled by the next push.
-        older = [one for one in past if one.head_sha != event.head_sha and COMMENT not in {one.event, event.kind}]
+        older = [
+            entry for entry in past if entry.head_sha != event.head_sha and COMMENT not in {entry.event, event.kind}
+        ]
         self._end(connection, older, reason, now)
         request = _request(subject, repository, rule, delivery)
         if event.is_fork and rule.forks == "approve":
@@ -242,7 +246,7 @@ class Receiver:
         what = "issue" if subject.is_issue else "pull request"
         reason = f"{what} {event.number} {'is confidential' if hides else 'was closed'}"
         if hides:
-            postings.withdraw_pull_requests(connection, [one.run_id for one in past if one.run_id], reason, now)
+            postings.withdraw_pull_requests(connection, [entry.run_id for entry in past if entry.run_id], reason, now)
         ended = self._end(connection, past, reason, now, even_continued=hides)
         return DeliveryDecision(CLOSED, f"ended {plural(ended, 'run')}")
 
@@ -256,17 +260,17 @@ class Receiver:
         even_continued: bool = False,
     ) -> int:
         """Cancel runs that deliveries started, unless a user continued them, and waiting ones; return how many."""
-        still_open = turns.open_runs(connection, [one.run_id for one in past if one.run_id])
+        still_open = turns.open_runs(connection, [entry.run_id for entry in past if entry.run_id])
         ended = 0
-        for one in past:
-            if one.result == WAITING:
-                deliveries.conclude(connection, one.id, SUPERSEDED, reason)
+        for entry in past:
+            if entry.result == WAITING:
+                deliveries.conclude(connection, entry.id, SUPERSEDED, reason)
                 ended += 1
-            elif one.run_id in still_open and (
-                even_continued or turns.of(connection, one.run_id)[-1].caller == turns.WEBHOOK
+            elif entry.run_id in still_open and (
+                even_continued or turns.of(connection, entry.run_id)[-1].caller == turns.WEBHOOK
             ):
-                turns.cancel(connection, one.run_id, f"{CANCELLED}: {reason}", now)
-                _audit(connection, one, "run.cancel", one.run_id, reason, now)
+                turns.cancel(connection, entry.run_id, f"{CANCELLED}: {reason}", now)
+                _audit(connection, entry, "run.cancel", entry.run_id, reason, now)
                 ended += 1
         return ended
 
@@ -312,8 +316,8 @@ def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str,
     """
     entry = deliveries.by_id(connection, entry_id)
     if entry is None or entry.request is None:
-        found = "is not there" if entry is None else f"does not wait: {entry.result} {entry.detail}".rstrip()
-        raise ApprovalError(f"{entry_id} {found}")
+        state = "is not there" if entry is None else f"does not wait: {entry.result} {entry.detail}".rstrip()
+        raise ApprovalError(f"{entry_id} {state}")
     decision = _start(connection, TurnRequest(**entry.request), active_runs, now)
     run = runs.by_id(connection, decision.run_id or "")
     if run is None or not deliveries.conclude(connection, entry_id, STARTED, f"approved by {by}", run.id):

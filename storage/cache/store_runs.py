@@ -55,7 +55,7 @@ _SECOND_US: Final = 1_000_000
 _ROWS: Final = 100
 """Rows inserted by one statement."""
 _OUT_OF_SIGHT: Final = 0
-"""The digest of a run that is not current, which no answer has: seeing the run again is then a change."""
+"""The digest of a run that is not current. No answer has it, so the run counts as changed when it is listed again."""
 _ADD: Final = f"""
 INSERT INTO runs (
     id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence,
@@ -87,7 +87,7 @@ UPDATE runs SET status = ?1, is_final = ?2, branch = ?3, repository = ?4, create
     ))
 WHERE id = ?11
 """
-"""Findings and result are those of an earlier state, so another one drops them."""
+"""Drops findings and result when the status or update time changes: they describe the earlier state."""
 _CONFIRM: Final = f"""
 UPDATE sightings SET asked_us = ?1 WHERE id IN (
     SELECT s.id FROM (VALUES {{rows}}) AS arrived CROSS JOIN runs AS r ON r.run_id = arrived.column1
@@ -109,7 +109,7 @@ class ArrivedRun(Struct, frozen=True, gc=False):
     run: Run
     updated_us: int
     digest: int
-    """Stands for the run as received, which is fifty times as long, when runs are compared."""
+    """A digest of the run as received, to compare runs by: the run itself is fifty times as long."""
 
 
 class PreparedRuns(Struct, eq=False):
@@ -118,11 +118,11 @@ class PreparedRuns(Struct, eq=False):
     asked_us: int
     arrived: Mapping[str, ArrivedRun]
     cancelled: Collection[str] = ()
-    """The runs that are known to be cancelled, whatever the answer calls them."""
+    """The runs that are known to be cancelled, even if the answer calls them failed."""
     is_of_write: bool = False
     news_from: datetime | None = None
     changes: RunChanges | None = None
-    """None: it is not stored yet."""
+    """None: the answer is not stored yet."""
 
     @classmethod
     def of(
@@ -134,7 +134,7 @@ class PreparedRuns(Struct, eq=False):
         is_of_write: bool = False,
         news_from: datetime | None = None,
     ) -> Self:
-        """Prepare each run once, as last updated: pages that shift during a walk repeat runs."""
+        """Prepare each run once, in its newest version: runs are repeated when pages shift during a walk."""
         arrived: dict[str, ArrivedRun] = {}
         for run in runs:
             updated_us = to_sortable_us(run.updated_at)
@@ -155,13 +155,13 @@ class PreparedRuns(Struct, eq=False):
 
 
 class AnswerQueue:
-    """Answers that arrive while others are stored go into one transaction: a commit costs more than a page."""
+    """Stores answers that arrive during a transaction together in the next one: a commit costs more than a page."""
 
     def __init__(self, writer: DatabaseThread) -> None:
         self._writer = writer
         self._waiting: deque[PreparedRuns] = deque()
         self._batch: asyncio.Future[None] | None = None
-        """Stores what waits; the last one that was started."""
+        """The last batch that was started; it stores the waiting answers."""
 
     async def store(
         self,
@@ -174,26 +174,26 @@ class AnswerQueue:
     ) -> RunChanges:
         """Store an answer's runs as current, as of its request; the answer to an earlier request changes nothing.
 
-        `cancelled`: the runs that are known to be cancelled, and to which the service's word is "failed".
-        `is_of_write`: a write was answered; lists may lag behind it, and an answer with an older `updated_at` does not
-        count from now on.
+        `cancelled`: the runs that are known to be cancelled, although the service reports them as "failed".
+        `is_of_write`: this is the answer to a write. Lists may lag behind it, so later answers with an older
+        `updated_at` are ignored.
         `news_from`: if this is the first answer, runs created until then, by the service's clock, are history.
         """
         if not runs and news_from is None:
             return RunChanges()
         answer = PreparedRuns.of(runs, asked_at, cancelled, is_of_write=is_of_write, news_from=news_from)
         self._waiting.append(answer)
-        # A batch that runs may have taken this answer already; otherwise the one that will is the last one started.
+        # Only the first waiting answer starts a batch; a running batch may already have taken this one.
         if self._batch is None or self._batch.done() or len(self._waiting) == 1:
             self._batch = asyncio.ensure_future(self._writer.run(self._store_waiting))
         try:
             await asyncio.shield(self._batch)
         finally:
-            # It was cancelled, there is no connection, or the batch had counted what waits before this answer came.
+            # It may still wait: the call was cancelled, the database did not open, or the batch began without it.
             with suppress(ValueError):
                 self._waiting.remove(answer)
         if answer.changes is None:
-            # The batch failed or left it out: it is stored alone, so that only a faulty answer fails.
+            # The batch failed or began without it. Store the answer alone, so only a faulty answer fails.
             await self._writer.run(lambda connection: store_all(connection, [answer]))
         return answer.changes or RunChanges()
 
@@ -230,7 +230,7 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
 
 
 def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSummary) -> None:
-    """Replace the known subject and result of a held run."""
+    """Replace the known subject and result of a cached run."""
     asked, result, agent = sqlite_text(summary.asked), sqlite_text(summary.result), sqlite_text_or_none(summary.agent)
     summary = replace(summary, asked=asked, result=result, agent=agent)
     row = connection.execute(
@@ -287,7 +287,7 @@ def _label(platform: str, data_json: str) -> str:
 
 
 def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
-    """The id, number and digest of each held run, when its last answer was requested, and its last write's update."""
+    """Each cached run: id, number, digest, when its last answer was requested, and the update of its last write."""
     for chunk in _chunks(run_ids):
         yield from connection.execute(
             f"SELECT r.run_id, r.id, s.digest, s.asked_us, ifnull(w.updated_us, {NO_TIME_US}) FROM runs AS r"
@@ -311,7 +311,7 @@ class RunMerge(Struct, frozen=True):
         """Store the runs of an answer; return the changes."""
         asked_us, arrived = answer.asked_us, list(answer.arrived.items())
         left: dict[str, ArrivedRun] = {}
-        # Unchanged runs are confirmed, hundreds at a time; the others are left.
+        # Confirm unchanged runs, a hundred per statement; `left` holds the others.
         for start in range(0, len(arrived), _ROWS):
             chunk = arrived[start : start + _ROWS]
             if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (chunk[-1][0],)).fetchone() is None:
@@ -337,7 +337,7 @@ class RunMerge(Struct, frozen=True):
                 changed[number] = run
                 seen_at_us[number] = min(seen_us, asked_us)
         if failed := [(run.run.run_id,) for run in (*left.values(), *changed.values()) if run.run.status == "failed"]:
-            # Their agents may have asked something, or something else than before.
+            # Their agents may have asked a new question.
             self.connection.executemany("DELETE FROM questions WHERE run_id = ?", failed)
             sql = "INSERT INTO notes (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
             self.connection.execute(sql, (QUESTIONS_DUE,))
@@ -356,7 +356,7 @@ class RunMerge(Struct, frozen=True):
 
     def _add(self, new: Sequence[ArrivedRun], asked_us: int) -> tuple[str, ...]:
         """Insert new runs; return their ids."""
-        # The highest number ever used: that of a dropped run is not used again.
+        # The highest number ever used, so the number of a deleted run is never used again.
         last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
         numbered = list(enumerate(new, last[0] + 1 if last else 1))
         link = "SELECT last_ok_us, newest_us FROM links WHERE subject = 'runs' AND last_ok_us <= ?"
@@ -369,8 +369,8 @@ class RunMerge(Struct, frozen=True):
             self._note_newest(repository, created_us)
             after_us = polled_us if created_us > newest_us else 0
             is_final = status in self.finals
-            # A run from before the first stored answer, or in it, is history, unless it is active. A trigger would cost
-            # more.
+            # Finished runs of the first stored answer, and older ones, are history and cause no event. This is not done
+            # by a trigger, which would be slower.
             if not is_final or (news_us is not None and created_us > news_us):
                 events.append((number,))
             rows += number, asked_us, is_final, run_id, status, branch, repository
@@ -396,7 +396,7 @@ class RunMerge(Struct, frozen=True):
         }
         for number, arrived in changed.items():
             before = held[number]
-            # The same end, with another field changed: the service continues to call it a failure.
+            # The run was cancelled, and only another field changed: the service continues to call it a failure.
             if (arrived.run.status, before.status, arrived.updated_us) == ("failed", CANCELLED, before.updated_us):
                 changed[number] = replace(arrived, run=replace(arrived.run, status=CANCELLED))
         moved = sorted(
@@ -470,7 +470,7 @@ class RunMerge(Struct, frozen=True):
 
 
 def _is_before(updated_us: int, written_us: int) -> bool:
-    """Whether an answer shows a run from before our write; a service may list whole seconds of finer times."""
+    """Whether an answer shows a run as it was before our write; some services round listed times to whole seconds."""
     if updated_us % _SECOND_US == 0:
         written_us -= written_us % _SECOND_US
     return NO_TIME_US < updated_us < written_us

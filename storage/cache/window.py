@@ -41,15 +41,15 @@ def window(connection: sqlite3.Connection, request: WindowRequest, remembered: R
         gaps = _gaps(connection, condition, sort, runs, remembered)
 
         def row(run_id: str) -> int | None:
-            found = index_of(connection, run_id, condition, sort)
-            return None if found is None else found + bisect_right(gaps, found, key=itemgetter(0))
+            index = index_of(connection, run_id, condition, sort)
+            return None if index is None else index + bisect_right(gaps, index, key=itemgetter(0))
 
         shift, cursor = _moves(request, row)
         offset = max(0, min(request.offset + shift, runs + len(gaps) - limit))
         numbered = tuple((above + number, gap) for number, (above, gap) in enumerate(gaps))
         first = offset - sum(number < offset for number, _ in numbered)
-        found = rows(connection, condition, sort, first, limit, remembered)
-    return RunWindow(runs + len(gaps), offset, found, shift, cursor, numbered)
+        page_rows = rows(connection, condition, sort, first, limit, remembered)
+    return RunWindow(runs + len(gaps), offset, page_rows, shift, cursor, numbered)
 
 
 def _gaps(
@@ -58,7 +58,7 @@ def _gaps(
     """The newest gaps between two runs, in their order, each with how many runs are above it."""
     if sort.column != "started" or condition.is_scan:
         return []
-    found = []
+    places = []
     for gap in condition.gaps_in(coverage(connection))[:GAPS]:
         if gap.after is not None and gap.before is not None:
             # The row is where no run is held for the longest time: a gap has few runs, found because they are active.
@@ -70,8 +70,8 @@ def _gaps(
             ).fetchone()
             since = max(from_us(end_us), condition.since or from_us(end_us))
             newer = total(connection, replace(condition, since=since), remembered)
-            found.append((newer if sort.descending else runs - newer, gap))
-    return sorted((each for each in found if 0 < each[0] < runs), key=itemgetter(0))
+            places.append((newer if sort.descending else runs - newer, gap))
+    return sorted((place for place in places if 0 < place[0] < runs), key=itemgetter(0))
 
 
 def _moves(request: WindowRequest, row: Callable[[str], int | None]) -> tuple[int, int | None]:
@@ -97,27 +97,27 @@ def rows(
     backwards = order_by(sort, backwards=True)
     with snapshot(connection):
         if offset <= NEAR:
-            found = searched(connection, condition, sort, offset, limit, remembered)
-            return page(connection, everything, forwards, offset, limit) if found is None else found
+            matches = searched(connection, condition, sort, offset, limit, remembered)
+            return page(connection, everything, forwards, offset, limit) if matches is None else matches
         runs = total(connection, condition, remembered)
         limit = max(0, min(limit, runs - offset))
         known, run_id = remembered.get(connection, ("place", condition, sort), lambda: (0, ""))
         gap, key = known - offset, key_of(connection, run_id, RunFilter(), sort)
         rest = None if key is None or abs(gap) >= min(offset, runs - offset) else onwards(sort, key)
         if rest is not None and key is not None:
-            some = max(0, min(gap, limit))
+            above_count = max(0, min(gap, limit))
             above = everything & before(sort, key)[0]
-            found = (
-                *reversed(page(connection, above, backwards, max(0, gap - some), some)),
-                *page(connection, everything & rest, forwards, max(0, -gap), limit - some),
+            matches = (
+                *reversed(page(connection, above, backwards, max(0, gap - above_count), above_count)),
+                *page(connection, everything & rest, forwards, max(0, -gap), limit - above_count),
             )
         elif offset < runs // 2:
-            found = page(connection, everything, forwards, offset, limit)
+            matches = page(connection, everything, forwards, offset, limit)
         else:
-            found = tuple(reversed(page(connection, everything, backwards, runs - offset - limit, limit)))
-        if found:
-            remembered.put(("place", condition, sort), (offset, found[0].run_id))
-    return found
+            matches = tuple(reversed(page(connection, everything, backwards, runs - offset - limit, limit)))
+        if matches:
+            remembered.put(("place", condition, sort), (offset, matches[0].run_id))
+    return matches
 
 
 def searched(
@@ -126,8 +126,8 @@ def searched(
     """The rows of a search in the usual order, from the index of texts; None: it cannot help."""
     if not condition.search or sort != RunSort() or not remembered.reads_texts:
         return None
-    found: tuple[int, list[texts.Place]] = remembered.get(connection, ("newest", condition), lambda: (0, []))
-    most, places = found
+    known: tuple[int, list[texts.Place]] = remembered.get(connection, ("newest", condition), lambda: (0, []))
+    most, places = known
     if len(places) == most < offset + limit:
         most = offset + limit
         newest = texts.newest(connection, condition, most)
@@ -151,11 +151,11 @@ def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sor
 def key_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> Key | None:
     """The values that determine a run's place in the order; None: the filter hides it, or it is not held."""
     condition = where(wanted)
-    found: Key | None = connection.execute(
+    row: Key | None = connection.execute(
         f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",
         (run_id, *condition.parameters),
     ).fetchone()
-    return found
+    return row
 
 
 def keys(
@@ -196,7 +196,7 @@ def first_rows(
         return indexed
     deadline = time.monotonic() + patience_s
     condition = where(wanted)
-    found: list[RunRow] = []
+    matches: list[RunRow] = []
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
     try:
         # One walk along the order's index: each row is there as soon as it is found.
@@ -205,13 +205,13 @@ def first_rows(
             (*condition.parameters, limit),
         )
         for values in rows:
-            found.append(row_of(values))  # noqa: PERF401 — what was found before the time is up has to stay
+            matches.append(row_of(values))  # noqa: PERF401 — what was found before the time is up has to stay
     except sqlite3.OperationalError:
         if time.monotonic() <= deadline:
             raise
     finally:
         connection.set_progress_handler(None, 0)
-    return tuple(found)
+    return tuple(matches)
 
 
 def page(connection: sqlite3.Connection, condition: Where, order: str, offset: int, limit: int) -> tuple[RunRow, ...]:
@@ -219,13 +219,13 @@ def page(connection: sqlite3.Connection, condition: Where, order: str, offset: i
     if limit <= 0:
         return ()
     # The inner select skips along an index; only the window's own rows are looked up in the table.
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT {COLUMNS} FROM"
         f" (SELECT id AS run FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ? OFFSET ?) AS w"
         f" CROSS JOIN runs AS r ON r.id = w.run ORDER BY {order}",
         (*condition.parameters, limit, offset),
     )
-    return tuple(row_of(values) for values in found.fetchall())
+    return tuple(row_of(values) for values in cursor.fetchall())
 
 
 # Groups
@@ -256,15 +256,15 @@ def _grouped(
 
     shift, cursor = _moves(request, row)
     offset = max(0, min(request.offset + shift, number - limit))
-    found: list[RunRow] = []
+    visible: list[RunRow] = []
     for start, group in heads:
         first = max(offset, start + 1)
         end = min(offset + limit, start + 1 + group.rows)
         if first < end:
-            some = within(condition, grouping.by, group.name)
-            found += rows(connection, some, request.sort, first - start - 1, end - first, remembered)
+            members = within(condition, grouping.by, group.name)
+            visible += rows(connection, members, request.sort, first - start - 1, end - first, remembered)
     matching = sum(group.runs for group in groups)
-    return RunWindow(number, offset, tuple(found), shift, cursor, heads=tuple(heads), matching=matching)
+    return RunWindow(number, offset, tuple(visible), shift, cursor, heads=tuple(heads), matching=matching)
 
 
 def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy) -> tuple[RunGroup, ...]:
@@ -273,7 +273,7 @@ def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy
     # Few are stuck or active: those have separate indexes, and only failures are counted among all runs.
     # The plus keeps SQLite from using the index of the grouped column instead of the condition's.
     few = f"SELECT {by} AS name, count(*) AS runs FROM runs WHERE {{}} AND {wanted.sql} GROUP BY +{by}"
-    found = connection.execute(
+    counted = connection.execute(
         f"WITH counted AS (SELECT {by} AS name, count(*) AS runs, sum(status = 'failed') AS failed,"
         f" max(created_us) AS newest_us FROM runs WHERE {wanted.sql} GROUP BY {by}),"
         f" flagged AS ({few.format(STUCK_SQL)}), going AS ({few.format(where(RunFilter(active=True)).sql)})"
@@ -282,10 +282,10 @@ def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy
         " ORDER BY failed DESC, coalesce(s.runs, 0) DESC, coalesce(a.runs, 0) DESC, newest_us DESC, name LIMIT ?",
         (*wanted.parameters, *wanted.parameters, *wanted.parameters, MOST_GROUPS),
     ).fetchall()
-    groups = [RunGroup(*values[:5]) for values in found]
-    if found and found[0][5] > MOST_GROUPS:
-        others = found[0][5] - MOST_GROUPS
-        runs = found[0][6] - sum(group.runs for group in groups)
+    groups = [RunGroup(*values[:5]) for values in counted]
+    if counted and counted[0][5] > MOST_GROUPS:
+        others = counted[0][5] - MOST_GROUPS
+        runs = counted[0][6] - sum(group.runs for group in groups)
         groups.append(RunGroup("", runs, others=others))
     return tuple(groups)
 

@@ -133,13 +133,12 @@ def last_turn(connection: sqlite3.Connection, run_id: str) -> Action | None:
 def results(connection: sqlite3.Connection, keys: Collection[str]) -> dict[str, str]:
     """The ids of what was made under these keys, by key; a key also counts with `-` and more behind it."""
     # Two ranges of the index `actions_key`: `.` follows `-`.
-    found = connection.execute(
+    sql = (
         "SELECT value, result_id FROM json_each(?) JOIN actions"
         " ON actions.key = value OR (actions.key > value || '-' AND actions.key < value || '.')"
-        " WHERE state = 'confirmed' AND result_id IS NOT NULL ORDER BY seq DESC",
-        (json.dumps([*map(sqlite_text, keys)]),),
+        " WHERE state = 'confirmed' AND result_id IS NOT NULL ORDER BY seq DESC"
     )
-    return dict(found.fetchall())
+    return dict(connection.execute(sql, (json.dumps([*map(sqlite_text, keys)]),)).fetchall())
 
 
 def run_ids(connection: sqlite3.Connection) -> frozenset[str]:

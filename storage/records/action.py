@@ -54,7 +54,7 @@ class WriteKind(Struct, frozen=True):
 _RUN: Final = ("run_id", "status", "branch_name", "outcome")
 _AMONG_RUNS: Final = "Check whether it is in Runs, then resolve this."
 _FROM_RUNS: Final = "Copy it from the Runs tab, or from: runwarden runs list"
-WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
+WRITE_KINDS: Final[Mapping[ActionKind, WriteKind]] = {
     "run.start": WriteKind(
         words="start run",
         made="run",

@@ -122,6 +122,11 @@ class State(ThreadedStore):
         self.check_place()
         return await self._enter(rule, occurrence, decide, active_run, request_json)
 
+    async def queue_once(self, rule: str, occurrence: Occurrence, reason: str, request_json: str) -> Decision:
+        """Queue a request, in one transaction; return the decision that is open for the same one, if there is one."""
+        self.check_place()
+        return await self._queue_once(rule, occurrence, reason, request_json)
+
     def check_place(self) -> None:
         """Check that the file was not moved or deleted.
 
@@ -138,6 +143,7 @@ class State(ThreadedStore):
         return await self._decide_again(decision, decide, active_run)
 
     _enter = writes_now(decisions.enter)
+    _queue_once = writes_now(decisions.queue_once)
     _decide_again = writes_now(decisions.decide_again)
     take = writes_now(decisions.take)
     queue_again = writes_now(decisions.queue_again)

@@ -71,6 +71,19 @@ def enter(
     return one(connection, entered.lastrowid or 0)
 
 
+def queue_once(
+    connection: sqlite3.Connection, now: datetime, rule: str, occurrence: Occurrence, reason: str, request_json: str
+) -> Decision:
+    """The rule's open decision on this request; if there is none, it is queued for this reason."""
+    # The plus keeps SQLite on the index of open decisions.
+    same = "WHERE settled_us IS NULL AND +rule = ? AND request_json = ? ORDER BY id LIMIT 1"
+    values = sqlite_text(rule), sqlite_text(request_json)
+    if not _select(connection, same, *values):
+        enter(connection, now, rule, occurrence, lambda _: Verdict("queued", reason), None, request_json)
+    (queued,) = _select(connection, same, *values)
+    return queued
+
+
 def _past(
     connection: sqlite3.Connection, rule: str, conversation: str, active_run: str | None, now: datetime
 ) -> RuleHistory:

@@ -1,9 +1,10 @@
 """A continuation that waits for the end of its run: sent once, by the process that polls, or given up with a reason."""
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,6 @@ async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path)
     async with desk.engine() as engine:
         await engine.refresh()
         waiting = await engine.follow_ups.wait(GO_ON)
-        again = await engine.follow_ups.wait(GO_ON)
         await looked(engine)
         assert peer.posts == []
         assert await engine.follow_ups.unsent() == (waiting,)
@@ -119,10 +119,73 @@ async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path)
         [action] = await one.ledger.actions()
         settled = present(await other.usable_state().decision(waiting.decision_id))
 
-    assert again == waiting
     assert [json.loads(body)["instructions"] for body in peer.posts] == ["Go on."]
     assert (settled.outcome, settled.action_id, settled.result_id) == ("done", action.action_id, action.result_id)
     assert (action.state, action.actor) == ("confirmed", waiting.occurrence.facts["actor"])
+
+
+async def test_the_same_one_waits_once(peer: Lab, tmp_path: Path) -> None:
+    """Also if several processes are asked at the same moment; another one waits beside it, and a later one after it."""
+    desk = Desk(peer, tmp_path)
+    async with desk.engine() as one, desk.engine() as other:
+        asked = await asyncio.gather(*(engine.follow_ups.wait(GO_ON) for engine in (one, other) * 4))
+        beside = await other.follow_ups.wait(replace(GO_ON, instructions="Add tests."))
+        waiting = await one.follow_ups.waiting(["run_1"])
+        await one.follow_ups.cancel(asked[0].decision_id)
+        later = await other.follow_ups.wait(GO_ON)
+
+        assert waiting == (asked[0], beside)
+        assert await one.follow_ups.waiting(["run_1"]) == (beside, later)
+    assert asked == [asked[0]] * 8
+
+
+async def test_a_key_that_sent_something_else_ends_it(engine: Engine, peer: Lab) -> None:
+    """It was not sent, and says so; under the key of the same request it was."""
+    earlier = await engine.actions.submit(replace(GO_ON, instructions="Add tests."), key="k")
+    waiting = [
+        await engine.follow_ups.wait(request, "k") for request in (GO_ON, replace(GO_ON, instructions="Add tests."))
+    ]
+    peer.put("run_1", "completed", created=peer.now)
+    await looked(engine)
+
+    why = f"Its key was used for another request ({earlier.action_id}). Nothing was sent."
+    assert [await became(engine, each) for each in waiting] == [("failed", why), ("done", "")]
+    assert len(peer.posts) == 1
+
+
+async def test_one_that_another_version_wrote_is_given_up(engine: Engine, peer: Lab) -> None:
+    """What it asks cannot be read, so nothing is sent."""
+    waiting = [await engine.follow_ups.wait(replace(GO_ON, instructions=f"{number}")) for number in range(4)]
+    texts = ("[]", "{", '{"path": "/external/runs", "body": {}}', None)
+    values = [(text, each.decision_id) for text, each in zip(texts, waiting, strict=True)]
+    change = "UPDATE decisions SET request_json = ? WHERE id = ?"
+    await engine.usable_state().writer.run(lambda held: held.executemany(change, values))
+    peer.put("run_1", "completed", created=peer.now)
+    await looked(engine)
+
+    assert {await became(engine, each) for each in waiting} == {("failed", "Another version of Runwarden wrote it.")}
+    assert peer.posts == []
+
+
+async def test_a_fault_while_it_is_sent_does_not_end_it(engine: Engine, peer: Lab) -> None:
+    """It is not taken for one that cannot be read: the ledger says whether it was sent, and the next look sends it."""
+    waiting = await engine.follow_ups.wait(GO_ON)
+    peer.put("run_1", "completed", created=peer.now)
+    await engine.refresh()
+    times = iter([utc_now()])
+
+    def faulty() -> datetime:
+        for now in times:
+            return now
+        raise ValueError("no time")
+
+    broken = replace(engine.actions, clock=faulty)
+    with pytest.raises(ValueError, match="no time"):
+        await FollowUps(broken, engine.cache, engine.usable_state, engine.events.publish).work()
+    assert (peer.posts, (await became(engine, waiting))[0]) == ([], "acting")
+    await engine.follow_ups.work()
+
+    assert (len(peer.posts), (await became(engine, waiting))[0]) == (1, "done")
 
 
 async def test_what_could_not_be_sent_does_not_wait(engine: Engine) -> None:

@@ -1,5 +1,8 @@
 """`runs cancel` with a filter or several runs: a preview, one question, a cap, and each cancellation once."""
 
+import csv
+from io import StringIO
+
 import pytest
 
 from tests.cli.conftest import CommandLine, outcomes
@@ -23,6 +26,7 @@ def test_a_filter_cancels_the_active_runs_that_match_once(many: CommandLine, boa
     dry, result = many(*cancel, "--dry-run"), many(*cancel)
     named = many("runs", "cancel", "run_3", "run_0", "run_3", "--key", "k", "--yes", "--json")
     none = many("runs", "cancel", "--active", "--yes")
+    audit = csv.DictReader(StringIO(many("actions", "export", "-o", "csv").out))
 
     both = {"run_1": "sent", "run_0": "sent"}
     assert outcomes(dry) == dict.fromkeys(both, "to_send")
@@ -30,6 +34,7 @@ def test_a_filter_cancels_the_active_runs_that_match_once(many: CommandLine, boa
     assert (result.code, outcomes(result), result.json()["outcomes"]) == (0, both, {"sent": 2})
     assert [row["run"]["outcome"] for row in result.json()["rows"]] == ["cancelled"] * 2
     assert (named.code, outcomes(named)) == (0, {"run_3": "sent", "run_0": "sent_before"})
+    assert [row["subject"] for row in audit] == ["run_3", "run_0", "run_1"]
     assert (none.code, none.err.splitlines()[-1]) == (0, "No active run matches.")
     assert [request.path for request in board.requests if request.method == "POST"] == [
         f"/v1/external/runs/run_{number}/cancel" for number in (1, 0, 3)

@@ -3,11 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from textual.widgets import Input
 
+from app.actions.screen_batch import continued
+from app.actions.screen_many import ManyForm
 from app.actions.screen_writes import ContinueRunForm, NewRunForm, OrganizationForm
 from app.engine.engine import Engine
+from storage.records import FINAL_STATUSES
 from tests.console.forms.conftest import Stage
 from tests.console.forms.steps import (
     CREATED,
@@ -85,6 +89,29 @@ async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engin
         assert app.screen.phase == "editing"
 
     assert [action.state for action in await engine.ledger.actions()] == ["not_sent"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda engine: NewRunForm(engine, "acme/web"), id="one"),
+        pytest.param(lambda engine: ManyForm(engine, continued([FLAKY], {}, FINAL_STATUSES), cap=2), id="many"),
+    ],
+)
+async def test_a_ledger_that_loses_the_action_leaves_no_form_sending(
+    stage: Any, engine: Engine, post: Any, make: Any
+) -> None:
+    """It says so, and the fields are one step back with everything kept."""
+    loses = "CREATE TRIGGER loses AFTER INSERT ON actions BEGIN DELETE FROM actions; END"
+    await engine.ledger.writer.run(lambda held: held.execute(loses))
+    app = stage(make)
+    async with opened(app, "Fix the flaky test.", "ctrl+s", "ctrl+s") as pilot:
+        assert "There is no action act_" in words(app)
+        assert app.screen.phase == "refused"
+        await press(pilot, "escape")
+        assert (app.screen.phase, app.screen.values["instructions"]) == ("editing", "Fix the flaky test.")
+
+    assert post.requests == []
 
 
 async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) -> None:

@@ -78,11 +78,12 @@ WEB = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
 
 
 async def fail(scene: Scene, board: Lab, run_id: str, **changed: object) -> None:
-    """Another run fails in acme/web, now."""
-    scene.clock.move(minutes=1)
+    """Another run fails in acme/web, now, and nothing else is news."""
+    scene.clock.move(seconds=10)
     minutes = 600.0 + (scene.clock() - datetime.fromisoformat("2026-05-01T22:00:00+00:00")).total_seconds() / 60
     board.put(run_id, "failed", created=minutes - 0.5, updated=minutes, repository=WEB, **changed)
-    await scene.sync()
+    await scene.engine.runs.refresh()
+    await scene.settle()
     await scene.tick(seconds=3)
 
 
@@ -154,7 +155,7 @@ async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Lab)
         await fail(scene, board, "run_new")
         item = next(item for item in items(scene) if item.key == key)
         assert (item.count, item.back) == (2, "back before its snooze ended")
-        await scene.tick(minutes=28.5)
+        await scene.tick(minutes=29.3)
         assert not any(key.startswith("host:gitlab") for key in keys(scene))
         await scene.tick(minutes=1)
         assert items(scene)[0].back == "snoozed until now"
