@@ -5,6 +5,7 @@ import sqlite3
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -207,13 +208,13 @@ class DatabaseThread:
             connection.close()
 
 
+@dataclass(eq=False)
 class ThreadedStore:
     """A database with a thread that writes and one that reads; they may be the same."""
 
-    def __init__(self, writer: DatabaseThread, reader: DatabaseThread, clock: Clock) -> None:
-        self.writer = writer
-        self.reader = reader
-        self.clock = clock
+    writer: DatabaseThread
+    reader: DatabaseThread
+    clock: Clock
 
     async def close(self) -> None:
         """Finish the jobs under way and close; a second call does nothing."""
