@@ -5,6 +5,7 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -74,13 +75,13 @@ class Secrets:
         return next((start for start in starts if any(form.startswith(start) for form in self._forms)), b"")
 
 
+@dataclass(eq=False)
 class MaskedStream:
     """Masks bytes and passes them on to `send`; an end that may be the beginning of a value is held back."""
 
-    def __init__(self, secrets: Secrets, send: Callable[[bytes], None]) -> None:
-        self._secrets = secrets
-        self._send = send
-        self._held = b""
+    _secrets: Secrets
+    _send: Callable[[bytes], None]
+    _held: bytes = b""
 
     def write(self, piece: bytes) -> None:
         """Add a piece, and pass on what further pieces cannot change."""

@@ -5,6 +5,7 @@ import sqlite3
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -207,13 +208,13 @@ class DatabaseThread:
             connection.close()
 
 
+@dataclass(eq=False)
 class ThreadedStore:
     """A database with a thread that writes and one that reads; they may be the same."""
 
-    def __init__(self, writer: DatabaseThread, reader: DatabaseThread, clock: Clock) -> None:
-        self.writer = writer
-        self.reader = reader
-        self.clock = clock
+    writer: DatabaseThread
+    reader: DatabaseThread
+    clock: Clock
 
     async def close(self) -> None:
         """Finish the jobs under way and close; a second call does nothing."""
@@ -246,14 +247,21 @@ def writes(query: _Query[P, T]) -> _Method[P, T]:
     return method
 
 
-def writes_now(query: Callable[Concatenate[sqlite3.Connection, datetime, P], T]) -> _Method[P, T]:
-    """The same as `writes`; the query also gets the time, which is read once no other process can write."""
+def writes_now(
+    query: Callable[Concatenate[sqlite3.Connection, datetime, P], T], *, moved_fix: str = ""
+) -> _Method[P, T]:
+    """The same as `writes`; the query also gets the time, which is read once no other process can write.
+
+    With a `moved_fix`, nothing is written to a file that was moved or deleted: the error has that fix.
+    """
 
     async def method(database: ThreadedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         def job(connection: sqlite3.Connection) -> T:
             with immediate(connection):
                 return query(connection, database.clock(), *args, **kwargs)
 
+        if moved_fix:
+            database.writer.check_place(moved_fix)
         return await database.writer.run(job)
 
     return method

@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
@@ -55,19 +56,19 @@ def copy_out(app: App[Any], text: str) -> str:
     return SENT
 
 
+@dataclass(eq=False)
 class Terminal:
     """Sets the window's title, and leaves the mouse to other programs. Without a terminal it does nothing."""
 
-    def __init__(self, driver: Callable[[], Driver | None]) -> None:
-        """Change nothing yet; `driver` returns None before the app runs."""
-        self._textual_driver = driver
-        self.modes_before: list[Any] | None = None
-        """The modes from before an early frame. None: Textual is the first to change them."""
-        self.keep_frame: KeepFrame | None = None
-        """Keeps the last frame for the next start. None: there is no terminal."""
-        self.keep_frame_now: Callable[[], None] = lambda: None
-        self._title: str | None = None
-        """The title that was set last; None: no title was set."""
+    _textual_driver: Callable[[], Driver | None]
+    """Returns None before the app runs."""
+    modes_before: list[Any] | None = None
+    """The modes from before an early frame. None: Textual is the first to change them."""
+    keep_frame: KeepFrame | None = None
+    """Keeps the last frame for the next start. None: there is no terminal."""
+    keep_frame_now: Callable[[], None] = lambda: None
+    _title: str | None = None
+    """The title that was set last; None: no title was set."""
 
     @property
     def driver(self) -> Driver | None:
@@ -149,16 +150,16 @@ _OTHER_SCREEN: Final = "\x1b[?1049"
 """Begins the sequences by which a program takes the terminal over, or gives it back."""
 
 
+@dataclass(eq=False)
 class WrittenText:
     """The text that the terminal shows, by its place.
 
     When one age in a line changes, Textual writes the line from its left edge: over ssh, a kilobyte a second.
     """
 
-    def __init__(self) -> None:
-        self._rows: dict[int, dict[int, tuple[str, int]]] = {}
-        """A text and its width in cells, by row and column."""
-        self._cursor: tuple[int, int] | None = None
+    _rows: dict[int, dict[int, tuple[str, int]]] = field(default_factory=dict)
+    """A text and its width in cells, by row and column."""
+    _cursor: tuple[int, int] | None = None
 
     def changes(self, output: str, height: int) -> str:
         """The part of this output that the terminal does not show yet; all of it if it draws every row."""

@@ -1,6 +1,7 @@
 """Events: each describes a change, without rows; listeners read those from the cache."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 
@@ -73,11 +74,11 @@ Event = (
 Announce = Callable[[Event], None]
 
 
+@dataclass(eq=False)
 class EventBus:
     """Passes each event to every listener."""
 
-    def __init__(self) -> None:
-        self._listeners: list[Announce] = []
+    _listeners: list[Announce] = field(default_factory=list)
 
     def publish(self, event: Event) -> None:
         """Pass the event on, in the order of subscription."""

@@ -1,6 +1,7 @@
 """A log's steps as lines of text, for the console and the command line."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from app.engine.text import SafeText, plural, safe_log_line, safe_text
@@ -40,21 +41,22 @@ class StepLine(NamedTuple):
         return f"{_coloured(label, self.label_code)} {_coloured(self.text, self.code)}"
 
 
+@dataclass(eq=False)
 class StepLines:
     """Makes lines of steps in their order; the results of calls have the seconds since the call."""
 
-    def __init__(self, more: str, *, whole: bool = False) -> None:
-        """Prepare; `more` says how to see lines that are left out: none with `whole`."""
-        self._more = more
-        self._whole = whole
-        self._calls: dict[str, LogStep] = {}
+    more: str
+    """How to see lines that are left out."""
+    whole: bool = field(default=False, kw_only=True)
+    """Whether none is left out."""
+    _calls: dict[str, LogStep] = field(default_factory=dict)
 
     def of(self, step: LogStep) -> Iterator[StepLine]:
         """The lines of the next step; none for an edit that took effect as it was said."""
         call = None if step.call is None else self._calls.get(step.call)
         if step.call is not None and step.kind != "result":
             self._calls[step.call] = step
-        if step.kind == "result" and not (step.failed or self._whole) and call is not None and call.kind == "edited":
+        if step.kind == "result" and not (step.failed or self.whole) and call is not None and call.kind == "edited":
             return
         label = safe_text(("ERROR" if step.kind == "error" else "FAILED") if step.failed else step.kind, limit=LABEL)
         label_code = _BAD if step.failed else _TONES.get(step.kind, _QUIET)
@@ -67,13 +69,13 @@ class StepLines:
         is_loud = step.failed or step.kind in {"said", "printed", "ran", "used", "error"}
         lines = step.text.replace("\r\n", "\n").rstrip("\n").split("\n")
         most = _LONG if step.kind in _WORDS else _SHORT
-        left_out = 0 if self._whole else len(lines) - most
+        left_out = 0 if self.whole else len(lines) - most
         if left_out <= 1:
-            shown = [safe_log_line(line, limit=_NO_LIMIT if self._whole else _LINE) for line in lines]
+            shown = [safe_log_line(line, limit=_NO_LIMIT if self.whole else _LINE) for line in lines]
         else:
             # The end of an output is more useful than its beginning.
             begin, end = map(safe_log_line, lines[: most // 3]), map(safe_log_line, lines[most // 3 - most :])
-            shown = [*begin, safe_text(f"… {plural(left_out, 'more line')}: {self._more}"), *end]
+            shown = [*begin, safe_text(f"… {plural(left_out, 'more line')}: {self.more}"), *end]
         for number, line in enumerate(shown):
             text = line if number or not figures else SafeText(f"{line}  ({figures})" if line else figures)
             code = _SIGNS.get(line[:1], "") if step.kind == "edited" else "" if is_loud else _QUIET

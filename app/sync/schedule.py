@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -26,25 +27,24 @@ JUMP_S: Final = 2.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Schedule:
     """Runs jobs until it is stopped. Start and stop it on the running event loop."""
 
-    def __init__(self, deadline_s: float, after_crash_s: float, failed: Callable[[str], None] = lambda _: None) -> None:
-        """Prepare: a run is cancelled after `deadline_s`, and follows one that failed or hung in `after_crash_s`.
-
-        `failed` is called with the reason when the work failed or hung.
-        """
-        self._deadline_s = deadline_s
-        self._after_crash_s = after_crash_s
-        self._failed = failed
-        self._scheduler = AsyncIOScheduler(timezone=UTC)
-        self.broken: dict[str, str] = {}
-        """The reason why a job's last run failed, other than one that the work itself reports, by job."""
-        self._jobs: dict[str, JobWork] = {}
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._due: dict[str, float] = {}
-        """Monotonic seconds, by job; wall-clock times are computed again from these after a jump."""
-        self._watch: asyncio.Task[None] | None = None
+    _deadline_s: float
+    """A run that takes longer is cancelled."""
+    _after_crash_s: float
+    """The wait after a run that failed or hung."""
+    _failed: Callable[[str], None] = lambda _: None
+    """Called with the reason when the work failed or hung."""
+    _scheduler: AsyncIOScheduler = field(default_factory=lambda: AsyncIOScheduler(timezone=UTC))
+    broken: dict[str, str] = field(default_factory=dict)
+    """The reason why a job's last run failed, other than one that the work itself reports, by job."""
+    _jobs: dict[str, JobWork] = field(default_factory=dict)
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _due: dict[str, float] = field(default_factory=dict)
+    """Monotonic seconds, by job; wall-clock times are computed again from these after a jump."""
+    _watch: asyncio.Task[None] | None = None
 
     def start(self, jumped: Callable[[float], None] | None = None) -> None:
         """Start; jobs that were added before run at once.

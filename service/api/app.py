@@ -3,6 +3,7 @@
 import hmac
 import os
 import threading
+from dataclasses import dataclass, field
 from typing import Final
 
 import anyio.to_thread
@@ -82,13 +83,13 @@ async def read_metrics(request: Request, context: RequestContext) -> Response:
     return Response(await context.scrapes.run(context.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
+@dataclass(eq=False)
 class Readiness:
     """Checks in threads whether the database answers, with a limit on how many threads may wait for it."""
 
-    def __init__(self, context: Context, deadline_s: float = 5.0) -> None:
-        self._context = context
-        self._deadline_s = deadline_s
-        self._slots = threading.Semaphore(_ASKED_AT_ONCE)
+    _context: Context
+    deadline_s: float = 5.0
+    _slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_ASKED_AT_ONCE))
 
     async def ask(self) -> dict[str, str] | None:
         """Return the facts in the database; None if it does not answer before the deadline."""
@@ -108,6 +109,6 @@ class Readiness:
             missing = [one.sandbox for one in living if one.has_no_sandbox]
             return {"status": "ok"} | ({"sandbox": missing[0]} if missing else {})
 
-        with anyio.move_on_after(self._deadline_s):
+        with anyio.move_on_after(self.deadline_s):
             return await anyio.to_thread.run_sync(facts, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=True)
         return None

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar
 
@@ -158,11 +159,11 @@ class ProjectOnboarding(_Strict):
     project_path: Annotated[Text, Field(json_schema_extra={"pattern": _PROJECT_PATH})] | None = None
 
 
+@dataclass(eq=False)
 class ReadBody(Generic[Body]):
     """A dependency that parses the body of a request into a model."""
 
-    def __init__(self, model: type[Body]) -> None:
-        self._model = model
+    _model: type[Body]
 
     async def __call__(self, request: Request) -> Body:
         """Read and validate the body.
@@ -236,11 +237,11 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
     return {key: _inlined(value, definitions) for key, value in definition.items()}
 
 
+@dataclass(eq=False)
 class Reserve:
     """Memory for the bodies of unknown callers; used only on the event loop."""
 
-    def __init__(self, size: int) -> None:
-        self._left = size
+    _left: int
 
     def take(self, size: int) -> bool:
         """Reserve `size` bytes if enough are left; return whether they were reserved."""

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -25,22 +26,22 @@ _SUBSEC_SINCE: Final = (3, 42)
 """The first version of SQLite that knows `unixepoch('subsec')`."""
 
 
+@dataclass(eq=False)
 class DurableEngine:
     """DBOS as this process uses it; a process has only one. Turns are named `RUN_ID:NUMBER`, jobs `JOB:KEY`."""
 
-    def __init__(self, database: Database, executor: str, concurrency: int, grace_s: float) -> None:
-        """`grace_s`: how long DBOS may take to record an end; `held` is called several times within that."""
-        self._database = database
-        self._executor = executor
-        self._concurrency = concurrency
-        self._closing = threading.Event()
-        self._at_work: set[str] = set()
-        self._unsure: set[str] = set()
-        """Names of work that could not be begun, though DBOS may have recorded that this process has it."""
-        self._grace_s = grace_s
-        self._ended: dict[str, float] = {}
-        """Names that DBOS still has for this process although they ended; since when (monotonic seconds)."""
-        self._looked_at = 0.0
+    _database: Database
+    _executor: str
+    _concurrency: int
+    _grace_s: float
+    """How long DBOS may take to record an end; `held` is called several times within that."""
+    _closing: threading.Event = field(default_factory=threading.Event)
+    _at_work: set[str] = field(default_factory=set)
+    _unsure: set[str] = field(default_factory=set)
+    """Names of work that could not be begun, though DBOS may have recorded that this process has it."""
+    _ended: dict[str, float] = field(default_factory=dict)
+    """Names that DBOS still has for this process although they ended; since when (monotonic seconds)."""
+    _looked_at: float = 0.0
 
     def open(
         self, turn: Callable[[str, int], None], job: Callable[[str, str], None], ended: Callable[[], None]

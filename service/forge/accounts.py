@@ -4,7 +4,7 @@ import threading
 import time
 from collections import defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from service.forge import ForgeError
@@ -27,17 +27,17 @@ _PATIENCE_S: Final = 4.0
 _MOST_THREADS: Final = 32
 
 
+@dataclass(eq=False, repr=False)
 class OwnAccounts:
     """Asks code hosts for the accounts of their tokens, and remembers the answers for an hour."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._threads = ThreadPoolExecutor(_MOST_THREADS, "accounts")
-        self._known: dict[tuple[str, str], tuple[str | None, float]] = {}
-        """API address and token to the account, and to the monotonic second at which the entry expires."""
-        self._asked: dict[str, tuple[Future[str | None], float]] = {}
-        """The last question by platform and organization, and when nobody waits for its answer any more."""
-        self._lock = threading.Lock()
+    _database: Database
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_MOST_THREADS, "accounts"))
+    _known: dict[tuple[str, str], tuple[str | None, float]] = field(default_factory=dict)
+    """API address and token to the account, and to the monotonic second at which the entry expires."""
+    _asked: dict[str, tuple[Future[str | None], float]] = field(default_factory=dict)
+    """The last question by platform and organization, and when nobody waits for its answer any more."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, platform: str, path: str) -> dict[str, frozenset[str]]:
         """Return, for each organization that configured a repository, the accounts of the service on its code host.

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -122,18 +122,18 @@ def _timely(took_s: float, settings: ProbingSettings) -> HostState:
     return HostState("degraded", f"the answer took {took_s:.1f} s, more than probing.slow_s = {settings.slow_s:g}")
 
 
+@dataclass(eq=False)
 class HealthProbes:
     """Asks hosts for their health: one probe serves all organizations that connected the same host."""
 
-    def __init__(self, database: Database, settings: ProbingSettings) -> None:
-        self._database = database
-        self._settings = settings
-        self._pool = ThreadPoolExecutor(32, thread_name_prefix="probe")
-        self._running: dict[tuple[Host, str | None], tuple[float, Future[HostState]]] = {}
-        """A host, and the repository that git is asked for, to the probe's start (monotonic seconds) and answer."""
-        self._last_status: dict[Host, str] = {}
-        """The status last logged for each host."""
-        self._lock = threading.Lock()
+    _database: Database
+    _settings: ProbingSettings
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(32, thread_name_prefix="probe"))
+    _running: dict[tuple[Host, str | None], tuple[float, Future[HostState]]] = field(default_factory=dict)
+    """A host, and the repository that git is asked for, to the probe's start (monotonic seconds) and answer."""
+    _last_status: dict[Host, str] = field(default_factory=dict)
+    """The status last logged for each host."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, hosts: Iterable[Host], repositories: list[Repository]) -> dict[str, HostState]:
         """Return each platform's verdict, in little more time than the probing time-out."""

@@ -7,7 +7,7 @@ worker records a rotation before it asks for it, and no request is repeated if i
 import hashlib
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from http import HTTPStatus
 from typing import Any, Final
@@ -63,14 +63,14 @@ def faults(connection: sa.Connection) -> list[str]:
     return [one.fault for one in found(connection, RotatedToken, host_tokens, rotating) if one.fault]
 
 
+@dataclass(eq=False)
 class TokenRotation:
     """Rotates the tokens of hosts with `rotate = true`."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-        self._unsaved: dict[str, dict[str, object]] = {}
-        """New tokens that the database did not take yet."""
+    _database: Database
+    _clock: Clock
+    _unsaved: dict[str, dict[str, object]] = field(default_factory=dict)
+    """New tokens that the database did not take yet."""
 
     def run(self) -> None:
         """Rotate the tokens that expire soon."""

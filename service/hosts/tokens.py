@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -84,14 +85,14 @@ def author_of(host: Host | None) -> tuple[str, str] | None:
     return None
 
 
+@dataclass(eq=False, repr=False)
 class HostLogin:
     """Logs git in at a connected host, with a token that is valid at that moment."""
 
-    def __init__(self, database: Database, host: Host | None, url: str) -> None:
-        self._database = database
-        self._host = host
-        self._url = url
-        self._token: str | None = None
+    _database: Database
+    _host: Host | None
+    _url: str
+    _token: str | None = None
 
     def variables(self) -> dict[str, str]:
         """Return git's variables; none if the host has no token.

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from http import HTTPStatus
@@ -169,12 +170,12 @@ def build(context: Context, routers: tuple[APIRouter, ...]) -> FastAPI:
     return app
 
 
+@dataclass(eq=False)
 class PageOrApi:
     """Passes a request to the page if its path is one of the page's, and to the API otherwise."""
 
-    def __init__(self, api: ASGIApp, pages: ASGIApp) -> None:
-        self.api = api
-        self.pages = pages
+    api: ASGIApp
+    pages: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""

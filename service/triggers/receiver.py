@@ -70,13 +70,13 @@ class DeliveryDecision:
     request: TurnRequest | None = field(default=None, repr=False)
 
 
+@dataclass(eq=False)
 class Receiver:
     """Decides on deliveries for all organizations."""
 
-    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
-        self._database = database
-        self._settings = settings
-        self._clock = clock
+    _database: Database
+    _settings: Settings
+    _clock: Clock
 
     def receive(self, delivery: WebhookDelivery) -> list[DeliveryDecision]:
         """Decide on a delivery; one that was decided on before is a `duplicate`.

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from storage.cache.cache import Cache
@@ -13,11 +14,11 @@ from storage.records.run import row_id, whose
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class MergedCaches:
     """Reads the caches of several profiles, keyed by name. Equal runs are ordered by profile."""
 
-    def __init__(self, caches: Mapping[str, Cache]) -> None:
-        self._caches = caches
+    _caches: Mapping[str, Cache]
 
     async def count(self, condition: RunFilter) -> int:
         """The number of matching runs in all caches."""

@@ -3,6 +3,7 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 
@@ -52,14 +53,14 @@ _RUN: Final = "r.run_id, r.status, r.branch, b.platform, b.data_json, r.created_
 _RunValues = tuple[str, str, str, str, str, int, int, str]
 
 
+@dataclass(eq=False)
 class Remembered:
     """Results of earlier reads, kept until the cache changes. One instance serves one connection, on its thread."""
 
-    def __init__(self, *, reads_texts: bool = True) -> None:
-        """Remember nothing yet; `reads_texts`: searches may take the tenth of a second that reading all texts takes."""
-        self.reads_texts = reads_texts
-        self._version: int | None = None
-        self._values: dict[Hashable, Any] = {}
+    reads_texts: bool = field(default=True, kw_only=True)
+    """Whether searches may take the tenth of a second that reading all texts takes."""
+    _version: int | None = None
+    _values: dict[Hashable, Any] = field(default_factory=dict)
 
     def get(self, connection: sqlite3.Connection, key: Hashable, read: Callable[[], T]) -> T:
         """The value of this key, read now unless it is known."""

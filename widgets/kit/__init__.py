@@ -1,6 +1,7 @@
 """The parts that every screen is made of; here, keys that many have or none, and what waits for the next paint."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any, ClassVar, Final
@@ -29,17 +30,17 @@ def after_refresh(widget: Widget, callback: Callable[..., Any], *arguments: Any)
     widget.call_after_refresh(lambda: callback(*arguments) if widget.is_running else None)
 
 
+@dataclass(eq=False)
 class SecondPress:
     """Decides whether a press of the send key counts: not while the key is held or before the preview was seen."""
 
     PAUSE_S: ClassVar[float] = 0.8
     """A pause longer than a terminal takes to begin repeating a held key."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        """Prepare; `clock` returns seconds."""
-        self._clock = clock
-        self._since_s: float | None = None
-        """When the preview was painted or the key was pressed last; None: it is not painted yet."""
+    _clock: Callable[[], float] = monotonic
+    """Returns seconds."""
+    _since_s: float | None = None
+    """When the preview was painted or the key was pressed last; None: it is not painted yet."""
 
     def forget(self) -> None:
         """Start again: something else is about to be shown."""

@@ -143,18 +143,18 @@ class FileRows:
         return next((row for row in range(len(self.left)) if line in {self.left[row], self.right[row]}), None)
 
 
+@dataclass(eq=False)
 class DiffRows:
     """All rows, found in steps: the first screen does not wait for the last line."""
 
-    def __init__(self, patch: Patch) -> None:
-        self.patch = patch
-        self.unified: list[FileRows] = []
-        self.split: list[FileRows] = []
-        self.is_complete = False
-        self._next = 0
-        """The first line of the patch that has no row yet."""
-        self._removed: list[int] = []
-        self._added: list[int] = []
+    patch: Patch
+    unified: list[FileRows] = field(default_factory=list)
+    split: list[FileRows] = field(default_factory=list)
+    is_complete: bool = False
+    _next: int = 0
+    """The first line of the patch that has no row yet."""
+    _removed: list[int] = field(default_factory=list)
+    _added: list[int] = field(default_factory=list)
 
     def extend(self, lines: int) -> None:
         """Find the rows of this many further lines."""

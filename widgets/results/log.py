@@ -5,7 +5,7 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from re import Pattern
@@ -42,19 +42,20 @@ LONGEST_READ: Final = 16 * 1024
 _END: Final = re.compile(b"\n")
 
 
+@dataclass(eq=False)
 class LogSpool:
     """One contiguous stretch of a log, with the places of its line ends."""
 
-    def __init__(self) -> None:
-        self.begin = self.end = 0
-        """The part of the log that is held, as offsets in it."""
-        self._data = bytearray()
-        self._first = 0
-        """The position of the first byte held; positions differ from offsets, as other lines may replace the log's."""
-        self._ends = array("q")
-        """The places at which lines end."""
-        self._lock = threading.Lock()
-        """Guards the bytes, which a search reads in a thread."""
+    begin: int = 0
+    """The offset in the log at which the part that is held begins."""
+    end: int = 0
+    _data: bytearray = field(default_factory=bytearray)
+    _first: int = 0
+    """The position of the first byte held; positions differ from offsets, as other lines may replace the log's."""
+    _ends: "array[int]" = field(default_factory=lambda: array("q"))
+    """The places at which lines end."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards the bytes, which a search reads in a thread."""
 
     @property
     def count(self) -> int:

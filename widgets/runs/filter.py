@@ -241,12 +241,12 @@ class SearchInput(Input):
         self.cursor_position = 0
 
 
+@dataclass(eq=False)
 class QueryHighlighter(Highlighter):
     """Colours the parts of a query as the style sheet says."""
 
-    def __init__(self, widget: Input, understand: FindSpans) -> None:
-        self._widget = widget
-        self._understand = understand
+    _widget: Input
+    _understand: FindSpans
 
     def highlight(self, text: Text) -> None:
         """Colour the parts."""
