@@ -160,9 +160,8 @@ def apply_setup(
     for number, entry in enumerate(setup.organizations):
         where = f"organizations.{number}"
         _distinct(f"{where}.tokens", [(token.alias, f"the alias {token.alias}") for token in entry.tokens])
-        _distinct(
-            f"{where}.hosts", [(host.host or host.platform, f"the platform {host.platform}") for host in entry.hosts]
-        )
+        platforms = [(host.host or host.platform, f"the platform {host.platform}") for host in entry.hosts]
+        _distinct(f"{where}.hosts", platforms)
         _distinct(f"{where}.repositories", [(repo.name, f"the name {repo.name}") for repo in entry.repositories])
         paths = [(repo.name, repo.platform, repo.path.removesuffix(".git")) for repo in entry.repositories]
         _distinct(f"{where}.repositories", [(name, f"the path {on}:{path.lower()}") for name, on, path in paths])
@@ -489,9 +488,8 @@ class _Organizations:
             except ValueError as error:
                 raise SetupError(f"repository {wanted_repo.name}: {error}") from error
             known = held.get(_key(repository))
-            self.applied.append(
-                _outcome("repository", f"{repository.platform}:{repository.path}", organization.id, known, repository)
-            )
+            name = f"{repository.platform}:{repository.path}"
+            self.applied.append(_outcome("repository", name, organization.id, known, repository))
             if known != repository:
                 held[_key(repository)] = repository
                 self._configured.append((organization.id, repository))

@@ -247,14 +247,21 @@ def writes(query: _Query[P, T]) -> _Method[P, T]:
     return method
 
 
-def writes_now(query: Callable[Concatenate[sqlite3.Connection, datetime, P], T]) -> _Method[P, T]:
-    """The same as `writes`; the query also gets the time, which is read once no other process can write."""
+def writes_now(
+    query: Callable[Concatenate[sqlite3.Connection, datetime, P], T], *, moved_fix: str = ""
+) -> _Method[P, T]:
+    """The same as `writes`; the query also gets the time, which is read once no other process can write.
+
+    With a `moved_fix`, nothing is written to a file that was moved or deleted: the error has that fix.
+    """
 
     async def method(database: ThreadedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         def job(connection: sqlite3.Connection) -> T:
             with immediate(connection):
                 return query(connection, database.clock(), *args, **kwargs)
 
+        if moved_fix:
+            database.writer.check_place(moved_fix)
         return await database.writer.run(job)
 
     return method

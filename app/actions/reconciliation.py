@@ -367,9 +367,8 @@ class Reconciliation:
                 and invitation.organization_id not in others
                 and (since is None or invitation.sent_at is None or invitation.sent_at >= since)
             ]
-            return Proposal(
-                organizations=tuple({invitation.organization_id: invitation for invitation in own}.values())
-            )
+            by_id = {invitation.organization_id: invitation for invitation in own}
+            return Proposal(organizations=tuple(by_id.values()))
         await client.budget.settle()
         send = Send.of(action, await cache.run_clock())
         if send is None:

@@ -99,8 +99,8 @@ def _branch(name: str | None) -> Iterator[FieldProblem]:
 
 def branch_problem(name: str) -> str | None:
     """Why git would refuse this branch name, or None."""
-    if found := _REF_FORBIDDEN.search(name):
-        return f"A branch cannot contain {found.group()!r}."
+    if match := _REF_FORBIDDEN.search(name):
+        return f"A branch cannot contain {match.group()!r}."
     if name.startswith(("/", "-", ".")) or name.endswith(("/", ".")):
         return "A branch cannot begin with '/', '-' or '.', nor end with '/' or '.'."
     if name == "@" or name.startswith("refs/"):

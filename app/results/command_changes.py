@@ -116,9 +116,9 @@ FILES: Final[Sequence[Column[ChangedFile]]] = (
 
 ARTIFACTS: Final = (
     Column[Document]("turn", None, "turn"),
-    Column[Document]("bytes", lambda one: f"{one['bytes']:,}", "bytes", lambda one: one["bytes"]),
+    Column[Document]("bytes", lambda row: f"{row['bytes']:,}", "bytes", lambda row: row["bytes"]),
     Column[Document]("name", None, "name"),
-    Column[Document]("saved as", lambda one: str(one["saved_as"] or ""), "saved_as", flexible=True),
+    Column[Document]("saved as", lambda row: str(row["saved_as"] or ""), "saved_as", flexible=True),
 )
 
 
@@ -205,22 +205,22 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
     output = invocation.output
     if output.format is Format.JSON:
         documents = [
-            {"path": _text(each.path), "text": each.text, "source": each.source, "note": each.note}
-            | {"findings": [finding_document(finding) for finding in each.findings]}
-            for each in reviews
+            {"path": _text(review.path), "text": review.text, "source": review.source, "note": review.note}
+            | {"findings": [finding_document(finding) for finding in review.findings]}
+            for review in reviews
         ]
         output.record({"reviews": documents, "as_of": rfc3339(detail.last_seen_at)}, ())
     elif output.format is not Format.TABLE:
-        pairs = [(each, finding) for each in reviews for finding in each.findings]
-        entries = [{"review": each.path, **finding_document(finding)} for each, finding in pairs]
+        pairs = [(review, finding) for review in reviews for finding in review.findings]
+        entries = [{"review": review.path, **finding_document(finding)} for review, finding in pairs]
         output.listing("findings", entries, FINDINGS, [finding for _, finding in pairs])
     else:
-        for each in reviews:
-            output.note(f"{each.path}, from {ORIGINS[each.source]}. {each.note or ''}".rstrip())
+        for review in reviews:
+            output.note(f"{review.path}, from {ORIGINS[review.source]}. {review.note or ''}".rstrip())
             if output.width is None:
-                output.write(each.text.encode())
+                output.write(review.text.encode())
                 continue
-            for line in each.text.split("\n"):
+            for line in review.text.split("\n"):
                 output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_LONGEST_LINE))
     return Exit.DONE
 
@@ -297,22 +297,22 @@ async def artifacts(
     NAMEs are saved in the current folder, unless -C names another. Of equal names, the newest turn's is saved.
     """
     async with opened(invocation, run_id) as (results, detail):
-        turns = [each for each in require(await results.turns(detail)).turns if turn in {None, each.number}]
-        found = [(each.number, one) for each in reversed(turns) for one in each.artifacts]
+        turns = [entry for entry in require(await results.turns(detail)).turns if turn in {None, entry.number}]
+        pairs = [(entry.number, artifact) for entry in reversed(turns) for artifact in entry.artifacts]
         if is_saving := folder is not None or bool(names):
-            newest = {one.name: (number, one) for number, one in reversed(found)}
+            newest = {artifact.name: (number, artifact) for number, artifact in reversed(pairs)}
             if unknown := set(names) - set(newest):
                 raise failed("not_found", f"No artifact is {min(unknown)!r}. See: runwarden runs artifacts {run_id}")
-            found = [newest[name] for name in dict.fromkeys(names or newest)]
+            pairs = [newest[name] for name in dict.fromkeys(names or newest)]
         documents: list[Document] = []
-        for number, one in found:
+        for number, artifact in pairs:
             saved = None
             if is_saving:
-                content = require(await results.artifact(detail.run.run_id, number, one))
+                content = require(await results.artifact(detail.run.run_id, number, artifact))
                 try:
-                    saved = str(save(folder or Path(), one.name, content))
+                    saved = str(save(folder or Path(), artifact.name, content))
                 except GitError as error:
                     raise failed("wrong_state", str(error)) from error
-            documents.append({"turn": number, "name": one.name, "bytes": one.bytes, "saved_as": saved})
+            documents.append({"turn": number, "name": artifact.name, "bytes": artifact.bytes, "saved_as": saved})
     invocation.output.listing("artifacts", documents, ARTIFACTS, empty="No artifacts.")
     return Exit.DONE

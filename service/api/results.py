@@ -79,7 +79,7 @@ def list_agents(context: RequestContext, caller: RunReader) -> dict[str, object]
         available = agents.for_organization(connection, caller.organization.id)
     shown = []
     for agent in available:
-        inputs = {name: one.model_dump() for name, one in agent.options.inputs.items()}
+        inputs = {name: declared.model_dump() for name, declared in agent.options.inputs.items()}
         shown.append({"name": agent.name, "description": agent.options.description, "inputs": inputs})
     return {"agents": shown}
 
@@ -263,9 +263,9 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         shares = usage.of_agents(connection, run_id)
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
-        posted = [one.document() for one in postings.of_run(connection, run_id)]
+        posted = [row.document() for row in postings.of_run(connection, run_id)]
         left = turn_files.artifacts_of(connection, run_id)
-        said = messages.by_turn(connection, run_id)
+        by_turn = messages.by_turn(connection, run_id)
     bodies = []
     for turn in conversation:
         figures, reported = used.get(turn.number), findings.get(turn.number)
@@ -298,9 +298,9 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
             "findings": None if reported is None else json.loads(reported)["findings"],
             "inputs": turn.inputs if by_name else None,
         }
-        by_agent = {name: one.document() for name, one in shares.get(turn.number, {}).items()}
+        by_agent = {name: share.document() for name, share in shares.get(turn.number, {}).items()}
         body |= {"agent": turn.agent or run.agent, "usage_by_agent": by_agent}
-        body |= {"messages": [one.document() for one in said[turn.number]], "artifacts": left[turn.number]}
+        body |= {"messages": [row.document() for row in by_turn[turn.number]], "artifacts": left[turn.number]}
         bodies.append(body)
     model = None if agent is None else agent.options.model
     share = None if model is None else usage.run_share(used.values(), model.budget)
@@ -315,10 +315,10 @@ def read_questions(context: RequestContext, caller: RunReader) -> dict[str, obje
         asked = turns.last_turns(connection, caller.organization.id, ASKS, _MOST_QUESTIONS)
         cancelled = turns.last_turns(connection, caller.organization.id, WAS_CANCELLED, _MOST_CANCELLED)
     questions = [
-        {"run_id": one.run_id, "turn": one.number, "asked_at": rfc3339(one.finished_at), **one.question}
-        for one in asked
+        {"run_id": row.run_id, "turn": row.number, "asked_at": rfc3339(row.finished_at), **row.question}
+        for row in asked
     ]
-    return {"cancelled": [one.run_id for one in cancelled], "questions": questions}
+    return {"cancelled": [row.run_id for row in cancelled], "questions": questions}
 
 
 def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str) -> Turn:
@@ -455,7 +455,7 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
         way = way if turn.commit_sha else "it was not pushed; ask the operator of the service for it"
         raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; {way}")
     if len(patch) > (LARGEST_DIFF if turn.commit_sha else _LARGEST_KEPT):
-        name = next(name for name, one in PATCHES.items() if one == kind)
+        name = next(name for name, patch in PATCHES.items() if patch == kind)
         way = f"fetch it as an artifact: runwarden runs artifacts {turn.run_id} {name} --turn {turn.number}"
         raise HttpError(413, "diff_too_large", f"the diff is too large to show; {way}")
     ends = {"Runwarden-Base": base, "Runwarden-Head": turn.commit_sha}
@@ -533,10 +533,10 @@ def say(
             fix = "continue it, with its run_id in POST /external/runs"
             raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: {fix}")
         if after is not None:
-            for one in messages.of_runs(connection, [run_id]):
-                if one.id > after and one.text == message.text:
-                    return one.document()
-        timings = [one.timing for one in messages.of_runs(connection, [run_id], "waiting")]
+            for row in messages.of_runs(connection, [run_id]):
+                if row.id > after and row.text == message.text:
+                    return row.document()
+        timings = [row.timing for row in messages.of_runs(connection, [run_id], "waiting")]
         # When too many messages wait, one that stops the turn is still accepted.
         if len(timings) >= messages.MOST_WAITING and (message.when != "stop" or "stop" in timings):
             text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
@@ -544,11 +544,11 @@ def say(
         agent = agents.of_run(connection, run, turn.agent)
         is_able = message.when != "now" or (agent is not None and programs.hears(agent))
         timing = message.when if is_able else "end"
-        made = messages.add(connection, run_id, turn.number, message.text, timing, alias, now)
+        added = messages.add(connection, run_id, turn.number, message.text, timing, alias, now)
         runs.touch(connection, run_id, now)
-        if made.timing == "stop" and turn.status == "queued":
+        if added.timing == "stop" and turn.status == "queued":
             stopped = TurnOutcome("failed", failure=f"{STOPPED} {alias or caller.token.id}")
             turns.end(connection, run_id, turn.number, stopped, now)
-        stored = next(one for one in messages.of_runs(connection, [run_id]) if one.id == made.id)
+        stored = next(row for row in messages.of_runs(connection, [run_id]) if row.id == added.id)
     context.wake()
     return stored.document()

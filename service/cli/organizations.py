@@ -111,9 +111,8 @@ def _change(
         organization = change.of(slug)
         change.target, change.detail = organization.id, given or taken or None
         active = organization.active if active is None else active
-        kept = tuple(
-            name for name in ENTITLEMENTS if name == given or (name in organization.entitlements and name != taken)
-        )
+        wanted = {*organization.entitlements, given} - {taken}
+        kept = tuple(name for name in ENTITLEMENTS if name in wanted)
         organizations.change(change.connection, organization.id, active=active, entitlements=kept)
         cancelled = None
         if not active:
@@ -142,9 +141,8 @@ def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: in
     else:
         with admin.change("organization.budget") as change:
             organization = change.of(slug)
-            kept = (
-                DayBudget() if no_limit else DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)
-            )
+            before = {"day_usd": organization.day_usd, "day_tokens": organization.day_tokens}
+            kept = DayBudget() if no_limit else DayBudget.model_validate(before)
             given = {"day_usd": day_usd, "day_tokens": day_tokens}
             values = kept.model_dump() | {name: value for name, value in given.items() if value is not None}
             limits = DayBudget.model_validate(values)

@@ -31,11 +31,11 @@ def status(admin: AdminContext) -> None:
         unrotated = rotation.faults(connection)
         refused = postings.refused(connection, _MOST_REFUSED)
         away = outages.ProviderOutages(connection).waiting(connection)
-        disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
+        disabled = [row for row in events.endpoints(connection) if row.disabled_at is not None]
         taken = len(turns.dispatched(connection))
         pauses = workers.pauses(connection)
         address = database.shown
-    at_work, slots = sum(one.at_work for one in living), sum(one.concurrency for one in living)
+    at_work, slots = sum(worker.at_work for worker in living), sum(worker.concurrency for worker in living)
     is_safe = not (slots or at_work)
     sandbox = str(find(settings))
     limits = settings.agent.model_dump()
@@ -52,21 +52,21 @@ def status(admin: AdminContext) -> None:
         "signing": signing,
         "limits": limits,
         "workers": [
-            {"executor": one.executor, "host": one.host, "pid": one.pid, "concurrency": one.concurrency}
-            | {"at_work": one.at_work, "sandbox": one.sandbox}
-            | {"started_at": rfc3339(one.started_at), "seen_at": rfc3339(one.seen_at)}
-            for one in living
+            {"executor": worker.executor, "host": worker.host, "pid": worker.pid, "concurrency": worker.concurrency}
+            | {"at_work": worker.at_work, "sandbox": worker.sandbox}
+            | {"started_at": rfc3339(worker.started_at), "seen_at": rfc3339(worker.seen_at)}
+            for worker in living
         ],
         "slots": {"all": slots, "taken": taken, "at_work": at_work},
         "maintenance": pauses.maintenance,
         "safe_to_stop": is_safe,
         "runs": by_status,
         "mails": unsent_mails,
-        "ending_keys": [one.document() for one in ending],
+        "ending_keys": [row.document() for row in ending],
         "token_faults": unrotated,
-        "refused_postings": [one.document() | {"run_id": one.run_id} for one in refused],
-        "disabled_endpoints": [one.id for one in disabled],
-        "model_outages": [{"provider": one.shown, "since": rfc3339(one.since), "turns": n} for one, n in away],
+        "refused_postings": [row.document() | {"run_id": row.run_id} for row in refused],
+        "disabled_endpoints": [row.id for row in disabled],
+        "model_outages": [{"provider": row.shown, "since": rfc3339(row.since), "turns": n} for row, n in away],
     }
     facts: list[tuple[str, object]] = [
         ("data folder", admin.folder.root),
@@ -81,20 +81,20 @@ def status(admin: AdminContext) -> None:
         stop = "yes: nothing is at work" if is_safe else "no: turns are still at work"
         facts += [("maintenance", pauses.maintenance), ("safe to stop", stop)]
     lines = [f"{head:14}{value}" for head, value in facts]
-    for one in living:
-        idle = "it needs a sandbox" if one.has_no_sandbox else "its disk is nearly full"
-        if pauses.holds(one):
-            idle = f"drained, {plural(one.at_work, 'turn')} at work" if one.at_work else "drained, can be stopped"
-        slots_shown = f"{one.concurrency} at a time" if one.concurrency else f"no turns: {idle}"
-        lines.append(f"  {one.host} pid {one.pid}, {slots_shown}, sandbox: {one.sandbox}")
+    for worker in living:
+        idle = "it needs a sandbox" if worker.has_no_sandbox else "its disk is nearly full"
+        if pauses.holds(worker):
+            idle = f"drained, {plural(worker.at_work, 'turn')} at work" if worker.at_work else "drained, can be stopped"
+        slots_shown = f"{worker.concurrency} at a time" if worker.concurrency else f"no turns: {idle}"
+        lines.append(f"  {worker.host} pid {worker.pid}, {slots_shown}, sandbox: {worker.sandbox}")
     lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]
     lines += [f"{f'mails {state}':14}{number}" for state, number in unsent_mails.items() if number]
-    lines += [f"{one.shown} gives no answer since {rfc3339(one.since)}: {plural(n, 'turn')} wait" for one, n in away]
+    lines += [f"{row.shown} gives no answer since {rfc3339(row.since)}: {plural(n, 'turn')} wait" for row, n in away]
     for key in ending:
         when = f"expires within {plural(key.days, 'day')}" if key.days else "has expired"
         of = f" of {key.organization}" if key.organization else ""
         lines.append(f"{when}: {key.kind.replace('_', ' ')} {one_line(key.name)}{of}, on {rfc3339(key.ends_at)[:10]}")
     lines += unrotated
-    lines += [f"receives no events: endpoint {one.id} of {one.organization_id}, {one.url}" for one in disabled]
-    lines += [f"not posted: {one.kind} of {one.run_id}: {one_line(one.failure or '')}" for one in refused]
+    lines += [f"receives no events: endpoint {row.id} of {row.organization_id}, {row.url}" for row in disabled]
+    lines += [f"not posted: {row.kind} of {row.run_id}: {one_line(row.failure or '')}" for row in refused]
     admin.show(document, lines)

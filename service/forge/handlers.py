@@ -62,7 +62,7 @@ class Subject:
     @property
     def turn(self) -> Turn:
         """The turn that requested the posting."""
-        return next(one for one in self.turns if one.number == self.posting.number)
+        return next(turn for turn in self.turns if turn.number == self.posting.number)
 
     @property
     def mark(self) -> str:
@@ -117,21 +117,23 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
 
     Users' changes stay: its title, the text around that part, its draft state, and that it is closed.
     """
-    found = forge.pull_requests(subject.run.branch)
-    current = next((one for one in found if one.state == "open"), None)
+    existing = forge.pull_requests(subject.run.branch)
+    current = next((pull for pull in existing if pull.state == "open"), None)
     if current is None:
         # The run's own pull request, if a user closed it, or it was merged at the run's commit.
-        ours = [one for one in found if subject.mark in one.body]
+        ours = [pull for pull in existing if subject.mark in pull.body]
         commit = subject.posting.wanted["commit"]
-        current = next((one for one in ours if one.state == "closed" or one.head == commit), None)
+        current = next((pull for pull in ours if pull.state == "closed" or pull.head == commit), None)
         if current is not None:
             return Posted(current.url, f"pull request {current.number} is {current.state}, and was not opened again")
-        for one in subject.same:
-            if one.state != POSTED:
-                raise ForgeError(f"waits for the run {one.run_id}, whose pull request has the same change")
-            for there in forge.pull_requests(one.branch):
-                if there.state == "open" and there.head == one.commit_sha:
-                    text = f"the same change is in pull request {there.number} of the run {one.run_id}; none was opened"
+        for other in subject.same:
+            if other.state != POSTED:
+                raise ForgeError(f"waits for the run {other.run_id}, whose pull request has the same change")
+            for there in forge.pull_requests(other.branch):
+                if there.state == "open" and there.head == other.commit_sha:
+                    text = (
+                        f"the same change is in pull request {there.number} of the run {other.run_id}; none was opened"
+                    )
                     return Posted(there.url, text)
         run, base = subject.run, subject.default_branch
         if base is None or base == run.branch:
@@ -163,13 +165,13 @@ def post_comment(forge: Forge, subject: Subject) -> Posted:
     account = own_account(forge)
     # Not all comments, which can be thousands; a day earlier, since the forge's clock and time zone may differ.
     since = f"{rfc3339(subject.run.created_at - DAY_MICROS)[:19]}Z"
-    ours = (one for one in forge.comments(issue, since) if subject.mark in one.body)
-    found = next((one for one in ours if account in {None, one.author.lower()}), None)
-    if found is None:
-        found = forge.comment(issue, body)
-    elif found.body.replace("\r", "").strip() != body:
-        forge.edit(found, body)
-    return Posted(found.url)
+    ours = (comment for comment in forge.comments(issue, since) if subject.mark in comment.body)
+    previous = next((comment for comment in ours if account in {None, comment.author.lower()}), None)
+    if previous is None:
+        previous = forge.comment(issue, body)
+    elif previous.body.replace("\r", "").strip() != body:
+        forge.edit(previous, body)
+    return Posted(previous.url)
 
 
 def own_account(forge: Forge) -> str | None:
@@ -197,7 +199,7 @@ def _part(subject: Subject) -> str:
         asked.append(f"{number}{text}".replace("\n", "\n" + " " * len(number)))
     while sum(map(len, asked)) > _LONGEST_LIST:
         del asked[0]
-    workers = " and ".join(dict.fromkeys(in_code(one.agent or run.agent) for one in subject.turns))
+    workers = " and ".join(dict.fromkeys(in_code(turn.agent or run.agent) for turn in subject.turns))
     parts = [
         subject.mark,
         subject.shown(subject.turn.summary, _LONGEST_SUMMARY),

@@ -91,21 +91,14 @@ def bring_up_to_date(forge: Forge, number: int, report: Report, *, is_lasting: b
 def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
     marks, account = Marks(report.agent), own_account(forge)
-    pairs = ((marks.id_of(thread.body), thread) for thread in forge.threads(number))
+    own = [thread for thread in forge.threads(number) if account in {None, thread.author.lower()}]
     # A crash of the forge may have doubled a thread; the first one counts.
-    threads = {
-        key: thread
-        for key, thread in reversed([*pairs])
-        if key is not None and account in {None, thread.author.lower()}
-    }
-    ours = (
-        (review, marks.memory_of(review.body))
-        for review in forge.reviews(number)
-        if account in {None, review.author.lower()}
-    )
-    review, memory = next(
-        ((review, memory) for review, memory in ours if memory is not None), (None, dict[str, set[str]]())
-    )
+    threads = {key: thread for thread in reversed(own) if (key := marks.id_of(thread.body)) is not None}
+    review, memory = None, dict[str, set[str]]()
+    for posted in forge.reviews(number):
+        if account in {None, posted.author.lower()} and (stored := marks.memory_of(posted.body)) is not None:
+            review, memory = posted, stored
+            break
     there = {finding.id for finding in report.found}
     # Findings that a user resolved, deleted or ticked, now or earlier.
     resolved = {key for key, thread in threads.items() if thread.is_resolved}
@@ -116,9 +109,8 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     deleted = memory.get("posted", set()) - threads.keys()
     dismissed = memory.get("dismissed", set()) | by_users | deleted
     new = [finding for finding in report.found if finding.id not in threads.keys() | dismissed]
-    comments = [(finding, comment) for finding in new if (comment := _comment_at(finding, lines, marks))][
-        :_MOST_COMMENTS
-    ]
+    comments = [(finding, comment) for finding in new if (comment := _comment_at(finding, lines, marks))]
+    comments = comments[:_MOST_COMMENTS]
     commented = {finding.id for finding, _ in comments}
     gone = {key: thread for key, thread in threads.items() if key not in there | resolved}
     back = {key: thread for key, thread in threads.items() if key in (there & resolved) - dismissed}

@@ -55,9 +55,9 @@ def show_tokens(
 ) -> Response:
     """Show the tokens, without their values."""
     with context.database.read() as connection:
-        found = tokens.of(connection, caller.organization.id)[::-1]
+        rows = tokens.of(connection, caller.organization.id)[::-1]
     fields = {"alias": "", "duration": "30d", "scope-admin": "on"} | dict(typed or {})
-    shown: dict[str, Any] = {"tokens": found, "own": caller.token.id, "now": context.expiry_clock()}
+    shown: dict[str, Any] = {"tokens": rows, "own": caller.token.id, "now": context.expiry_clock()}
     return page("tokens", visitor, fault=fault, fields=fields, scopes=SCOPES, durations=DURATIONS, **shown)
 
 
@@ -76,19 +76,19 @@ def create_token(
             {"alias": form.get("alias") or "unnamed", "scopes": chosen, "duration": form.get("duration") or "30d"}
         )
         with context.database.write() as connection:
-            made, value = make_token(connection, caller.organization, entry, context.clock())
-            caller.record(connection, "token.create", context.clock(), made.id, " ".join(chosen))
+            token, value = make_token(connection, caller.organization, entry, context.clock())
+            caller.record(connection, "token.create", context.clock(), token.id, " ".join(chosen))
     except (ValidationError, SetupError) as error:
         fault = first_fault(error) if isinstance(error, ValidationError) else str(error)
         return show_tokens(context, caller, visitor, fault, typed)
-    return page("new_token", visitor, token=made, value=value, origin=origin_of(request))
+    return page("new_token", visitor, token=token, value=value, origin=origin_of(request))
 
 
 @router.post("/tokens/{token_id}/revoke")
 def revoke_token(token_id: str, context: RequestContext, _: Writer, caller: Administrator) -> Response:
     """Revoke a token; its sessions end with it."""
     with context.database.write() as connection:
-        if token_id not in {one.id for one in tokens.of(connection, caller.organization.id)}:
+        if token_id not in {row.id for row in tokens.of(connection, caller.organization.id)}:
             raise HttpError(404, "token_not_found", "there is no such token")
         if tokens.revoke(connection, token_id, context.clock()):
             caller.record(connection, "token.revoke", context.clock(), token_id)
@@ -101,9 +101,9 @@ def show_members(
 ) -> Response:
     """Show who may sign in with an address."""
     with context.database.read() as connection:
-        found = sessions.members_of(connection, caller.organization.id)
+        rows = sessions.members_of(connection, caller.organization.id)
     own, email = caller.token.id, (typed or {}).get("email", "").strip()
-    return page("members", visitor, fault=fault, members=found, own=own, email=email, roles=ROLES)
+    return page("members", visitor, fault=fault, members=rows, own=own, email=email, roles=ROLES)
 
 
 @router.post("/members")
@@ -115,8 +115,8 @@ def add_member(context: RequestContext, form: Writer, caller: Administrator, vis
         return show_members(context, caller, visitor, f"the address cannot be used: {error}", form.fields)
     with context.database.write() as connection:
         role = _role(form)
-        made = sessions.put_member(connection, caller.organization.id, email, context.clock(), role)
-        caller.record(connection, "member.add", context.clock(), made.id, role)
+        member = sessions.put_member(connection, caller.organization.id, email, context.clock(), role)
+        caller.record(connection, "member.add", context.clock(), member.id, role)
     return leads_to("/settings/members")
 
 
@@ -160,10 +160,10 @@ async def show_hosts(context: RequestContext, caller: SettingsReader, visitor: A
 
     def show() -> Response:
         with context.database.read() as connection:
-            found = repositories.of(connection, caller.organization.id)
+            rows = repositories.of(connection, caller.organization.id)
             schedules = repositories.scheduled(connection, caller.organization.id)
             last = deliveries.latest_scheduled(connection, caller.organization.id)
-        return page("hosts", visitor, health=health, repositories=found, schedules=schedules, last=last)
+        return page("hosts", visitor, health=health, repositories=rows, schedules=schedules, last=last)
 
     return await run_in_threadpool(show)
 
@@ -180,13 +180,13 @@ def show_events(
 ) -> Response:
     """Show the endpoints, and the newest events with their deliveries."""
     with context.database.read() as connection:
-        found = events.endpoints(connection, caller.organization.id)
+        rows = events.endpoints(connection, caller.organization.id)
         newest = events.latest(connection, _MOST_EVENTS, caller.organization.id)
     url = (typed or {}).get("url", "").strip()
     chosen = [kind for kind in events.TYPES if typed is None or typed.get(f"type-{kind}", "").strip()]
     facts: dict[str, Any] = {"types": events.TYPES, "chosen": chosen, "url": url}
-    urls = {one.id: one.url for one in found}
-    return page("events", visitor, fault=fault, endpoints=found, urls=urls, events=newest, **facts)
+    urls = {row.id: row.url for row in rows}
+    return page("events", visitor, fault=fault, endpoints=rows, urls=urls, events=newest, **facts)
 
 
 @router.post("/events/endpoints")
@@ -198,11 +198,11 @@ async def add_endpoint(context: RequestContext, form: Writer, caller: Configurer
         try:
             addresses_of(url, context.settings.events.allow_private)
             with context.database.write() as connection:
-                made = events.add_endpoint(connection, caller.organization.id, url, types, (), context.clock())
-                caller.record(connection, "endpoint.add", context.clock(), made.id)
+                endpoint = events.add_endpoint(connection, caller.organization.id, url, types, (), context.clock())
+                caller.record(connection, "endpoint.add", context.clock(), endpoint.id)
         except events.EndpointError as error:
             return show_events(context, caller, visitor, str(error), form.fields)
-        return page("new_secret", visitor, endpoint=made, secret=made.secret)
+        return page("new_secret", visitor, endpoint=endpoint, secret=endpoint.secret)
 
     # Its name is looked up, which may take long.
     return await context.outgoing.run(add, caller.organization.id)
@@ -230,20 +230,20 @@ def remove_endpoint(endpoint_id: str, context: RequestContext, _: Writer, caller
 
 
 def _endpoint(connection: Connection, endpoint_id: str, caller: Caller) -> events.Endpoint:
-    found = events.endpoint(connection, endpoint_id, caller.organization.id)
-    if found is None:
+    row = events.endpoint(connection, endpoint_id, caller.organization.id)
+    if row is None:
         raise HttpError(404, "endpoint_not_found", "there is no such endpoint")
-    return found
+    return row
 
 
 @router.post("/events/{event_id}/replay")
 def replay_event(event_id: str, context: RequestContext, _: Writer, caller: Configurer) -> Response:
     """Deliver an event again, whatever became of it."""
     with context.database.write() as connection:
-        found = events.by_id(connection, event_id, caller.organization.id)
-        if found is None:
+        row = events.by_id(connection, event_id, caller.organization.id)
+        if row is None:
             raise HttpError(404, "event_not_found", "there is no such event: it may be too old")
-        events.replay(connection, found, context.clock())
+        events.replay(connection, row, context.clock())
         caller.record(connection, "event.replay", context.clock(), event_id)
     context.wake()
     return leads_to("/settings/events")
@@ -257,9 +257,9 @@ def show_usage(context: RequestContext, caller: SettingsReader, visitor: Anybody
     filters = UsageFilters(caller.organization.id, days[0], today)
     with context.database.read() as connection:
         (total,) = usage.totals(connection, filters, None)
-        by_day = {one.subject["day"]: one for one in usage.totals(connection, filters, "day")}
+        by_day = {row.subject["day"]: row for row in usage.totals(connection, filters, "day")}
         tables = {by: usage.totals(connection, filters, by) for by in ("agent", "repository")}
         trial = organizations.trial_of(connection, caller.organization.id)
     dated = [(EPOCH.date() + timedelta(days=day), by_day.get(day)) for day in days]
-    most = max((one.figures.micro_usd for _, one in dated if one), default=0)
+    most = max((row.figures.micro_usd for _, row in dated if row), default=0)
     return page("usage", visitor, total=total, days=dated, most=most, tables=tables, trial=trial)

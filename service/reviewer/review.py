@@ -182,10 +182,7 @@ class Review:
             counts = ", ".join(f"{len(findings)} {name}" for name, findings in groups.items())
             yield f"## Since the last review\n\n{counts}.\n"
             for name, findings in groups.items():
-                listed = [
-                    f"{finding.severity} {code(finding.rule)} in {code(finding.path)}{_line(finding)}"
-                    for finding in findings
-                ]
+                listed = [f"{one.severity} {code(one.rule)} in {code(one.path)}{_line(one)}" for one in findings]
                 yield from (f"**{name.capitalize()}**\n", *_listed(listed)) if listed else ()
             if any(finding.rule.startswith("secret-") for finding in self._resolved):
                 yield (

@@ -76,7 +76,6 @@ SCHEMA: Final = Schema(
     damage_cure=DAMAGE_CURE,
 )
 _CURE: Final = "Put it back, or end Runwarden and start it again: then every automation looks forward only."
-Decide = Callable[[RuleHistory], Verdict]
 
 
 def version(connection: sqlite3.Connection) -> int:
@@ -105,28 +104,6 @@ class State(ThreadedStore):
         thread = await DatabaseThread.start(path, connect, name="state", damage_cure=SCHEMA.damage_cure)
         return cls(thread, thread, clock)
 
-    async def decide(
-        self,
-        rule: str,
-        occurrence: Occurrence,
-        decide: Decide,
-        *,
-        active_run: str | None = None,
-        request_json: str | None = None,
-    ) -> Decision | None:
-        """Claim the occurrence for the rule and enter the decision, in one transaction.
-
-        Returns:
-            The decision; None: it was claimed before, by any process.
-        """
-        self.check_place()
-        return await self._enter(rule, occurrence, decide, active_run, request_json)
-
-    async def queue_once(self, rule: str, occurrence: Occurrence, reason: str, request_json: str) -> Decision:
-        """Queue a request, in one transaction; return the decision that is open for the same one, if there is one."""
-        self.check_place()
-        return await self._queue_once(rule, occurrence, reason, request_json)
-
     def check_place(self) -> None:
         """Check that the file was not moved or deleted.
 
@@ -135,16 +112,9 @@ class State(ThreadedStore):
         """
         self.writer.check_place(_CURE)
 
-    async def decide_again(
-        self, decision: Decision, decide: Decide, *, active_run: str | None = None
-    ) -> Decision | None:
-        """Decide again on an approved or queued decision, and take it; None: another process was faster."""
-        self.check_place()
-        return await self._decide_again(decision, decide, active_run)
-
-    _enter = writes_now(decisions.enter)
-    _queue_once = writes_now(decisions.queue_once)
-    _decide_again = writes_now(decisions.decide_again)
+    decide = writes_now(decisions.enter, moved_fix=_CURE)
+    queue_once = writes_now(decisions.queue_once, moved_fix=_CURE)
+    decide_again = writes_now(decisions.decide_again, moved_fix=_CURE)
     take = writes_now(decisions.take)
     queue_again = writes_now(decisions.queue_again)
     answer = writes_now(decisions.answer)

@@ -46,10 +46,15 @@ def enter(
     rule: str,
     occurrence: Occurrence,
     decide: Callable[[RuleHistory], Verdict],
-    active_run: str | None,
-    request_json: str | None,
+    *,
+    active_run: str | None = None,
+    request_json: str | None = None,
 ) -> Decision | None:
-    """Decide on an occurrence and enter it, with its request if that is known; None: it was entered before."""
+    """Decide on an occurrence and enter it, with its request if that is known.
+
+    Returns:
+        The decision; None: the rule claimed the occurrence before, in any process.
+    """
     name = sqlite_text(rule)
     identity = sqlite_text(occurrence.identity)
     held = connection.execute("SELECT 1 FROM decisions WHERE rule = ? AND identity = ?", (name, identity))
@@ -79,7 +84,7 @@ def queue_once(
     same = "WHERE settled_us IS NULL AND +rule = ? AND request_json = ? ORDER BY id LIMIT 1"
     values = sqlite_text(rule), sqlite_text(request_json)
     if not _select(connection, same, *values):
-        enter(connection, now, rule, occurrence, lambda _: Verdict("queued", reason), None, request_json)
+        enter(connection, now, rule, occurrence, lambda _: Verdict("queued", reason), request_json=request_json)
     (queued,) = _select(connection, same, *values)
     return queued
 
@@ -139,7 +144,7 @@ def queue_again(
     """Replace a queued decision, for this reason, by one on another occurrence; one that is not queued stays."""
     if take(connection, now, decision.decision_id, "queued", "skipped", reason):
         again = Verdict("queued", decision.reason)
-        enter(connection, now, decision.rule, occurrence, lambda _: again, None, decision.request_json)
+        enter(connection, now, decision.rule, occurrence, lambda _: again, request_json=decision.request_json)
 
 
 def decide_again(
@@ -147,7 +152,8 @@ def decide_again(
     now: datetime,
     decision: Decision,
     decide: Callable[[RuleHistory], Verdict],
-    active_run: str | None,
+    *,
+    active_run: str | None = None,
 ) -> Decision | None:
     """Decide an approved or queued decision again, given the rule's later actions; None: another process was faster."""
     number, expected = decision.decision_id, decision.outcome

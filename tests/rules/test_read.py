@@ -72,7 +72,7 @@ def test_a_mistake_is_named_with_its_line_and_its_cure() -> None:
         (rule(on="{ }"), "says nothing"),
         (rule(on='{ run = "failed", health = "not ok" }'), "several things"),
         (rule(do='{ notify = "oncal" }'), "there is no route"),
-        (rule(on='{ every = "10s" }'), "out of range: write 60s"),
+        (rule(on='{ every = "10s" }'), "out of range. Use 60s"),
         (rule(profile='"acme"'), "there is no such profile"),
         (rule(on='{ schedule = "0 3 * * *", timezone = "Mars/Base" }'), "time zone"),
         (rule(do='{ start = "x", repository = "acme" }'), "not a repository"),
