@@ -234,9 +234,6 @@ COLUMNS: Final = (
 class RuleTable(LineTable[RuleView]):
     """A row for each rule."""
 
-    def __init__(self, now: datetime) -> None:
-        super().__init__(now, COLUMNS)
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """One line per rule if there is room; the pane gets the rest."""
         del container, viewport, width

@@ -247,9 +247,7 @@ class Actions(Struct, frozen=True):
             ReadOnlyError: The ledger is unchanged.
         """
         await self._begin_resolving()
-        if result_id is None:
-            return self._changed(await self.ledger.resolve_not_created(action_id))
-        return self._changed(await self.ledger.resolve_created(action_id, result_id))
+        return self._changed(await self.ledger.resolve(action_id, result_id))
 
     async def undo_resolution(self, action_id: str) -> Action:
         """Make the outcome unknown again after a mistaken resolution.

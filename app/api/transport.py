@@ -79,11 +79,11 @@ if find_spec("sniffio") is None:
     sys.modules["sniffio"] = None  # type: ignore[assignment]  # how Python marks what is not there
 
 
+@dataclass(eq=False, repr=False)
 class Mask:
     """Hides one token in text and bytes: as it is, JSON-escaped, percent-encoded or written in hexadecimal escapes."""
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    _token: str
 
     def __repr__(self) -> str:
         return "Mask(hidden)"

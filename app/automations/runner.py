@@ -72,11 +72,6 @@ class TriggerSource(Protocol):
 Journal = Callable[[Decision], None]
 
 
-def is_timed(rule: Rule) -> bool:
-    """Whether its trigger is the clock."""
-    return isinstance(rule.on, OnSchedule | OnInterval)
-
-
 @dataclass(slots=True)
 class _Attempt:
     """A decision that this process is carrying out or will retry."""
@@ -200,7 +195,8 @@ class Runner:
         """The time of the next look if no event comes first."""
         now = self.clock()
         latest = now + LONGEST_WAIT
-        return min([latest, *(self._next.get(rule.name, now) for rule in self._enabled() if is_timed(rule))])
+        timed = (rule.name for rule in self._enabled() if isinstance(rule.on, OnSchedule | OnInterval))
+        return min([latest, *(self._next.get(name, now) for name in timed)])
 
     def _enabled(self) -> Iterable[Rule]:
         return (rule for rule in self.rules if rule.is_on and rule.name in self._states)
@@ -216,7 +212,7 @@ class Runner:
         # Quiet hours do not matter for a new rule: everything it finds is history.
         if lasts(rule) and is_quiet(rule, seen.now) and not state.is_new:
             return
-        if is_timed(rule) and seen.now >= self._next.get(rule.name, seen.now):
+        if isinstance(rule.on, OnSchedule | OnInterval) and seen.now >= self._next.get(rule.name, seen.now):
             last = await self.state.last_due(rule.name, seen.now)
             if times := due(rule, state.since, last, seen.now):
                 # One decision catches up on all missed times.

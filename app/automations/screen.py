@@ -27,7 +27,7 @@ from app.profiles import ConfigError
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, RunFilter
 from storage.records.decision import Decision
-from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
+from widgets.automations import COLUMNS, OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.dialog import coloured
 from widgets.forms.facts import TableAndFacts
 from widgets.frame import Notice
@@ -74,7 +74,7 @@ class AutomationsScreen(BaseScreen):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._engine = session.open_engine
-        self._table = RuleTable(session.clock())
+        self._table = RuleTable(session.clock(), COLUMNS)
         self._list = TableAndFacts(self._table, RulePane(), id="automations")
         self._file = RulesFile(session.settings)
         self._automations: Automations | None = None

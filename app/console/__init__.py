@@ -52,7 +52,7 @@ def run_console(
                 with remarking(sys.stdout):
                     sys.stdout.write(app.terminal.farewell)
                     sys.stdout.flush()
-                await app.close_engine()
+                await app.engines.close()
 
         asyncio.run(showing())
     return app.return_code or 0

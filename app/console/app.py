@@ -316,10 +316,6 @@ class RunwardenApp(BaseApp[None]):
         finally:
             super().exit(*arguments, **options)
 
-    async def close_engine(self) -> None:
-        """Close the engine; called after the screen was given back."""
-        await self.engines.close()
-
     async def _open(self) -> None:
         session = self.session
         try:

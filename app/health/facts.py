@@ -81,11 +81,6 @@ class Uptime(Struct, frozen=True):
         """The healthy share of the known time, 0 to 1. None: nothing is known."""
         return self.well_s / self.known_s if self.known_s else None
 
-    @property
-    def known_share(self) -> float:
-        """The known share of the window, 0 to 1."""
-        return min(1.0, self.known_s / self.window.total_seconds())
-
 
 def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, healthy_words: Collection[str]) -> Uptime:
     """Compute one platform's uptime over the window up to now."""

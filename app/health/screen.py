@@ -213,7 +213,7 @@ def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
             seen_s = up.known_s
             # Rounded down, so that 100% means no failure at all.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
-            named = f"{name} " if up.known_share >= NAMED_FROM else ""
+            named = f"{name} " if up.known_s >= NAMED_FROM * up.window.total_seconds() else ""
             texts.append(f"{named}{share} of {span(up.known_s)} seen")
     return tuple(texts)
 

@@ -13,7 +13,6 @@ from app.profiles.load import (
     data_root,
     example_text,
     load,
-    mirrors_folder,
 )
 from app.profiles.settings import (
     ConfigError,

@@ -75,11 +75,6 @@ def data_folder(settings: Settings, profile: Profile) -> Path:
     return data_root(settings) / f"{slug}-{sha256(identity.encode()).hexdigest()[:8]}"
 
 
-def mirrors_folder(settings: Settings) -> Path:
-    """The folder of the repositories that were fetched, which all profiles share; its files may be deleted."""
-    return data_root(settings) / "repositories"
-
-
 def example_text() -> str:
     """The commented example of a configuration: every key, its default and why."""
     from importlib import resources

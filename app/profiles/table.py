@@ -141,11 +141,13 @@ class Table(Struct, frozen=True):
         return tuple(by_name.values())
 
     def fail(self, key: str, message: str, cure: str = "") -> NoReturn:
-        """Report a mistake in a key; without a `cure`, the message shows the accepted form.
+        """Report a mistake in a key; the message may itself say ": write …" instead of a `cure`.
 
         Raises:
             ConfigError: Always, with file and line.
         """
+        if not cure and (form := message.partition(": write "))[1]:
+            message, cure = f"{form[0]}.", f"Write {form[2]}"
         raise self.mistake(key, message, cure)
 
     def mistake(self, key: str, message: str, cure: str) -> ConfigError:

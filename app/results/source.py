@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from app.api.errors import ApiError
 from app.api.network import Network
 from app.engine.text import safe_text
-from app.profiles import Settings, mirrors_folder
+from app.profiles import Settings, data_root
 from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
 from app.results.repository import CommitHistory, NoTurnError, RunRepositories, written_reviews
@@ -28,9 +28,9 @@ class Results:
         self, settings: Settings, service: ServiceExtension | None = None, network: Network | None = None
     ) -> None:
         git = Git(network=network or Network())
-        self.repositories = RunRepositories(
-            mirrors_folder(settings), settings.repositories, most_mb=settings.results.mirrors_mb, git=git
-        )
+        # All profiles share the repositories that were fetched; their files may be deleted.
+        mirrors, most_mb = data_root(settings) / "repositories", settings.results.mirrors_mb
+        self.repositories = RunRepositories(mirrors, settings.repositories, most_mb=most_mb, git=git)
         self._reviews = settings.results.reviews
         self._service = service
 

@@ -12,6 +12,7 @@ from app.engine.text import json_escaped, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
 from storage.records import Action, Run, RunFilter, RunSort, RunSummary
+from storage.records.run import ASKS
 from widgets.kit import hidden, unkeyed
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ RUN_BINDINGS: Final = (
 
 def keys_for(status: str, summary: RunSummary, *, is_final: bool) -> dict[str, str]:
     """The actions that matter for a run, see `BaseScreen.keys_now`."""
-    if summary.asks:
+    if summary.result.startswith(ASKS):
         return {"continue_run": "answer", "part('log')": "", "follow_run": ""}
     if not is_final:
         return {"part('log')": "", "cancel_run": "cancel", "follow_run": ""}

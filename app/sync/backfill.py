@@ -107,10 +107,6 @@ class Window:
     def __post_init__(self) -> None:
         self.left = self.end
 
-    def remaining(self) -> "Window":
-        """A missing part, to be requested with its dates."""
-        return Window(self.start, self.left)
-
 
 @dataclass(slots=True)
 class WindowFill:
@@ -194,7 +190,7 @@ class WindowFill:
             # Runs may have been deleted since then: the rest is requested again, if a part of it was in order.
             is_new_try = window.left < window.end
             self.is_odd = self.is_odd or not is_new_try
-            self._windows[:0] = [window.remaining()] if is_new_try else []
+            self._windows[:0] = [Window(window.start, window.left)] if is_new_try else []
             self.effort.moved(stored, None)
             return
         coverage = None
@@ -207,7 +203,8 @@ class WindowFill:
         if coverage is not None and floor is not None:
             span, window.left = window.left - floor, floor - TICK
             self._spacing = min(WIDEST, max(TICK, span / max(1, len(page.runs))))
-            window = window if span < DENSE or self._is_short(window, self._spacing) else window.remaining()
+            if span >= DENSE and not self._is_short(window, self._spacing):
+                window = Window(window.start, window.left)  # Requested with its dates, without a token.
         self._windows.insert(0, window)
 
     def _end(self, task: asyncio.Task[None], window: Window) -> None:
@@ -376,7 +373,7 @@ class Backfill:
                 await windows.fill(gaps)
                 if not windows.is_odd:
                     return
-                self._runs.doubt_dates()
+                self._runs.dates_are_proven = False  # To be proven again before they are relied on.
         finally:
             self._parallel = effort.parallel
         while (gaps := await missing()) and effort.goes_on():

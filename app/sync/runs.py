@@ -128,7 +128,8 @@ class RunSync:
     _refreshes: int = 0
     _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The refresh that may look a missing run up again, and the pause before it, by run."""
-    _filters_by_creation: bool = False
+    dates_are_proven: bool = False
+    """Whether a request proved that the service filters by creation."""
 
     def __post_init__(self) -> None:
         parts = (self.client, self.cache, self.announce, self.clock)
@@ -335,18 +336,14 @@ class RunSync:
         Raises:
             ApiError: The service could not be asked.
         """
-        neighbour = None if self._filters_by_creation else await self.cache.neighbour(self.clock(), "")
+        neighbour = None if self.dates_are_proven else await self.cache.neighbour(self.clock(), "")
         if neighbour is not None:
             since, until = neighbour - SECOND, neighbour + SECOND
             # A service may refuse the request; its history is then fetched page by page.
             with suppress(RejectedError):
                 page = (await self.reader.page(RunQuery(since=since, until=until))).page
-                self._filters_by_creation = dates_are_creations(page.runs, since, until)
-        return self._filters_by_creation
-
-    def doubt_dates(self) -> None:
-        """Prove again that the service filters by creation before relying on it."""
-        self._filters_by_creation = False
+                self.dates_are_proven = dates_are_creations(page.runs, since, until)
+        return self.dates_are_proven
 
     async def _set_presence(self, runs: Sequence[Run | ActiveRun], presence: Presence) -> None:
         if runs and await self.cache.set_presence([run.run_id for run in runs], presence):

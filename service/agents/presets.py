@@ -53,11 +53,6 @@ def _codex_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
     return tuple(words), {}
 
 
-def _acp_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
-    """Configure `acp_client.py`."""
-    return (), {SERVERS: json.dumps({name: _server(one, {"variables": names}) for name, one in servers.items()})}
-
-
 def _server(server: McpServer, more: Mapping[str, object]) -> dict[str, Any]:
     if server.url:
         return {**more, "url": server.url}
@@ -188,7 +183,10 @@ def _over_acp(preset: Preset) -> Preset:
         # Not as a module: nothing of the checkout may be imported.
         before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}", "{conversation_file}"),
         environment={**preset.environment, MODEL: "{model}"},
-        servers=_acp_servers,
+        servers=lambda servers, names: (
+            (),
+            {SERVERS: json.dumps({name: _server(one, {"variables": names}) for name, one in servers.items()})},
+        ),
         hears=lambda text, name: {"text": text, "name": name},
         hears_argv=(),
         listener=outcome.acp,

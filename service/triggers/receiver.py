@@ -36,9 +36,6 @@ from service.text import fence_of, one_line, plural
 class UnknownRepositoryError(ServiceError):
     """No repository is configured under the name, or it has another secret."""
 
-    def __init__(self) -> None:
-        super().__init__("the repository is not configured for this webhook")
-
 
 class ApprovalError(ServiceError):
     """The delivery to approve does not wait for approval, or its run cannot start; the text says why."""
@@ -92,7 +89,7 @@ class Receiver:
                 if (repo.webhook_secret_env or common) in delivery.proven
             ]
             if not pairs:
-                raise UnknownRepositoryError
+                raise UnknownRepositoryError("the repository is not configured for this webhook")
             return [
                 decision
                 for owner, repo in pairs

@@ -242,7 +242,9 @@ def _grouped(
     heads: list[tuple[int, RunGroup]] = []
     number = 0
     for group in groups:
-        shown = replace(group, is_folded=group.others > 0 or grouping.folds(group.name))
+        # A group whose name is a pattern is always folded.
+        is_folded = "*" in group.name or grouping.is_folded != (group.name in grouping.others)
+        shown = replace(group, is_folded=group.others > 0 or is_folded)
         heads.append((number, shown))
         number += 1 + shown.rows
     starts = {group.name: start for start, group in heads if group.rows}

@@ -216,13 +216,10 @@ class Ledger(ThreadedStore):
 
     # The user's transitions
 
-    async def resolve_created(self, action_id: str, result_id: str) -> Action:
-        """Record that it was done, with its result; raises as `sending`, unless it is `unknown` and unresolved."""
-        return await self._apply(action_id, transitions.RESOLVE_CREATED, None, result_id)
-
-    async def resolve_not_created(self, action_id: str) -> Action:
-        """Record that it was not done; raises as `sending`, unless it is `unknown` and unresolved."""
-        return await self._apply(action_id, transitions.RESOLVE_NOT_CREATED)
+    async def resolve(self, action_id: str, result_id: str | None) -> Action:
+        """Record its result; None: it was not done. Raises as `sending`, unless it is `unknown` and unresolved."""
+        how = transitions.RESOLVE_NOT_CREATED if result_id is None else transitions.RESOLVE_CREATED
+        return await self._apply(action_id, how, None, result_id)
 
     async def unresolve(self, action_id: str) -> Action:
         """Undo a resolution: the outcome is unknown again.

@@ -58,6 +58,3 @@ class AmbiguousActionError(LedgerRefusedError):
     """More than one entry's id begins like this."""
 
     kind = "ambiguous"
-
-    def __init__(self, prefix: str) -> None:
-        super().__init__(f"More than one action's id begins with {prefix}: give more of it.")

@@ -76,7 +76,7 @@ def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
         connection, "WHERE substr(action_id, 1, ?) = ? ORDER BY seq DESC LIMIT ?", (len(wanted), wanted, _TWO)
     )
     if len(found) == _TWO:
-        raise AmbiguousActionError(id_or_prefix)
+        raise AmbiguousActionError(f"More than one action's id begins with {id_or_prefix}: give more of it.")
     return found[0] if found else None
 
 

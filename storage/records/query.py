@@ -28,10 +28,6 @@ class Grouping(Struct, frozen=True):
     others: frozenset[str] = frozenset()
     """The groups that differ from the rest in being folded or not."""
 
-    def folds(self, name: str) -> bool:
-        """Whether the group of this name is folded; one whose name is a pattern always is."""
-        return "*" in name or self.is_folded != (name in self.others)
-
     def toggled(self, name: str) -> Self:
         """The grouping with this group folded, or unfolded if it was folded."""
         return replace(self, others=self.others ^ {name})
@@ -230,10 +226,6 @@ class RunWindow(Struct, frozen=True):
         """The group that the row of that number is in, as its head or as one of its runs."""
         above = [group for number, group in self.heads if number <= index]
         return above[-1] if above else None
-
-    def row_of_head(self, name: str) -> int | None:
-        """The number of the row with this group's head."""
-        return next((number for number, group in self.heads if group.name == name and not group.others), None)
 
     def row_of_run(self, run_id: str) -> int | None:
         """The number of the row with this run, if it is here."""

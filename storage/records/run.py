@@ -287,11 +287,6 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
     findings: FindingCounts | None = None
     """The counts of its last turn's findings. None: not known, which is not the same as none."""
 
-    @property
-    def asks(self) -> bool:
-        """Whether its agent waits for an answer."""
-        return self.result.startswith(ASKS)
-
 
 SEPARATOR: Final = "\x1f"
 """Stands between profile and run id in a list of several profiles."""

@@ -36,7 +36,7 @@ async def started(place: Place, run_id: str, key: str = "k", **metadata: str) ->
     """This machine started a run; the outcome of the write is unknown at first. Its action's id."""
     action_id = await place.unknown_write(json.dumps({"instructions": "x", "metadata": metadata}), key)
     if run_id:
-        await place.ledger.resolve_created(action_id, run_id)
+        await place.ledger.resolve(action_id, run_id)
     return action_id
 
 
@@ -83,7 +83,7 @@ async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) 
     place.acts.results = [ActingResult("unknown", "no answer", action_id)]
     await shown(place, "run_1")
     await runner.decide_and_act()
-    await place.ledger.resolve_created(action_id, "run_2")
+    await place.ledger.resolve(action_id, "run_2")
     await shown(place, "run_2")
 
     for each in (runner, place.runner(text)):

@@ -70,7 +70,7 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
                 await place.unknown_write(key=key)
             case ["resolve"]:
                 (action,) = await place.ledger.unresolved()
-                await place.ledger.resolve_not_created(action.action_id)
+                await place.ledger.resolve(action.action_id, None)
             case ["host", status]:
                 await place.health(github=status)
             case [run_id, status]:

@@ -216,7 +216,7 @@ async def test_an_unknown_outcome_is_in_sight_everywhere_until_it_is_resolved(st
         again = await scene.engine.actions.submit(StartRun("Fix it.", repository))
         await scene.press("n")
         await scene.shows("the outcome is unknown: check before you send it again")
-        await scene.engine.ledger.resolve_created(again.action_id, "run_found")
+        await scene.engine.ledger.resolve(again.action_id, "run_found")
         await scene.ring()
         await scene.shows("took effect: run_found")
         assert "the outcome is unknown" not in scene.text

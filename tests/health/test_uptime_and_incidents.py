@@ -36,7 +36,7 @@ def test_uptime_is_of_the_time_that_is_known(seen: tuple, share: float | None, k
     found = uptime(spans(*seen), DAY, NOW, WORDS)
 
     assert found.share == (None if share is None else pytest.approx(share))
-    assert found.known_share == pytest.approx(known_share)
+    assert found.known_s == pytest.approx(known_share * DAY.total_seconds())
 
 
 def test_a_host_without_a_status_is_neither_well_nor_unwell() -> None:

@@ -32,9 +32,9 @@ async def test_every_step_stays_on_record(ledger_path: Path) -> None:
         unknown = await ledger.unknown(number, NO_ANSWER)
     later = NOON + timedelta(minutes=8)
     async with await Ledger.open(ledger_path, author=BOB, clock=lambda: later) as ledger:
-        resolved = await ledger.resolve_not_created(number)
+        resolved = await ledger.resolve(number, None)
         undone = await ledger.unresolve(number)
-        created = await ledger.resolve_created(number, "org_2")
+        created = await ledger.resolve(number, "org_2")
         steps = await ledger.audit(number)
         for change in ("UPDATE audit SET user = 'eve'", "DELETE FROM audit"):
             with pytest.raises(IntegrityError, match="only ever added to"):

@@ -84,7 +84,7 @@ def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
         ('[notify]\ncommand = ["tell", "{token}"]\n', 2, "notify.command", "no placeholder {token}"),
         (COMMAND + 'argv = ["ls"]\n[[commands]]\nname = "log"\nargv = ["x"]\n', 5, "commands[2].name", "has this name"),
         ('[notify]\nheartbeat_every = "1s"\n', 2, "notify.heartbeat_every", "1s is out of range. Use 10s to 7d."),
-        ('[[views]]\nname = "A"\ngroup = "x"\n', 3, "views[1].group", "are not grouped by 'x': write repository"),
+        ('[[views]]\nname = "A"\ngroup = "x"\n', 3, "views[1].group", "are not grouped by 'x'. Write repository"),
         ('[[views]]\nname = "A"\nquery = "stauts:x"\n', 3, "views[1].query", "at character 1: There is no stauts:"),
     ):
         error = mistake(tmp_path, text)

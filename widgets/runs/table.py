@@ -94,8 +94,8 @@ class Position(Struct, frozen=True):
         if is_replacing:
             return 0
         if (group := before.group_at(self.cursor)) is not None:
-            at = window.row_of_head(group.name)
-            return self.cursor if at is None else at
+            heads = (at for at, head in window.heads if head.name == group.name and not head.others)
+            return next(heads, self.cursor)
         is_at_gap = before.gap(self.cursor) is not None
         above = before.row(self.cursor - 1) if is_at_gap else None
         if above is not None and (at := window.row_of_run(above.run_id)) is not None:

@@ -217,7 +217,7 @@ async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
 
     async def look_too_late(_: object, action: Action) -> Action:
         if action.state == "unknown":
-            await engine.ledger.resolve_created(action.action_id, "run_1")
+            await engine.ledger.resolve(action.action_id, "run_1")
             raise WrongStateError(action, "resolve_created")
         return action
 

@@ -82,7 +82,7 @@ def fleet_staged(several: Settings) -> FleetStaged:
                 await scene.settle()
                 yield scene
         finally:
-            await app.close_engine()
+            await app.engines.close()
 
     return stage
 
