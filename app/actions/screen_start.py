@@ -173,14 +173,10 @@ class NewRunForm(ActionForm):
     def _name_changed(self) -> None:
         agent = self._agents.get(self.values["name"].strip())
         # Names that no line can hold are left to other clients.
-        inputs = (
-            ()
-            if agent is None
-            else tuple(
-                declared
-                for declared in agent.inputs
-                if declared.name != WORDS and read_pairs("", faithful(f"{declared.name}=1")) == {declared.name: 1}
-            )
+        inputs = tuple(
+            declared
+            for declared in (() if agent is None else agent.inputs)
+            if declared.name != WORDS and read_pairs("", faithful(f"{declared.name}=1")) == {declared.name: 1}
         )
         if inputs != self._inputs:
             self.fields["inputs"].fill(self.values["inputs"])

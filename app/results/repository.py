@@ -366,12 +366,9 @@ def of_commits(detail: RunDetail, commits: Sequence[Commit]) -> tuple[list[TurnC
     starts = [None if turn.started_at is None else turn.started_at.replace(microsecond=0) for turn in seen]
     results = []
     for turn, begin, end in zip(seen, starts, (*starts[1:], None), strict=True):
-        own = (
-            commit
-            for commit in commits
-            if begin is not None and commit.at >= begin and (end is None or commit.at < end)
-        )
-        results.append(with_commits(turn, tuple(own)))
+        until = (commit for commit in commits if end is None or commit.at < end)
+        own = () if begin is None else tuple(commit for commit in until if commit.at >= begin)
+        results.append(with_commits(turn, own))
     return results, BY_TIME if any(result.commits for result in results) else ""
 
 

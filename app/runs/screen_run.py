@@ -302,9 +302,8 @@ class RunScreen(RunActions):
         if detail is None or not text.strip():
             self.session.notify("Nothing to send: type what it should do next.", severity="warning")
             return
-        form = ContinueRunForm(
-            engine, detail.run, final_statuses=await engine.cache.final_statuses(), instructions=text
-        )
+        finals = await engine.cache.final_statuses()
+        form = ContinueRunForm(engine, detail.run, final_statuses=finals, instructions=text)
         action = await self.app.push_screen_wait(form)
         self.form_closed(action)
         if form.is_waiting or (action is not None and action.state == "confirmed"):

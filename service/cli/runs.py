@@ -145,10 +145,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
             click.echo(patch, nl=False)
         return
     if what is None:
-        texts += [
-            f"{posting['kind']}  {posting['state']}  {posting['url'] or ''}  {posting['reason'] or ''}"
-            for posting in posted
-        ]
+        texts += [f"{row['kind']}  {row['state']}  {row['url'] or ''}  {row['reason'] or ''}" for row in posted]
     else:
         shown = [patch.decode("utf-8", "replace").rstrip("\n") for patch in kept]
         documents = [document | {what: text} for document, text in zip(documents, shown, strict=True)]

@@ -93,11 +93,9 @@ class GitHub:
         except ForgeError as error:
             if error.status != self.exists_status:
                 raise
-            existing = [
-                pull_request for pull_request in self.pull_requests(proposal.branch) if pull_request.state == "open"
-            ]
-            if existing:
-                return existing[0]
+            for existing in self.pull_requests(proposal.branch):
+                if existing.state == "open":
+                    return existing
             if proposal.is_draft and "draft" in str(error).lower():
                 return self.open(replace(proposal, is_draft=False))
             raise
@@ -292,9 +290,7 @@ class Forgejo(GitHub):
             for review in self._reviews(number):
                 if review.get("state") == "PENDING":
                     self.http.answer("DELETE", f"{endpoint}/{review['id']}")
-            documents = [
-                {"path": comment.path, "new_position": comment.line, "body": comment.body} for comment in comments
-            ]
+            documents = [{"path": note.path, "new_position": note.line, "body": note.body} for note in comments]
             self.http.document("POST", endpoint, {"commit_id": commit, "event": "COMMENT", "comments": documents})
         if body:
             self.comment(number, body)

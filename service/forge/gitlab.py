@@ -47,9 +47,7 @@ class GitLab:
         query = {"source_branch": branch, "state": "all", "order_by": "created_at", "sort": "desc"}
         documents = self._http.pages(f"{self._project}/merge_requests", **query)
         # A fork may have a branch of that name, too.
-        own = (
-            document for document in documents if document.get("source_project_id") == document.get("target_project_id")
-        )
+        own = (row for row in documents if row.get("source_project_id") == row.get("target_project_id"))
         return [_merge_request(document) for document in own]
 
     def pull_request(self, number: int) -> PullRequest:

@@ -208,10 +208,9 @@ class Receiver:
             return DeliveryDecision("limited", limit)
         reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
         # A comment cancels nothing, and a run that a comment asked for is not cancelled by the next push.
-        older = [
-            entry for entry in past if entry.head_sha != event.head_sha and COMMENT not in {entry.event, event.kind}
-        ]
-        self._end(connection, older, reason, now)
+        if event.kind != COMMENT:
+            older = [entry for entry in past if entry.head_sha != event.head_sha and entry.event != COMMENT]
+            self._end(connection, older, reason, now)
         request = _request(subject, repository, rule, delivery)
         if event.is_fork and rule.forks == "approve":
             return DeliveryDecision(WAITING, "the head is in a fork", request=request)

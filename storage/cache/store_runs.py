@@ -269,15 +269,8 @@ def _columns(arrived: ArrivedRun) -> tuple[str, str, str, str, int, int, str]:
     run = arrived.run
     run_id, branch, created_us = run.run_id, run.branch_name, to_sortable_us(run.created_at)
     repository = _label(run.repository.platform, run.repository.data_json)
-    return (
-        run_id,
-        run.status,
-        branch,
-        repository,
-        created_us,
-        arrived.updated_us,
-        about_text(run_id, repository, branch),
-    )
+    about = about_text(run_id, repository, branch)
+    return run_id, run.status, branch, repository, created_us, arrived.updated_us, about
 
 
 # A history has few repositories and many runs, and each label is parsed from JSON.
@@ -318,25 +311,27 @@ class RunMerge(Struct, frozen=True):
                 left.update(chunk)  # The last run is new, so the page is most likely all new history.
                 continue
             values: list[str | int] = [asked_us]
-            for run_id, run in chunk:
-                values += run_id, run.digest
+            for run_id, entry in chunk:
+                values += run_id, entry.digest
             if self.connection.execute(_with_rows(_CONFIRM, 2, len(chunk)), values).rowcount < len(chunk):
                 left.update(chunk)
         same: list[int] = []
         changed: dict[int, ArrivedRun] = {}
         seen_at_us: dict[int, int] = {}
         for run_id, number, digest, seen_us, written_us in _sightings(self.connection, list(left)):
-            run = left.pop(run_id)
+            entry = left.pop(run_id)
             if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
                 continue
-            if not answer.is_of_write and _is_before(run.updated_us, written_us):
+            if not answer.is_of_write and _is_before(entry.updated_us, written_us):
                 continue
-            if digest == run.digest:
+            if digest == entry.digest:
                 same.append(number)
             else:
-                changed[number] = run
+                changed[number] = entry
                 seen_at_us[number] = min(seen_us, asked_us)
-        if failed := [(run.run.run_id,) for run in (*left.values(), *changed.values()) if run.run.status == "failed"]:
+        if failed := [
+            (entry.run.run_id,) for entry in (*left.values(), *changed.values()) if entry.run.status == "failed"
+        ]:
             # Their agents may have asked a new question.
             self.connection.executemany("DELETE FROM questions WHERE run_id = ?", failed)
             sql = "INSERT INTO notes (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
@@ -348,7 +343,7 @@ class RunMerge(Struct, frozen=True):
         changes = RunChanges(added, *self._change(changed, seen_at_us, asked_us)) if left or changed else RunChanges()
         if answer.is_of_write:
             sql = "INSERT OR REPLACE INTO written SELECT id, ? FROM runs WHERE run_id = ?"
-            self.connection.executemany(sql, [(run.updated_us, run_id) for run_id, run in answer.arrived.items()])
+            self.connection.executemany(sql, [(entry.updated_us, run_id) for run_id, entry in answer.arrived.items()])
         if answer.news_from is not None:
             sql = "INSERT OR IGNORE INTO notes (name, value) VALUES ('news_from_us', ?)"
             self.connection.execute(sql, (to_us(answer.news_from),))
@@ -409,10 +404,8 @@ class RunMerge(Struct, frozen=True):
             "INSERT INTO transitions (run, old, new, at_us, after_us) VALUES (?, ?, ?, ?, ?)",
             [(*move, seen_at_us[move[0]]) for move in moves],
         )
-        self.connection.executemany(
-            _CHANGE,
-            [(*self._changed_row(arrived, held[number], asked_us), number) for number, arrived in changed.items()],
-        )
+        rows = [(*self._changed_row(arrived, held[number], asked_us), number) for number, arrived in changed.items()]
+        self.connection.executemany(_CHANGE, rows)
         self.connection.executemany(RANK, [(number,) for number, *_ in moves])
         self._keep(list(changed.items()), asked_us)
         self.counts.subtract(old for _, old, _, _ in moves)
