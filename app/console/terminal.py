@@ -5,10 +5,10 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
@@ -56,8 +56,7 @@ def copy_out(app: App[Any], text: str) -> str:
     return SENT
 
 
-@dataclass(eq=False)
-class Terminal:
+class Terminal(Struct, eq=False):
     """Sets the window's title, and leaves the mouse to other programs. Without a terminal it does nothing."""
 
     _textual_driver: Callable[[], Driver | None]
@@ -150,14 +149,13 @@ _OTHER_SCREEN: Final = "\x1b[?1049"
 """Begins the sequences by which a program takes the terminal over, or gives it back."""
 
 
-@dataclass(eq=False)
-class WrittenText:
+class WrittenText(Struct, eq=False):
     """The text that the terminal shows, by its place.
 
     When one age in a line changes, Textual writes the line from its left edge: over ssh, a kilobyte a second.
     """
 
-    _rows: dict[int, dict[int, tuple[str, int]]] = field(default_factory=dict)
+    _rows: dict[int, dict[int, tuple[str, int]]] = {}
     """A text and its width in cells, by row and column."""
     _cursor: tuple[int, int] | None = None
 

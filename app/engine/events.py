@@ -1,7 +1,6 @@
 """Events: each describes a change, without rows; listeners read those from the cache."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from msgspec import Struct
 
@@ -74,11 +73,10 @@ Event = (
 Announce = Callable[[Event], None]
 
 
-@dataclass(eq=False)
-class EventBus:
+class EventBus(Struct, eq=False):
     """Passes each event to every listener."""
 
-    _listeners: list[Announce] = field(default_factory=list)
+    _listeners: list[Announce] = []
 
     def publish(self, event: Event) -> None:
         """Pass the event on, in the order of subscription."""

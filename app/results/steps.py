@@ -1,8 +1,9 @@
 """A log's steps as lines of text, for the console and the command line."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from app.engine.text import SafeText, plural, safe_log_line, safe_text
 from app.engine.times import span
@@ -41,15 +42,14 @@ class StepLine(NamedTuple):
         return f"{_coloured(label, self.label_code)} {_coloured(self.text, self.code)}"
 
 
-@dataclass(eq=False)
-class StepLines:
+class StepLines(Struct, eq=False):
     """Makes lines of steps in their order; the results of calls have the seconds since the call."""
 
     more: str
     """How to see lines that are left out."""
-    whole: bool = field(default=False, kw_only=True)
+    whole: bool = False
     """Whether none is left out."""
-    _calls: dict[str, LogStep] = field(default_factory=dict)
+    _calls: dict[str, LogStep] = {}
 
     def of(self, step: LogStep) -> Iterator[StepLine]:
         """The lines of the next step; none for an edit that took effect as it was said."""

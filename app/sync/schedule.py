@@ -8,11 +8,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from msgspec import Struct, field
 
 from storage import RunwardenError
 
@@ -27,8 +27,7 @@ JUMP_S: Final = 2.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
-class Schedule:
+class Schedule(Struct, eq=False):
     """Runs jobs until it is stopped. Start and stop it on the running event loop."""
 
     _deadline_s: float
@@ -38,11 +37,11 @@ class Schedule:
     _failed: Callable[[str], None] = lambda _: None
     """Called with the reason when the work failed or hung."""
     _scheduler: AsyncIOScheduler = field(default_factory=lambda: AsyncIOScheduler(timezone=UTC))
-    broken: dict[str, str] = field(default_factory=dict)
+    broken: dict[str, str] = {}
     """The reason why a job's last run failed, other than one that the work itself reports, by job."""
-    _jobs: dict[str, JobWork] = field(default_factory=dict)
-    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _due: dict[str, float] = field(default_factory=dict)
+    _jobs: dict[str, JobWork] = {}
+    _running: dict[str, asyncio.Task[None]] = {}
+    _due: dict[str, float] = {}
     """Monotonic seconds, by job; wall-clock times are computed again from these after a jump."""
     _watch: asyncio.Task[None] | None = None
 

@@ -3,8 +3,9 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from storage.cache.cache import Cache
 from storage.cache.run_sql import in_order
@@ -14,8 +15,7 @@ from storage.records.run import row_id, whose
 T = TypeVar("T")
 
 
-@dataclass(eq=False)
-class MergedCaches:
+class MergedCaches(Struct, eq=False):
     """Reads the caches of several profiles, keyed by name. Equal runs are ordered by profile."""
 
     _caches: Mapping[str, Cache]

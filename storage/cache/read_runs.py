@@ -3,11 +3,11 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 
 import msgspec.json
+from msgspec import Struct
 from msgspec.structs import replace
 
 from storage.cache import texts
@@ -53,14 +53,13 @@ _RUN: Final = "r.run_id, r.status, r.branch, b.platform, b.data_json, r.created_
 _RunValues = tuple[str, str, str, str, str, int, int, str]
 
 
-@dataclass(eq=False)
-class Remembered:
+class Remembered(Struct, eq=False, kw_only=True):
     """Results of earlier reads, kept until the cache changes. One instance serves one connection, on its thread."""
 
-    reads_texts: bool = field(default=True, kw_only=True)
+    reads_texts: bool = True
     """Whether searches may take the tenth of a second that reading all texts takes."""
     _version: int | None = None
-    _values: dict[Hashable, Any] = field(default_factory=dict)
+    _values: dict[Hashable, Any] = {}
 
     def get(self, connection: sqlite3.Connection, key: Hashable, read: Callable[[], T]) -> T:
         """The value of this key, read now unless it is known."""

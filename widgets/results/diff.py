@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import ClassVar, Final, Literal
 
+from msgspec import Struct
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -143,18 +144,17 @@ class FileRows:
         return next((row for row in range(len(self.left)) if line in {self.left[row], self.right[row]}), None)
 
 
-@dataclass(eq=False)
-class DiffRows:
+class DiffRows(Struct, eq=False):
     """All rows, found in steps: the first screen does not wait for the last line."""
 
     patch: Patch
-    unified: list[FileRows] = field(default_factory=list)
-    split: list[FileRows] = field(default_factory=list)
+    unified: list[FileRows] = []
+    split: list[FileRows] = []
     is_complete: bool = False
     _next: int = 0
     """The first line of the patch that has no row yet."""
-    _removed: list[int] = field(default_factory=list)
-    _added: list[int] = field(default_factory=list)
+    _removed: list[int] = []
+    _added: list[int] = []
 
     def extend(self, lines: int) -> None:
         """Find the rows of this many further lines."""

@@ -5,12 +5,13 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from re import Pattern
 from typing import ClassVar, Final
 
+from msgspec import Struct, field
 from rich.ansi import AnsiDecoder
 from rich.color import ColorSystem
 from textual.binding import Binding, BindingType
@@ -42,14 +43,13 @@ LONGEST_READ: Final = 16 * 1024
 _END: Final = re.compile(b"\n")
 
 
-@dataclass(eq=False)
-class LogSpool:
+class LogSpool(Struct, eq=False):
     """One contiguous stretch of a log, with the places of its line ends."""
 
     begin: int = 0
     """The offset in the log at which the part that is held begins."""
     end: int = 0
-    _data: bytearray = field(default_factory=bytearray)
+    _data: bytearray = bytearray()
     _first: int = 0
     """The position of the first byte held; positions differ from offsets, as other lines may replace the log's."""
     _ends: "array[int]" = field(default_factory=lambda: array("q"))
