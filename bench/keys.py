@@ -43,7 +43,7 @@ JOURNEYS = {
 """What is pressed and timed, and what undoes it."""
 
 
-BAR = 1.0
+BAR, LETTER_BAR = 1.0, 0.5
 
 
 def measure(count: int) -> Iterator[Figure]:
@@ -91,7 +91,7 @@ def _search(console: Terminal, letters: str, among: str) -> Iterator[Figure]:
             shown_after(console, CLEAR, SEARCH_IS_CLOSED)
     yardstick = "DataTable's page down", statistics.median(theirs)
     medians = [statistics.median(seconds) for seconds in by_letter]
-    yield Figure(f"a letter of a search, {among}", statistics.median(medians), *yardstick, bar=BAR)
+    yield Figure(f"a letter of a search, {among}", statistics.median(medians), *yardstick, bar=LETTER_BAR)
     yield Figure(f"the letter that finds least, {among}", medians[-1], *yardstick)
 
 

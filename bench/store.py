@@ -15,7 +15,7 @@ from storage.cache.schema import ORDER_INDEXES, make_index
 from storage.records import Run
 
 COUNT = 20_000
-LOAD_BAR = 0.4
+LOAD_BAR = 0.8
 AGAIN_BAR = 0.3
 
 
