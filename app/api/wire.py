@@ -76,7 +76,7 @@ def _is_deep(value: object, most: int) -> bool:
     level: list[Any] = [value] if type(value) in _NESTING else []
     for _ in range(most):
         inner = (outer.values() if type(outer) is dict else outer for outer in level)
-        if not (level := [value for values in inner for value in values if type(value) in _NESTING]):
+        if not (level := [each for values in inner for each in values if type(each) in _NESTING]):
             return False
     return True
 

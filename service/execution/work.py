@@ -348,7 +348,10 @@ class TurnWork:
             messages.mark(connection, [message for message in sent if message.timing == "now"], "delivered")
             return messages.by_turn(connection, run_id)
 
-        by_turn = self._recorder.write(deliver)
+        with self._recorder.database.read() as connection:
+            by_turn: Mapping[int, Sequence[Message]] = messages.by_turn(connection, run_id)
+        if by_turn[number]:
+            by_turn = self._recorder.write(deliver)
         self._attempt.at_work.heard += [message.id for message in by_turn[number] if message.state == "delivered"]
         return by_turn
 
