@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import h11
 
+from service.agents.key_command import NoKeyError, PrintedKey
 from service.agents.options import ModelAccess
 from service.agents.outcome import Ending, TurnFailure
 from service.agents.prices import Price, price_of
@@ -30,7 +31,6 @@ from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.http import AgentConnection, BodyError, ProviderConnection, SandboxServer
 from service.egress.refusals import Refusal
 from service.egress.usage import Meter
-from service.key_command import NoKeyError, PrintedKey
 from service.network import connect
 from service.settings import AgentLimits
 from service.text import table

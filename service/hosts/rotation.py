@@ -15,9 +15,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service import how_to_add
+from service.agents.key_command import NoKeyError
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts import HostResponse, HostUnreachableError, ask
-from service.key_command import NoKeyError
 from service.store.database import Database, insert_new
 from service.store.hosts import Host
 from service.store.schema import first, found, host_tokens, hosts

@@ -12,10 +12,10 @@ from typing import Final
 from urllib.parse import quote
 
 from service import how_to_add
+from service.agents.key_command import NoKeyError, PrintedKey
 from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
 from service.git import login
 from service.hosts import HostResponse, HostUnreachableError, ask, rotation
-from service.key_command import NoKeyError, PrintedKey
 from service.reference import location
 from service.store.database import Database
 from service.store.hosts import Host
