@@ -23,11 +23,11 @@ from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
 from service.lab import Lab
-from service.mail import mailer_of
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics
 from service.observability.requests import observed
 from service.observability.traces import open_tracer
+from service.outgoing.mail import mailer_of
 from service.page.app import with_page
 from service.settings import DataFolder
 from service.store.database import Database

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from service import mail, webhooks
 from service.clock import now_micros
 from service.errors import ServiceError
 from service.execution.commits import check_signing
@@ -26,6 +25,7 @@ from service.git import GitCommandError
 from service.hosts.rotation import TokenRotation
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
+from service.outgoing import mail, webhooks
 from service.settings import DataFolder, ExecutionSettings, Settings
 from service.store import agents, hosts, repositories
 from service.store.database import Database, DatabaseClock

@@ -13,9 +13,9 @@ from fastapi import Depends, Request
 from service.clock import Clock
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
-from service.mail import Mailer
 from service.observability.metrics import ServiceMetrics, operators_token
 from service.observability.traces import Tracer
+from service.outgoing.mail import Mailer
 from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter

@@ -15,7 +15,7 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import rfc3339_or_none
 from service.forge.onboarding import OnboardingError, onboard
-from service.mail import checked_address, deliver
+from service.outgoing.mail import checked_address, deliver
 from service.reference import PLATFORMS, checked_path
 from service.store import audit, hosts, invitations, organizations, repositories
 from service.store.invitations import Invitation

@@ -9,10 +9,10 @@ from sqlalchemy import Connection
 
 from service.cli.output import AdminContext, admin_command, line, organization_option, owner_of, required
 from service.clock import now_micros, rfc3339, rfc3339_or_none
+from service.outgoing.webhooks import addresses_of
 from service.store import events as stored
 from service.store.events import STATES, TYPES, WAITING, Endpoint, EndpointError, Event
 from service.text import plural
-from service.webhooks import addresses_of
 
 
 @click.group("events")

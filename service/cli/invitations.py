@@ -8,7 +8,7 @@ import click
 
 from service.cli.output import AdminContext, admin_command, line, missing, organization_option, owner_of
 from service.clock import now_micros, rfc3339, rfc3339_or_none
-from service.mail import checked_address, deliver, mailer_of
+from service.outgoing.mail import checked_address, deliver, mailer_of
 from service.settings import Role
 from service.setup import SetupError, find_organization
 from service.store import invitations, sessions

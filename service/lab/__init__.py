@@ -31,7 +31,7 @@ from service.api.protocol import TRANSPORT
 from service.clock import CENTURY_MICROS, SECOND_MICROS, rfc3339
 from service.lab import history
 from service.lab.history import HistoryRequest
-from service.mail import MailError, MailMessage
+from service.outgoing.mail import MailError, MailMessage
 from service.page.app import with_page
 
 _CENTURY_S = CENTURY_MICROS // SECOND_MICROS

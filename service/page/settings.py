@@ -15,7 +15,8 @@ from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import DAY_MICROS, EPOCH
 from service.errors import first_fault
-from service.mail import checked_address
+from service.outgoing.mail import checked_address
+from service.outgoing.webhooks import addresses_of
 from service.page.site import leads_to, page
 from service.page.visitor import (
     Administrator,
@@ -35,7 +36,6 @@ from service.store import deliveries, events, organizations, repositories, sessi
 from service.store.sessions import ROLES
 from service.store.tokens import SCOPES
 from service.store.usage import UsageFilters
-from service.webhooks import addresses_of
 
 DURATIONS: Final = ("1d", "7d", "30d", "90d", "365d")
 _DAYS: Final = 30

@@ -16,13 +16,13 @@ import sqlalchemy as sa
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
+from service.outgoing.webhooks import addresses_of, deliver
 from service.settings import EventSettings
 from service.store import deletions, events, hosts, invitations, turns
 from service.store.database import Database
 from service.store.events import DELIVERED, GIVEN_UP, MOST_ENDPOINTS, WAITING, Endpoint, EndpointError, Event
 from service.store.hosts import Host
 from service.store.turns import TurnOutcome
-from service.webhooks import addresses_of, deliver
 from tests.lab import Drip, Drop, Hang, Received, Respond, Server, Step
 from tests.service.certificates import make_certificate
 from tests.service.conftest import BOTH, Api, Make, accepted, organization

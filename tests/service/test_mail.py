@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
-from service.mail import Mailer, MailError, MailMessage, deliver, mailer_of, send_by_smtp
+from service.outgoing.mail import Mailer, MailError, MailMessage, deliver, mailer_of, send_by_smtp
 from service.settings import DataFolder, MailSettings, Settings, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database

@@ -10,7 +10,7 @@ import pytest
 
 from service.egress.proxies import EgressProxy, Reporter
 from service.git import GitCommandError, GitRunner
-from service.webhooks import EndpointError, addresses_of
+from service.outgoing.webhooks import EndpointError, addresses_of
 from tests import proxy as proxies
 from tests.lab import Received, Respond, Step
 from tests.service.certificates import Certificate, make_certificate
