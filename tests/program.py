@@ -24,7 +24,7 @@ FORKS: Final = multiprocessing.get_context("forkserver")
 # A start costs what it imports: one process imports it once, and each program of these tests is its fork.
 FORKS.set_forkserver_preload(
     [
-        *("tests.program", "service.server", "service.setup", "service.cli.serve", "service.store.migrations"),
+        *("tests.program", "service.cli.serve", "service.store.migrations"),
         *("dbos", "dbos._sys_db_sqlite", "psycopg", "alembic.command", "uvicorn.lifespan.off", "sqlite3"),
         "tests.imported",
     ]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from service import backup as backups
 from service.cli.output import AdminContext, admin_command, operator
 from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.queue import forget_ended, migrate_queue
 from service.execution.retention import Pruner
+from service.processes import backup as backups
 from service.setup import SetupError
 from service.store import workers
 from service.store.schema import VERSION

@@ -19,9 +19,9 @@ from service.cli.maintenance import drain
 from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, AdminContext, default_data_dir, plain_errors
 from service.observability.log import Masks, start_log
 from service.observability.metrics import operators_token
-from service.server import run_server
+from service.processes.server import run_server
+from service.processes.worker import run_worker
 from service.settings import ENVIRONMENT_VARIABLE, DataFolder, SettingsError, reload_environment
-from service.worker_process import run_worker
 
 DATABASE_HELP: Final = (
     "postgresql://user@host/name; SQLite in the data folder if left out. "

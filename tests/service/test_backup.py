@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from service.backup import BackupError, back_up, restore
 from service.cli import main
 from service.clock import now_micros
+from service.processes.backup import BackupError, back_up, restore
 from service.settings import DataFolder
 from service.store import runs, turns
 from service.store.database import Database

@@ -13,10 +13,10 @@ from sqlalchemy.exc import OperationalError
 from service.clock import now_micros
 from service.errors import first_fault
 from service.observability.metrics import ServiceMetrics
+from service.processes.worker import StartError, one_worker
 from service.settings import DataFolder, Settings, SettingsError
 from service.setup import OrganizationEntry, TokenEntry
 from service.store.database import Database, DatabaseError
-from service.worker_process import StartError, one_worker
 from tests.service.postgres import Cluster
 
 

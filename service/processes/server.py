@@ -29,12 +29,12 @@ from service.observability.requests import observed
 from service.observability.traces import open_tracer
 from service.outgoing.mail import mailer_of
 from service.page.app import with_page
+from service.processes.worker import StartError, announce, build_worker, drain, locked, one_worker, prepare
 from service.settings import DataFolder
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
 from service.store.runs import RunCounter
 from service.store.workers import Doorbell
-from service.worker_process import StartError, announce, build_worker, drain, locked, one_worker, prepare
 
 _logger = logging.getLogger(__name__)
 _BACKLOG = 256

@@ -19,12 +19,12 @@ import sqlalchemy as sa
 from service import trees
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.errors import ServiceError
+from service.processes.worker import lock_beside, locked
 from service.settings import DataFolder
 from service.store import audit
 from service.store.database import Database
 from service.store.runs import FINAL
 from service.store.schema import organizations, runs, turns
-from service.worker_process import lock_beside, locked
 
 _SQLITE: Final = sa.create_engine("sqlite://").dialect.loaded_dbapi
 _DAMAGED: Final = "the database is damaged"
