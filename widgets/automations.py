@@ -28,7 +28,6 @@ from widgets.kit.line_table import LineTable, TableLine, TonedText
 from widgets.kit.line_text import ClickableLine, clickable
 
 STRIP: Final = 10
-"""How many results a rule's strip shows."""
 NOTHING: Final = safe_text("—")
 Mode = Literal["on", "paused", "off"]
 MODES: Final[dict[Mode, Badge]] = {
@@ -69,7 +68,6 @@ class RuleView(Struct, frozen=True):
     journal: tuple[Decision, ...] = ()
     """The decisions in the strip, newest first."""
     waiting: int = 0
-    """How many decisions wait for approval."""
     warnings: tuple[SafeText, ...] = ()
     on_run: str = ""
     """The past tense of its action on the triggering run, such as `continued`; empty: it does not act on that run."""
@@ -280,11 +278,9 @@ class Status(Struct, frozen=True):
     """The content of the line above the table."""
 
     bot: Badge
-    """Whether a bot is at work."""
     hint: SafeText
     """The bot's process or, without a bot, how to start one."""
     waiting: int = 0
-    """How many requests wait for approval."""
 
 
 class StatusLine(ClickableLine):

@@ -65,7 +65,6 @@ class HostFacts(Struct, frozen=True):
     about: str = ""
     """Its address, or the state of its polls."""
     under_way: tuple[tuple[Badge, int], ...] = ()
-    """Its active runs by status."""
     history: tuple[Slice, ...] = ()
     """The last day in equal slices, oldest first."""
     uptime: tuple[str, ...] = ()
@@ -74,7 +73,6 @@ class HostFacts(Struct, frozen=True):
     note: str = ""
     """How to fix it, or an explanation of the state."""
     is_stale: bool = False
-    """Whether the facts are old."""
     leads: bool = False
 
     def row(self, width: int) -> LeadRow:

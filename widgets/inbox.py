@@ -31,7 +31,6 @@ BADGES: Final[Mapping[InboxKind, Badge]] = {
 SEVERITY_TONES: Final[Mapping[InboxSeverity, Tone]] = {"critical": "bad", "decide": "warn", "look": "quiet"}
 AGAIN: Final = "↻ "
 MOST_RUNS: Final = 20
-"""The most runs shown with an item."""
 URGENT: Final[frozenset[InboxKind]] = frozenset({"question", "approval", "failed", "host"})
 MOST_URGENT: Final = 5
 """The most urgent items shown at a time; the others scroll."""

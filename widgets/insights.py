@@ -39,9 +39,7 @@ class InsightsView(Struct, frozen=True):
     title: str
     """The period in words: `the last 7 days`."""
     step: ChartStep
-    """The period covered by each outcome."""
     at: datetime
-    """The end of the period."""
     outcomes: tuple[Outcomes, ...]
     """Oldest first."""
     repositories: tuple[RepositoryFigures, ...]
@@ -130,7 +128,6 @@ def counted(each: Outcomes, view: InsightsView) -> str:
 
 LEAST_WIDTH: Final = 24
 LEAST_HEIGHT: Final = 5
-"""The smallest height at which a chart is drawn."""
 _LABEL_GAP: Final = 2
 STACK: Final = (
     (FAILED, "failed"),
@@ -327,7 +324,6 @@ CELLS: Final = 10
 NARROW_CELLS: Final = 8
 _QUIET: Final = STYLES["quiet"]
 TableRow = tuple[str, Sequence[str]]
-"""A row's key, and its cells."""
 
 
 def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:

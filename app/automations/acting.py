@@ -37,8 +37,9 @@ from app.automations.rule import (
     filled_argument,
 )
 from app.engine.engine import Engine
-from app.engine.text import first_line, safe_text
+from app.engine.text import first_line
 from app.engine.times import rfc3339
+from app.notify.alerts import own_alert
 from app.notify.channels import run_program
 from storage import RunwardenError
 from storage.records import Action, ActionKind, Repository, Run, RunDetail
@@ -47,12 +48,8 @@ from storage.records.decision import Decision, Outcome, Verdict
 from storage.records.error_kinds import error_kind
 from storage.records.results import SEVERITIES
 
-_LONGEST_TITLE: Final = 120
-_LONGEST_TEXT: Final = 400
 _LEVELS: Final[Mapping[str, Level]] = {"failed": "error", "completed": "information", "recovered": "information"}
-"""The alert's level, by the status that triggered the rule."""
 _OUTCOMES: Final[Mapping[str, Outcome]] = {"confirmed": "done", "unknown": "unknown", "sending": "unknown"}
-"""The decision's outcome by the action's state; any other state is a failure."""
 PROPOSALS: Final[Mapping[ActionKind, Rule]] = {
     kind: Rule(
         f"[mcp] {kind}",
@@ -120,9 +117,7 @@ class ResponseRunner(Struct, frozen=True):
             return result_of(await own.submit(request, key=key))
         except AlreadyAskedError as asked:
             return result_of(asked.existing)
-        except ActionRefusedError as refused:
-            return ActingResult("failed", str(refused))
-        except CannotActError as reason:
+        except (ActionRefusedError, CannotActError) as reason:
             return ActingResult("failed", str(reason))
         except ApiError as error:
             return ActingResult("failed", f"the service could not be asked: {error.message}", may_repeat=True)
@@ -142,10 +137,11 @@ class ResponseRunner(Struct, frozen=True):
                     reference = Repository.parse(filled(repository, facts))
                 except ValueError as error:
                     raise CannotActError(str(error)) from error
-                return StartRun(filled(instructions, facts), reference, _branch(branch, facts), {RULE: rule.name})
+                branch_name = filled(branch or "", facts) or None
+                return StartRun(filled(instructions, facts), reference, branch_name, {RULE: rule.name})
             case DoAgent(agent, repository, branch, inputs):
-                given = {name: filled(value, facts) for name, value in inputs}
-                return StartAgent(agent, filled(repository, facts), _branch(branch, facts), {**given})
+                values = {name: filled(value, facts) for name, value in inputs}
+                return StartAgent(agent, filled(repository, facts), filled(branch or "", facts) or None, {**values})
             case DoContinue(instructions):
                 run = (await self._cached(facts)).run
                 return ContinueRun(run.run_id, filled(instructions, facts), run.repository, None, {RULE: rule.name})
@@ -240,10 +236,6 @@ def result_of(action: Action) -> ActingResult:
     return ActingResult(outcome, reason, action.action_id, action.result_id, may_repeat)
 
 
-def _branch(branch: str | None, facts: Mapping[str, str]) -> str | None:
-    return None if branch is None else filled(branch, facts) or None
-
-
 def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: str) -> Alert:
     """A rule's notification."""
     what = facts.get("run.repository") or facts.get("host.platform") or facts.get("action.id") or ""
@@ -269,17 +261,10 @@ def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: s
             group = f"action:{facts['action.id']}"
         case _:
             group = f"rule:{decision.rule}"
-    return Alert(
-        key=f"automation:{decision.rule}:{decision.occurrence.identity}",
-        group=group,
-        source=decision.rule,
-        route=do.route,
-        level="error" if group.startswith("host:") else _LEVELS.get(status, "warning"),
-        title=safe_text(title, limit=_LONGEST_TITLE),
-        body=safe_text(text, limit=_LONGEST_TEXT),
-        at=decision.occurrence.at,
-        about=about,
-    )
+    key = f"automation:{decision.rule}:{decision.occurrence.identity}"
+    level: Level = "error" if group.startswith("host:") else _LEVELS.get(status, "warning")
+    unsent = own_alert(key, group, level, title, text, decision.occurrence.at, about)
+    return replace(unsent, source=decision.rule, route=do.route)
 
 
 async def propose(

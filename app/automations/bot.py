@@ -77,12 +77,10 @@ class Bot:
     _work: OpenWork = field(default_factory=OpenWork)
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
     _has_messages: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there are messages to deliver."""
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _is_working: bool = False
     """Whether this process holds the lease."""
     _failures: dict[str, str] = field(default_factory=dict)
-    """The reason why a part of the work fails, by part."""
 
     def __post_init__(self) -> None:
         self.state = self.engine.usable_state()
@@ -187,8 +185,8 @@ class Bot:
         poll, now = self.engine.profile.poll, self.engine.clock()
         latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
         links = await self.engine.cache.links()
-        is_fresh = any(each.subject == "runs" and each.last_ok_at and each.last_ok_at > latest for each in links)
-        return is_fresh and not self._broken() and not any(each.is_failing for each in links)
+        is_fresh = any(link.subject == "runs" and link.last_ok_at and link.last_ok_at > latest for link in links)
+        return is_fresh and not self._broken() and not any(link.is_failing for link in links)
 
     async def run(self) -> None:
         """Work until cancelled. Storage errors are reported, and the work is retried."""
@@ -201,8 +199,7 @@ class Bot:
     def reload(self, settings: Settings) -> None:
         """Use these rules and routes from now on; earlier decisions stay."""
         self.settings = settings
-        engine = self.engine
-        name = self.engine.profile.name
+        engine, name = self.engine, self.engine.profile.name
         incidents = IncidentReader.of(engine.cache, settings, engine.profile)
         notify = settings.notify
         tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
@@ -287,22 +284,21 @@ class Bot:
         try:
             yield
         except Exception as error:
-            problem = str(error)
+            event, problem = "storage_failed", str(error)
             if not isinstance(error, StorageError):
-                problem = f"It broke ({type(error).__name__}: {error}); the log has more."
+                event, problem = "job_failed", f"It broke ({type(error).__name__}: {error}); the log has more."
                 log.exception("%s broke", job)
             if problem != self._failures.get(job):
-                event = "storage_failed" if isinstance(error, StorageError) else "job_failed"
                 self.say(event, job=job, message=problem)
             self._failures[job] = problem
-            return
-        if self._failures.pop(job, None) is not None:
-            self.say("job_works", job=job)
+        else:
+            if self._failures.pop(job, None) is not None:
+                self.say("job_works", job=job)
 
     def _broken(self) -> dict[str, str]:
         """The parts of the work that fail, with their reasons; failing polls have alerts of their own."""
-        found = {**self.engine.polling.schedule.broken, **self._failures}
-        return {job: problem for job, problem in found.items() if job not in get_args(Subject)}
+        jobs = {**self.engine.polling.schedule.broken, **self._failures}
+        return {job: problem for job, problem in jobs.items() if job not in get_args(Subject)}
 
     async def _store_rules(self) -> None:
         """Store the digest of the rules in use, which consoles compare with the file."""
@@ -331,7 +327,6 @@ class Heartbeat:
     say: Say
     network: Network
     counts: Counter[str] = field(default_factory=Counter)
-    """The numbers of `taken` and `failed`."""
     _trouble: str | None = None
     """The trouble that was reported last; the same one is not reported twice."""
 

@@ -25,10 +25,8 @@ from app.engine.times import exact_ago, parse_duration, rfc3339, stamp
 from storage.records.decision import BY_HAND, Decision, Outcome
 
 EXITS: Final = {"failed": Exit.FAILED, "unknown": Exit.UNKNOWN_OUTCOME, "limited": Exit.FAILED, "skipped": Exit.FAILED}
-"""The exit code of `automations run` by outcome; 0 for any other."""
 NO_RULES: Final = "No automations are configured. See docs/use/automations.md for examples."
 NEXT: Final = 5
-"""How many fire times `check` shows."""
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
 
 

@@ -62,7 +62,6 @@ class RunCounts:
     ended: Counter[tuple[str, float]] = field(default_factory=Counter)
     """Finished runs by status and bucket of their duration."""
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """The total duration of finished runs by status."""
 
     def add(self, changes: Sequence[StatusChange]) -> None:
         """Count these changes of status."""
@@ -79,7 +78,6 @@ class Snapshot(Struct, frozen=True):
 
     profile: str
     values: Mapping[str, Values]
-    """The values, by the name of the metric."""
     counts: RunCounts = msgspec.field(default_factory=RunCounts)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as slot
 from datetime import datetime, timedelta
@@ -59,9 +59,7 @@ class Seen(Struct, frozen=True):
     stuck: tuple[StuckRun, ...] = ()
     incidents: tuple[Incident, ...] = ()
     unknown: tuple[Action, ...] = ()
-    """Actions whose outcome is unknown."""
     watermark: Watermark = field(default_factory=Watermark)
-    """The watermark at the end of `changes`."""
 
 
 @dataclass(slots=True)
@@ -269,6 +267,5 @@ def is_within(scope: Scope, repository: str, branch: str) -> bool:
     return _matches(scope.repositories, repository) and _matches(scope.branches, branch)
 
 
-def _matches(globs: Iterable[str], text: str) -> bool:
-    globs = tuple(globs)
+def _matches(globs: tuple[str, ...], text: str) -> bool:
     return not globs or any(fnmatchcase(text, glob) for glob in globs)

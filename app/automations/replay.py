@@ -33,7 +33,6 @@ from storage.state import State
 from storage.values import EPOCH
 
 WORDS: Final[Mapping[str, str]] = {"waiting": "would wait for approval"}
-"""The replay's words for some outcomes."""
 SHOWN: Final = 20
 """How many of each rule's newest decisions are listed."""
 MOST_CHANGES: Final = 200_000
@@ -48,7 +47,6 @@ class Replayed(Struct, frozen=True):
     """The result of one rule's replay."""
 
     counts: Mapping[str, int]
-    """Decisions by outcome."""
     newest: tuple[Decision, ...]
     held_since: datetime | None
     """The time since when the cache contains everything that could have triggered it. None: unknown."""
@@ -108,7 +106,6 @@ class _Tally:
 
     _counts: Counter[str] = field(default_factory=Counter)
     _open: dict[int, str] = field(default_factory=dict)
-    """Outcomes that may change."""
     _newest: dict[int, Decision] = field(default_factory=dict)
 
     def add(self, decision: Decision) -> None:

@@ -28,7 +28,6 @@ class OnSchedule(Struct, frozen=True):
     cron: str = field(name="schedule")
     """Five fields: minute, hour, day of the month, month, day of the week."""
     timezone: str = "UTC"
-    """A name of the IANA database."""
     jitter: timedelta = timedelta(0)
     """Each time is delayed by up to this much; the delay of a time never changes."""
 
@@ -52,7 +51,6 @@ class OnRun(Struct, frozen=True):
     """A run changes its status, or finishes with a finding or a cost."""
 
     NO_KEYS: ClassVar = ("scope",)
-    """Fields that are no keys of its table."""
     to: str = field(default="", name="run")
     """The new status; empty: any final one."""
     was: str | None = field(default=None, name="from")
@@ -124,7 +122,6 @@ class DoAgent(Struct, frozen=True):
     """Start a named agent."""
 
     NO_KEYS: ClassVar = ("inputs",)
-    """Fields that are no keys of its table."""
     agent: str
     repository: str
     branch: str | None = None
@@ -186,7 +183,6 @@ class Rule(Struct, frozen=True):
     """One `[[automations]]` table."""
 
     NO_KEYS: ClassVar = ("on", "do")
-    """Fields that are no keys of its table."""
     name: str
     """Identifies the rule: a renamed rule is a new one."""
     on: Trigger
@@ -202,9 +198,7 @@ class Rule(Struct, frozen=True):
     """The number of failures in a row after which it pauses itself; 0: never."""
     limit: Limit = Limit()
     quiet: QuietHours | None = None
-    """Local hours in which it does nothing."""
     needs_approval: bool = field(default=False, name="approval")
-    """Whether a user has to approve its requests."""
     approval_expires: timedelta = timedelta(hours=24)
 
 

@@ -69,9 +69,6 @@ class TriggerSource(Protocol):
         """The time since which matches are news to the rule; None: it cannot look yet."""
 
 
-Journal = Callable[[Decision], None]
-
-
 @dataclass(slots=True)
 class _Attempt:
     """A decision that this process is carrying out or will retry."""
@@ -95,7 +92,6 @@ class OpenWork:
     """The unfinished work of this process, which outlives a runner: after a reload, the next one continues it."""
 
     attempts: dict[int, _Attempt] = field(default_factory=dict)
-    """The attempts, by decision."""
     programs: dict[str, _Program] = field(default_factory=dict)
     """The program of each rule, which runs in the background. A rule has one at a time."""
 
@@ -109,7 +105,7 @@ class Runner:
     cache: Cache
     responses: ResponseRunner | NoEffects
     observer: TriggerSource
-    journal: Journal
+    journal: Callable[[Decision], None]
     clock: Callable[[], datetime]
     _states: dict[str, RuleState] = field(default_factory=dict)
     work: OpenWork = field(default_factory=OpenWork)
@@ -117,13 +113,10 @@ class Runner:
     """Called when a program has exited: the rule's next one may be waiting for it."""
     _next: dict[str, datetime] = field(default_factory=dict)
     """The next time of each rule's schedule or interval, by rule."""
-    _is_behind: bool = False
-    """Whether the last look could not fetch the results of all runs, so that the next one has to see them again."""
     _looked_at: datetime | None = None
     _known: dict[str, frozenset[str]] = field(default_factory=dict)
     """The identities of the occurrences at the last look, by rule."""
     _ledger_version: int | None = None
-    """The version of the ledger that was read last."""
     _has_unknown: bool = True
     _has_retired: bool = False
     """Whether removed rules are marked as such in the state."""
@@ -146,12 +139,7 @@ class Runner:
         news_from = {rule.name: await self.observer.news_from(rule, states[rule.name]) for rule in self._enabled()}
         seen = await self.observer.observe(now)
         await self._continue_open(now, seen)
-        self._is_behind = False
-        for rule in self._enabled():
-            await self._evaluate(rule, seen, news_from[rule.name])
-        # A rule that has not looked yet must see these changes again, as history.
-        is_new = any(isinstance(rule.on, OnRun) and news_from[rule.name] is None for rule in self._enabled())
-        if not is_new and not self._is_behind:
+        if all([await self._evaluate(rule, seen, news_from[rule.name]) for rule in self._enabled()]):
             self.observer.watermark = seen.watermark
         if waits:
             while self.work.programs:
@@ -207,11 +195,12 @@ class Runner:
             if state is None or state.since > now + SKEW:
                 self._states[rule.name] = await self.state.begin_rule(rule.name, fingerprint(rule), now)
 
-    async def _evaluate(self, rule: Rule, seen: Seen, news_from: datetime | None) -> None:
+    async def _evaluate(self, rule: Rule, seen: Seen, news_from: datetime | None) -> bool:
+        """Decide on what the rule has seen. False: it has to see the changes of status again."""
         state = self._states[rule.name]
         # Quiet hours do not matter for a new rule: everything it finds is history.
         if lasts(rule) and is_quiet(rule, seen.now) and not state.is_new:
-            return
+            return True
         if isinstance(rule.on, OnSchedule | OnInterval) and seen.now >= self._next.get(rule.name, seen.now):
             last = await self.state.last_due(rule.name, seen.now)
             if times := due(rule, state.since, last, seen.now):
@@ -219,31 +208,30 @@ class Runner:
                 await self._decide(rule, Occurrence(f"at:{rfc3339(times[-1])}", times[-1]), len(times) - 1)
             self._next[rule.name] = next(upcoming(rule, state.since, seen.now), datetime.max.replace(tzinfo=UTC))
         if news_from is None:
-            return
-        candidates = {each.identity: each for each in occurrences(rule, seen, state.since, news_from)}
+            return not isinstance(rule.on, OnRun)  # It will see these changes again, as history.
+        is_complete, run_facts = True, self.observer.run_facts
+        candidates = {occurrence.identity: occurrence for occurrence in occurrences(rule, seen, state.since, news_from)}
         # Look up new occurrences only: a lasting one, such as a stuck run, would be looked up every time.
         new = tuple(identity for identity in candidates if identity not in self._known.get(rule.name, ()))
         free = await self.state.unclaimed(rule.name, new) if new else frozenset()
-        for identity in (each for each in new if each in free):
-            is_meant = True
+        for occurrence in [candidates[identity] for identity in new if identity in free]:
+            is_met: bool | None = True
             if not state.is_new and isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels:
                 # Read labels last, for runs that meet all other conditions.
-                labels = await self.observer.run_facts.labels(candidates[identity].facts["run.id"])
-                is_meant = is_labelled(rule.on.scope, labels)
-            if is_meant and not state.is_new and isinstance(rule.on, OnRun):
-                is_late = seen.now - candidates[identity].at > rule.catch_up
-                run_facts = self.observer.run_facts
-                is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, candidates[identity])
-                is_meant = is_met is True
-                if is_met is None:
-                    self._is_behind = True
-                    del candidates[identity]
-            if is_meant:
-                await self._decide(rule, candidates[identity], history=state.is_new)
+                is_met = is_labelled(rule.on.scope, await run_facts.labels(occurrence.facts["run.id"]))
+            if is_met and not state.is_new and isinstance(rule.on, OnRun):
+                is_late = seen.now - occurrence.at > rule.catch_up
+                is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, occurrence)
+            if is_met is None:  # Its results cannot be fetched now.
+                is_complete = False
+                del candidates[occurrence.identity]
+            elif is_met:
+                await self._decide(rule, occurrence, history=state.is_new)
         if state.is_new:
             await self.state.mark_looked(rule.name, news_from)
             self._states[rule.name] = replace(state, news_from=news_from)
         self._known[rule.name] = frozenset(candidates)
+        return is_complete
 
     async def _decide(self, rule: Rule, occurrence: Occurrence, missed: int = 0, *, history: bool = False) -> None:
         now = self.clock()
@@ -322,7 +310,6 @@ class Runner:
                 log.warning("%s is paused: %s", rule.name, why)
 
     async def _settle_unknown(self, now: datetime) -> None:
-        """Store the outcomes of writes that were unknown until now."""
         facts = self.observer.run_facts
         version = await facts.ledger.data_version()
         if version == self._ledger_version and not self._has_unknown:
@@ -377,7 +364,6 @@ class Runner:
         return "approved, but not sent in time" if decision.outcome == "approved" and over > SKEW else ""
 
     async def _send_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
-        """Send an approved request, unless there is no more reason for it."""
         detail = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
         changed = changed_since(decision.occurrence, seen, None if detail is None else detail.run)
         # The time of the approval was chosen by hand, so age and quiet hours do not matter.
@@ -426,7 +412,6 @@ class Runner:
             await self._store_request(rule, taken)
 
     async def _store_request(self, rule: Rule, decision: Decision) -> None:
-        """Store the exact request, for its approver."""
         with suppress(CannotActError, ApiError):
             request = await self.responses.request(rule, decision)
             await self.state.keep_request(decision.decision_id, shown(request))

@@ -195,7 +195,6 @@ class AutomationsScreen(BaseScreen):
     @on(LineTable.Highlighted)
     @work(exclusive=True, group="more")
     async def _read_more(self) -> None:
-        """Load the rule's journal and its TOML."""
         if (view := self._view) is None:
             return
         journal = await self._engine.usable_state().journal(view.key, limit=JOURNAL)
@@ -353,7 +352,6 @@ class AutomationsScreen(BaseScreen):
     @on(LineTable.Chosen)
     @work
     async def _open_run(self) -> None:
-        """Open a run from the rule's journal; if there are several, ask which."""
         if (view := self._view) is None:
             return
         now = self.session.clock()

@@ -39,7 +39,6 @@ class RulesFile:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.problem: ConfigError | None = None
-        """Why the file cannot be used."""
         self._stamp = _stamp(settings.file)
 
     def read(self) -> Settings:
@@ -83,7 +82,6 @@ class Automations(Struct, frozen=True):
 
     rules: tuple[Rule, ...]
     views: tuple[RuleView, ...]
-    """One for each rule, in the same order."""
     waiting: tuple[Decision, ...]
     """The decisions that wait for approval, oldest first."""
     status: Status | None
@@ -95,7 +93,6 @@ class Approval(Struct, frozen=True):
 
     decision: Decision
     words: SafeText
-    """The request in one line."""
     expires: timedelta
     """How long after the decision it expires."""
 

@@ -175,7 +175,6 @@ class AutomationForm(ModalScreen[str | None]):
             self._dialog.note(safe_text(problem), "warn")
 
     def _edit(self) -> str:
-        """Open the text in the user's editor; return the problem, if any."""
         text, problem = from_editor(self.app, self._editor.text)
         if not problem and text != self._editor.text.removesuffix("\n"):
             self._editor.fill(text)

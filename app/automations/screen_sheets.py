@@ -32,7 +32,6 @@ from widgets.kit.choice_lists import LeadList, LeadRow
 from widgets.kit.line_text import LinePane
 
 JOURNAL: Final = 100
-"""The newest decisions of a rule that are shown."""
 Word = Literal["approved", "rejected"]
 
 
@@ -60,9 +59,7 @@ class ApprovalsSheet(Sheet[None]):
         """The rule whose requests are to be marked; empty: they are."""
         self._waiting: tuple[Approval, ...] = ()
         self._marked: set[str] = set()
-        """The keys of the marked ones."""
         self._answer: tuple[tuple[Approval, ...], Word] | None = None
-        """The requests being answered, and the answer."""
         self._answered: SafeText | None = None
         """The result of the last answer, shown above the list: a toast would cover the remaining requests."""
         self._is_swapped = False
@@ -185,7 +182,6 @@ class ApprovalsSheet(Sheet[None]):
 
     @on(LeadList.OptionHighlighted)
     def _show(self) -> None:
-        """Show the list, the keys, and the request of the one under the cursor."""
         self._list.show(self._rows)
         box, row, several = self.query_one(Vertical), self._list.row, len(self._marked)
         marked = f", {several} marked" if several else ""
@@ -222,7 +218,6 @@ class ApprovalsSheet(Sheet[None]):
 
 HISTORY: Final = timedelta(days=30)
 BEAT_S: Final = 0.2
-"""How often the progress is checked."""
 BAR: Final = 30
 
 
@@ -244,7 +239,6 @@ class ReplaySheet(Sheet[None]):
         self._engine = engine
         self._now = engine.clock()
         self._reached = self._now - HISTORY
-        """The moment that the replay has reached."""
         self._is_done = False
         self._count: Sequence[Content] = ()
         self._newest: tuple[Decision, ...] = ()

@@ -233,7 +233,6 @@ class HealthView(Struct, frozen=True):
     hosts: tuple[PlatformHealth, ...] = ()
     links: tuple[LinkState, ...] = ()
     pasts: dict[str, PlatformHistory] = field(default_factory=dict)
-    """Histories by platform."""
     link_past: PlatformHistory = NOTHING_SEEN
     under_way: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Active runs by platform and status."""
@@ -243,7 +242,6 @@ class HealthView(Struct, frozen=True):
     polls: tuple[PollSpan, ...] = ()
     """Newest first."""
     statuses: tuple[str, ...] = ()
-    """All statuses of runs ever seen."""
 
 
 NOT_READ: Final = HealthView()

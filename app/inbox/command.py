@@ -18,7 +18,6 @@ from storage.errors import StorageError
 from storage.records.inbox import NO_TIME, RETRIED, InboxItem
 
 TONES: Final = {"critical": "bad", "decide": "warn"}
-"""The tones, by an item's severity."""
 ALL: Final = "all"
 KEYS: Final = click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 

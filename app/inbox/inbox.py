@@ -59,7 +59,6 @@ class Cause:
     """The arguments of the command that resolves it; for approvals without the decisions."""
     subject: str = ""
     choices: tuple[str, ...] = ()
-    """The answers offered for a question."""
 
 
 @dataclass(slots=True)
@@ -68,7 +67,6 @@ class Inbox:
 
     engine: Engine
     automations: Callable[[], Sequence[Rule]]
-    """Returns the current rules."""
     _incidents: IncidentReader
     _reasons: dict[tuple[str, datetime | None], str] = field(default_factory=dict)
     """The service's reasons for failures, by run and the time of its last change."""
@@ -133,7 +131,6 @@ class Inbox:
         return {key: entry.at for entry in entries for key in (entry.key, entry.group) if key and key not in others}
 
     async def _causes(self, now: datetime) -> list[Cause]:
-        """Read all current causes."""
         incidents = await self._incidents.read(now)
         causes = await self._runs(now, incidents)
         if (since := unobserved_since(await self.engine.cache.links(), now)) is not None:
@@ -217,7 +214,6 @@ class Inbox:
         return [*open_outages, *failed.values(), *asking, *stuck.values(), *ended]
 
     async def _automations(self, now: datetime, state: State) -> list[Cause]:
-        """Waiting approvals, paused and limited automations, and a missing bot."""
         rules = [rule for rule in rules_of(self.automations(), self.engine.profile.name) if rule.is_on]
         causes = list[Cause]()
         states = await state.rule_states()
@@ -259,7 +255,6 @@ class Inbox:
         return causes
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
-        """Messages that could not be delivered, grouped by route."""
         rows = await state.recent_deliveries(MOST_MESSAGES, "failed")
         lost = [row for row in rows if row.made_at > now - LOOK_BACK]
         causes = []

@@ -47,7 +47,6 @@ class InsightSpan(Struct, frozen=True):
     """A period up to now."""
 
     name: str
-    """The name of the span, such as `7d`."""
     title: str
     step: ChartStep
     count: int

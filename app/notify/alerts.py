@@ -48,11 +48,9 @@ def own_alert(
     after: tuple[str, ...] = (),
     is_lasting: bool = False,
 ) -> Alert:
-    """An alert that `[notify] on` asks for."""
-    title = safe_text(title, limit=120)
-    body = safe_text(body, limit=400)
-    subject = (group, "", DEFAULT_ROUTE, level, title, about)
-    return Alert(*subject, key=key, body=body, at=at, after=after, is_lasting=is_lasting)
+    """An alert that `[notify] on` asks for, with texts that are safe and short enough."""
+    subject = (group, "", DEFAULT_ROUTE, level, safe_text(title, limit=120), about)
+    return Alert(*subject, key=key, body=safe_text(body, limit=400), at=at, after=after, is_lasting=is_lasting)
 
 
 async def wanted(moves: Sequence[StatusChange], on: Collection[str], ledger: Ledger) -> list[StatusChange]:
@@ -156,7 +154,6 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
 
 
 def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
-    """An incident that goes on, or its end."""
     key, group = f"health:{incident.platform}:{incident.start.isoformat()}", f"host:{incident.platform}"
     impaired, bad = f"{key}:impaired", f"{key}:bad"
     since = f"since {clock_time(incident.start, now)} · {profile}"

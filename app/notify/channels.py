@@ -69,7 +69,6 @@ class Text(Struct, frozen=True):
     body: SafeText
     level: Level
     values: Mapping[str, str] = field(default_factory=dict)
-    """The placeholders' values, as received."""
 
     @classmethod
     def of(cls, alert: Alert, profile: str) -> Self:
@@ -134,28 +133,27 @@ class Channels(Struct, frozen=True):
     env: Mapping[str, str]
     ring_bell: Callable[[], None] = lambda: None
     write: Callable[[str], None] = lambda _: None
-    """Writes raw text to the terminal."""
 
     async def deliver(self, news: Sequence[Text]) -> tuple[str, ...]:
         """Deliver notifications and return each distinct failure once."""
         if news:
             self.ring_bell()
         troubles: list[str | None] = []
-        for one in news:
+        for text in news:
             if self.desktop:
-                sequence = terminal_sequence(one.title, one.body, self.env)
+                sequence = terminal_sequence(text.title, text.body, self.env)
                 if sequence is not None:
                     self.write(sequence)
                 elif which("notify-send", path=self.env.get("PATH")) is None:
                     troubles.append(NO_DESKTOP)
                 else:
                     # notify-send parses the body as HTML, but not the title.
-                    options = ("--app-name=Runwarden", f"--urgency={_URGENCY[one.level]}")
-                    argv = ("notify-send", *options, "--", one.title, escape(one.body, quote=False))
+                    options = ("--app-name=Runwarden", f"--urgency={_URGENCY[text.level]}")
+                    argv = ("notify-send", *options, "--", text.title, escape(text.body, quote=False))
                     troubles.append(await run_program(argv))
             if self.command:
                 # Foreign text must not be taken for an option or a file name.
-                values = {**dict.fromkeys(FACTS, ""), **one.values, "title": one.title, "body": one.body}
+                values = {**dict.fromkeys(FACTS, ""), **text.values, "title": text.title, "body": text.body}
                 safe = {name: as_argument(safe_text(value, limit=_VALUE_LIMIT)) for name, value in values.items()}
                 troubles.append(await run_program([fill(argument, safe) for argument in self.command]))
         return tuple(dict.fromkeys(trouble for trouble in troubles if trouble is not None))
@@ -177,8 +175,7 @@ async def send(
     troubles = [*await Channels(route.desktop, route.command, network.env).deliver([text])]
     if route.urls_env or route.urls_file:
         title, body = rendered(delivery, route, profile, route.markup, command_line)
-        trouble = await relayed(route, title, body, delivery.message.level, network)
-        troubles += [trouble] if trouble is not None else []
+        troubles += filter(None, [await relayed(route, title, body, delivery.message.level, network)])
     return "; ".join(troubles) or None
 
 

@@ -18,7 +18,6 @@ from storage.records.alert import Delivery, Message
 from storage.records.inbox import Mark
 
 TONES: Final = {"delivered": "good", "failed": "bad", "expired": "bad"}
-"""The tones, by a message's outcome."""
 
 
 @click.group(cls=CommandGroup)
@@ -38,8 +37,7 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
     now, text = datetime.now(UTC), "Sent by `runwarden notify test`"
     message = Message(route, "test:rule", "new", "warning", "Runwarden: this is a test", text, ())
     profile = invocation.profile(settings)
-    trouble = await send(settings.notify, Delivery(0, message, now), profile.name, Network.of(profile))
-    if trouble is not None:
+    if trouble := await send(settings.notify, Delivery(0, message, now), profile.name, Network.of(profile)):
         raise failed("not_delivered", trouble, route=route)
     invocation.output.record({"route": route, "delivered": True}, [("delivered", route)])
     return Exit.DONE

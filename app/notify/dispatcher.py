@@ -110,15 +110,15 @@ class Dispatcher:
                 break
         for message in due.messages:
             facts = {"phase": message.phase, "route": message.route, "title": message.title, "count": message.count}
-            self.say("message", profile=self.profile, **facts)
+            self.say("message", **facts)
         for alert in (new for new in due.unrouted if new.key not in self._unrouted):
             why = "no [[notify.rules]] matches it now"
-            self.say("unrouted", profile=self.profile, key=alert.key, title=alert.title, message=why)
+            self.say("unrouted", key=alert.key, title=alert.title, message=why)
         self._unrouted = {alert.key for alert in due.unrouted}
         groups = {alert.key: alert.group for alert in waiting}
         quiet = Counter((groups[key], outcome) for key, outcome in due.settled.items() if outcome != "told")
         for (group, outcome), count in quiet.items():
-            self.say("not_told", profile=self.profile, group=group, outcome=outcome, count=count)
+            self.say("not_told", group=group, outcome=outcome, count=count)
         return bool(due.messages)
 
     async def _read(
@@ -172,38 +172,26 @@ class Dispatcher:
         for delivery in deliveries:
             now, message = self.clock(), delivery.message
             route = self.notify.route(message.route)
-            own = self.notify.route(DEFAULT_ROUTE)
-            trouble = ""
-            outcome = "delivered"
-            due = None
-            fallback = ""
+            trouble, fallback, due = "", "", None
             if now - delivery.made_at > route.give_up:
-                trouble = "it was too old to be sent"
-                outcome = "expired"
+                outcome, trouble = "expired", "it was too old to be sent"
             elif not await self.state.claim_delivery(delivery, now, now + CLAIMED_FOR):
                 continue
+            elif not (
+                trouble := await send(self.notify, delivery, self.profile, self.network, self.command_line) or ""
+            ):
+                outcome = "delivered"
+            elif delivery.attempts < len(BACKOFF):
+                outcome, due = "delivery_failed", self.clock() + BACKOFF[delivery.attempts]
             else:
-                trouble = await send(self.notify, delivery, self.profile, self.network, self.command_line) or ""
-                if trouble and delivery.attempts < len(BACKOFF):
-                    outcome = "delivery_failed"
-                    due = self.clock() + BACKOFF[delivery.attempts]
-                elif trouble:
-                    has_own = message.route != DEFAULT_ROUTE and not own.is_silent
-                    outcome = "failed"
-                    fallback = route.fallback or (DEFAULT_ROUTE if has_own else "")
+                has_own = message.route != DEFAULT_ROUTE and not self.notify.route(DEFAULT_ROUTE).is_silent
+                outcome, fallback = "failed", route.fallback or (DEFAULT_ROUTE if has_own else "")
             await self.state.settle_delivery(
                 delivery, None if due else outcome, self.clock(), error=trouble, due=due, fallback=fallback
             )
-            self.say(
-                outcome,
-                profile=self.profile,
-                delivery=delivery.number,
-                route=message.route,
-                title=message.title,
-                attempt=delivery.attempts + 1,
-                message=trouble or None,
-                fallback=fallback or None,
-            )
+            about = {"delivery": delivery.number, "route": message.route, "title": message.title}
+            details = {"attempt": delivery.attempts + 1, "message": trouble or None, "fallback": fallback or None}
+            self.say(outcome, **about, **details)
 
 
 async def rule_alerts(state: State, since: datetime, command_line: str = "runwarden") -> list[Alert]:

@@ -45,7 +45,6 @@ class Situation(Struct, frozen=True):
     """The code hosts' incidents, each host's newest first."""
     stuck: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
-    """Actions whose outcome is unknown."""
     failing: frozenset[str] = frozenset()
     """Subjects of failing polls: their problems cannot be known. Also the jobs of the bot that fail."""
     completed: Mapping[str, datetime] = field(default_factory=dict)
@@ -272,7 +271,6 @@ def _passed(alert: Alert, route: str, at: Situation) -> Message:
 
 
 def _between(incident: Incident, now: datetime) -> str:
-    """How long an incident lasted, and from when to when."""
     end = incident.recovered_at or incident.until
     lasted = span(incident.lasted.total_seconds())
     return f"after {lasted}, from {clock_time(incident.start, now)} to {clock_time(end, now)}"

@@ -24,6 +24,7 @@ from storage.records import PlatformHealth
 from storage.records.alert import Alert, Level
 from storage.records.following import StatusChange, Watermark
 from storage.state import State
+from storage.values import EPOCH
 
 RECENT: Final = timedelta(days=2)
 """How long after an incident its recovery may still be reported."""
@@ -78,7 +79,6 @@ class News(Struct, frozen=True):
     """The alerts of one look."""
 
     screen: tuple[Alert, ...] = ()
-    """The alerts for the screen of this process."""
     outward: tuple[Alert, ...] = ()
     """The alerts for bell, desktop and command; claimed, so that no other process sends them."""
 
@@ -95,11 +95,11 @@ class Watch:
     incidents: IncidentReader
     profile: str
     clock: Callable[[], datetime]
-    _watermark: Watermark | None = None
+    _watermark: Watermark = field(default_factory=Watermark)
     _file: int | None = None
     """The cache file that the watermark belongs to; None: the watch has not begun."""
-    _began_at: datetime | None = None
-    _since: datetime | None = None
+    _began_at: datetime = EPOCH
+    _since: datetime = EPOCH
     """Older events are history, even if they are new to the cache."""
     _reported: set[str] = field(default_factory=set)
     """Keys of states that this process or an earlier one has reported."""
@@ -108,25 +108,24 @@ class Watch:
     _link_down: Alert | None = None
 
     async def begin(self) -> None:
-        """Start where the last watch stopped or, if there was none, now. Call it before the first look."""
-        now, self._file = self.clock(), self.cache.opened
+        """Start where the last watch stopped or, if there was none, now."""
+        now, file = self.clock(), self.cache.opened
         self._watermark = watermark = await self.cache.watermark()
         await self.cache.save_watermark(watermark, at=now)
         # Nothing from before the very first watch is news, even if the first sync brings it.
         self._since = now if watermark.saved_at is None else min(now, watermark.saved_at) - SKEW
         self._began_at = now
         keys = [key for state in await self._states(now) for key in (state.key, *state.after)]
-        self._reported = (
-            set() if self.state is None else set(await self.state.reported_alerts(keys, apart=bool(self.notify.rules)))
-        )
+        self._reported = set()
+        if self.state is not None:
+            self._reported |= await self.state.reported_alerts(keys, apart=bool(self.notify.rules))
+        self._file = file
 
     async def look(self) -> News:
         """The changes since the last look."""
-        now = self.clock()
-        if self._file not in {None, self.cache.opened}:
+        if self._file != self.cache.opened:
             await self.begin()
-        if self._watermark is None or self._began_at is None or self._since is None:
-            raise RuntimeError("A watch begins before it looks.")
+        now = self.clock()
         ahead = await self.cache.run_clock_ahead()
         news = await self.cache.changes(self._watermark, since=self._since)
         if news.watermark != self._watermark:
@@ -165,11 +164,7 @@ class Watch:
         incidents = await self.incidents.read(now)
         links = await self.cache.links()
         link = next(link for link in links if link.subject == "runs")
-        recent = [
-            incident
-            for incident in incidents
-            if not incident.is_over or (incident.recovered_at or incident.until) > now - RECENT
-        ]
+        recent = [one for one in incidents if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
         stuck = await self.cache.stuck_runs()
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=recent, links=links)
         down = next((state for state in states if state.group == LINK), None)

@@ -18,7 +18,7 @@ from app.results.checkout import apply as apply_change
 from app.results.command_results import TURN_OPTION, opened, require
 from app.results.diff import Patch
 from app.results.git import GitError
-from storage.records.results import Change, ChangedFile, Finding
+from storage.records.results import Change, ChangedFile
 
 _TONES: Final = {"+": "32", "-": "31", "@": "36", "d": "1", "\\": "2"}
 """SGR codes by the kind of a patch's line."""
@@ -44,12 +44,6 @@ def facts_of(change: Change) -> dict[str, object]:
     return facts(change, "source base head base_name note") | {"pushed": change.is_pushed}
 
 
-def finding_document(finding: Finding) -> dict[str, object]:
-    """A finding as JSON."""
-    path = _text(finding.path)
-    return {"path": path, "line": finding.line, "severity": finding.severity, "text": finding.text}
-
-
 def _text(name: str) -> str:
     """A file's name as Unicode: JSON has no bytes."""
     return name.encode("utf-8", "surrogateescape").decode(errors="replace")
@@ -73,7 +67,6 @@ def _bar(file: ChangedFile) -> str:
 
 
 def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
-    """A patch's lines, printable, each cut at `_LONGEST_LINE`, and coloured."""
     patch = Patch(data)
     patch.read()
     is_binary = False
@@ -94,12 +87,8 @@ def _number(number: int | None) -> str:
     return "" if number is None else str(number)
 
 
-FINDINGS: Final[Sequence[Column[Finding]]] = (
-    Column("severity", lambda finding: finding.severity or "", "severity"),
-    Column("file", lambda finding: finding.path, "path"),
-    Column("line", lambda finding: _number(finding.line), "line", lambda finding: finding.line),
-    Column("text", lambda finding: finding.text, "text"),
-)
+FINDING_FACTS: Final = "path line severity text"
+FINDINGS: Final = tuple(Column[Document](name, name=name) for name in ("severity", "path", "line", "text"))
 FILES: Final[Sequence[Column[ChangedFile]]] = (
     Column("change", lambda file: file.kind, "kind"),
     Column("+", lambda file: _number(file.additions), "additions", lambda file: file.additions),
@@ -118,7 +107,7 @@ ARTIFACTS: Final = (
     Column[Document]("turn", None, "turn"),
     Column[Document]("bytes", lambda row: f"{row['bytes']:,}", "bytes", lambda row: row["bytes"]),
     Column[Document]("name", None, "name"),
-    Column[Document]("saved as", lambda row: str(row["saved_as"] or ""), "saved_as", flexible=True),
+    Column[Document]("saved as", None, "saved_as", flexible=True),
 )
 
 
@@ -206,14 +195,17 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
     if output.format is Format.JSON:
         documents = [
             {"path": _text(review.path), "text": review.text, "source": review.source, "note": review.note}
-            | {"findings": [finding_document(finding) for finding in review.findings]}
+            | {"findings": [facts(finding, FINDING_FACTS) for finding in review.findings]}
             for review in reviews
         ]
         output.record({"reviews": documents, "as_of": rfc3339(detail.last_seen_at)}, ())
     elif output.format is not Format.TABLE:
-        pairs = [(review, finding) for review in reviews for finding in review.findings]
-        entries = [{"review": review.path, **finding_document(finding)} for review, finding in pairs]
-        output.listing("findings", entries, FINDINGS, [finding for _, finding in pairs])
+        entries = [
+            {"review": review.path, **facts(finding, FINDING_FACTS)}
+            for review in reviews
+            for finding in review.findings
+        ]
+        output.listing("findings", entries, FINDINGS)
     else:
         for review in reviews:
             output.note(f"{review.path}, from {ORIGINS[review.source]}. {review.note or ''}".rstrip())

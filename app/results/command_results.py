@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
@@ -23,7 +23,7 @@ from app.cli.output import Document, Output, facts
 from app.engine.text import plural, safe_block, safe_log_line, safe_text
 from app.engine.times import exact_ago, rfc3339, span
 from app.results.source import Results
-from app.results.steps import StepLines
+from app.results.steps import NO_LIMIT, StepLines
 from app.runs.command_rows import CACHED_HINT, RunDocument, RunLookup, badge, views
 from app.runs.document import NO_PAGE, as_received, instructions_of, run_address, spec_fields
 from storage.records.action import WRITE_KINDS
@@ -54,10 +54,7 @@ PAUSE_S: Final = 3.0
 LONGEST_LINE: Final = 1 << 16
 """Bytes of a line without an end that are held before they are printed, unless nothing is cut."""
 LONGEST_SHOWN: Final = 4_000
-"""Characters shown of a line, unless nothing is cut."""
-NO_LIMIT: Final = 1 << 26
 END_FACTS: Final = "outcome reason failure_kind summary question commit"
-"""Facts of a turn that the last event of `--follow --json` shows."""
 
 
 async def _found(invocation: Invocation, engine: "Engine", run_id: str) -> "RunDetail":
@@ -266,14 +263,14 @@ def _tell_turn(output: Output, turn: "Turn", agent: str | None) -> None:
     output.text("  ".join(safe_text(part) for part in head if part))
     for line in safe_block(turn.instructions or ""):
         output.text(f"  > {line}")
-    for said in turn.messages:
-        about = ", ".join(filter(None, (f"said by {said.caller or 'a caller'}", said.state)))
-        output.text(f"  {safe_text(f'{about}: {said.text}')}")
+    for message in turn.messages:
+        about = ", ".join(filter(None, (f"said by {message.caller or 'a caller'}", message.state)))
+        output.text(f"  {safe_text(f'{about}: {message.text}')}")
     if turn.artifacts:
         output.text(f"  {plural(len(turn.artifacts), 'artifact')}: runs artifacts lists and saves them")
     for name in ("reason", "summary", "offer", "commit"):
-        if told := getattr(turn, name):
-            for line in safe_block(told):
+        if text := getattr(turn, name):
+            for line in safe_block(text):
                 output.text(f"  {name}: {line}")
 
 
@@ -350,7 +347,8 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
             forms = ("lines",)
         is_whole = options["everything"] or is_shown or not is_table
         about = engine, invocation.output, run.run_id, number
-        readers = [LogReader(*about, form, is_whole, None if is_table else emit) for form in forms]
+        drawn = partial(StepLines, "--all shows them", whole=is_whole)
+        readers = [LogReader(*about, form, drawn(), None if is_table else emit) for form in forms]
         try:
             chunk, *more = [await reader.print(offset, follows=options["follow"]) for reader in readers]
         except asyncio.CancelledError:
@@ -385,17 +383,12 @@ class LogReader:
     run_id: str
     turn: int
     form: LogForm
-    is_whole: bool
-    """Whether nothing is cut."""
+    drawn: StepLines
+    """Its `whole` is also whether long lines are cut."""
     emit: Callable[[str, Document], None] | None
     """Takes a `step` or the `text` of a line. None: they are printed for people."""
     _rest: bytes = b""
     """A line that has no end yet."""
-    _drawn: StepLines = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Draw no step yet."""
-        self._drawn = StepLines("--all shows them", whole=self.is_whole)
 
     async def print(self, offset: int, *, follows: bool) -> LogChunk:
         """Print from an offset to the present end; return the last piece.
@@ -448,17 +441,17 @@ class LogReader:
             if self.emit:
                 self.emit("step", asdict(step) | {"at": rfc3339(step.at)})
                 continue
-            for drawn in self._drawn.of(step):
-                self.output.print(drawn.drawn(colour=self.output.colour))
-        *lines, self._rest = (self._rest + chunk.data).split(b"\n")
-        if len(self._rest) > (NO_LIMIT if self.is_whole else LONGEST_LINE):
-            lines.append(self._rest)
+            for line in self.drawn.of(step):
+                self.output.print(line.drawn(colour=self.output.colour))
+        *raw_lines, self._rest = (self._rest + chunk.data).split(b"\n")
+        if len(self._rest) > (NO_LIMIT if self.drawn.whole else LONGEST_LINE):
+            raw_lines.append(self._rest)
             self._rest = b""
-        for line in lines:
-            self._line(line)
+        for raw in raw_lines:
+            self._line(raw)
 
     def _line(self, raw: bytes) -> None:
-        limit = NO_LIMIT if self.is_whole else LONGEST_SHOWN
+        limit = NO_LIMIT if self.drawn.whole else LONGEST_SHOWN
         colour = self.output.colour and self.emit is None
         line = safe_log_line(raw.decode("utf-8", "replace"), limit=limit, colour=colour)
         if self.emit:

@@ -123,7 +123,6 @@ class Patch:
         return tuple(file.changed() for file in self.files)
 
     def _read(self) -> Iterator[bool]:
-        """Read the patch, one piece at every step."""
         while self._at < len(self.data):
             end = self.data.find(b"\n", self._at, self._at + _LONGEST_HEADER)
             line = self.data[self._at : self._at + _LONGEST_HEADER if end < 0 else end]

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -29,7 +30,7 @@ from app.results.git import Git, GitError, TooLargeError
 from app.results.review import findings
 from app.results.service import pull_number
 from storage.records import Repository, RunDetail
-from storage.records.results import SUBMODULE_MODE, Change, ChangedFile, Review, RunTurns, Turn
+from storage.records.results import SUBMODULE_MODE, Change, ChangedFile, Review, Turn
 
 TRAILER: Final = "Runwarden-Run"
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -70,9 +71,6 @@ class Heads(Struct, frozen=True):
     default_name: str
     problem: str = ""
     """Why the repository could not be asked just now: the rest is older."""
-
-
-NO_HEADS: Final = Heads(None, None, "")
 
 
 class Mirror:
@@ -173,8 +171,7 @@ class Mirror:
         out = await self.git.read(self.git_dir, *arguments, *([f"^{without}"] if without else []), "--")
         fields = out.decode(errors="replace").split("\0")
         commits = []
-        for begin in range(0, len(fields) - 4, 5):
-            commit, parents, committed, subject, marks = fields[begin : begin + 5]
+        for commit, parents, committed, subject, marks in zip(*[iter(fields)] * 5, strict=False):
             at = datetime.fromtimestamp(int(committed), UTC)
             turns = tuple(filter(None, marks.split(",")))
             commits.append(Commit(commit, tuple(parents.split()), at, subject, turns))
@@ -242,6 +239,18 @@ class Mirror:
             raise GitError("This is not the id of a file's content.")
         return await self.git.read(self.git_dir, "cat-file", "blob", blob, most=most)
 
+    async def reviews(self, change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
+        """The Markdown files that match, of those that a change added or changed.
+
+        Raises:
+            GitError: One of them cannot be read.
+        """
+        reviews = []
+        for file in written_reviews(change.files, patterns):
+            text = (await self.blob(file.new_blob or "", _LARGEST_REVIEW)).decode(errors="replace")
+            reviews.append(Review(file.path, text, await asyncio.to_thread(findings, text)))
+        return tuple(reviews)
+
     async def _bring_contents(self, ids: Collection[bytes]) -> None:
         check = ("cat-file", "--batch-check=%(objectname)")
         held = await self.git.read(self.git_dir, *check, given=b"".join(object_id + b"\n" for object_id in ids))
@@ -297,7 +306,7 @@ class Mirror:
             raise GitError(message) from error
 
 
-def trim(folder: Path, most_bytes: int) -> list[Path]:
+def trim(folder: Path, most_bytes: int) -> None:
     """Delete the mirrors that were used least recently until the others fit; those used within the hour stay."""
     locks = sorted(folder.glob("*.lock"), key=lambda file: file.stat().st_mtime)
     sizes = dict.fromkeys(locks, 0)
@@ -306,16 +315,13 @@ def trim(folder: Path, most_bytes: int) -> list[Path]:
             for name in files:
                 with suppress(OSError):
                     sizes[lock] += (Path(path) / name).lstat().st_size
-    dropped = []
     for lock in locks:
         if sum(sizes.values()) <= most_bytes or time.time() - lock.stat().st_mtime < _UNTOUCHED_S:
             break
         with lock.open("a") as held, suppress(BlockingIOError):
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(lock.with_suffix(".git"), ignore_errors=True)
-            dropped.append(lock.with_suffix(".git"))
             sizes[lock] = 0
-    return dropped
 
 
 def _pins(run_id: str) -> str:
@@ -380,7 +386,6 @@ def with_commits(turn: Turn, commits: tuple[Commit, ...]) -> TurnCommits:
     return TurnCommits(replace(turn, commit=last.id, summary=turn.summary or last.subject), commits)
 
 
-REWRITTEN: Final = "The branch was rewritten: some commits are those that were kept."
 _REMEMBERED: Final = 50
 """Runs whose repositories were asked lately."""
 _MOST_REVIEWS: Final = 20
@@ -402,27 +407,48 @@ class CommitHistory(Struct, frozen=True):
     note: str
     """A remark on where the commits come from and how they were found."""
 
+    async def change(self, turn: int | None = None) -> Change:
+        """The change of a turn, or of the whole run.
 
+        Raises:
+            GitError: The turn has no commit, or its change cannot be read.
+        """
+        base, head, name = self.base, self.head, self.base_name
+        if turn is not None:
+            known = {entry.turn.number: entry.commits for entry in self.turns}
+            if turn not in known:
+                raise NoTurnError(f"The run has no turn {turn} in git; it has {len(known)}.")
+            commits = known[turn]
+            if not commits:
+                raise GitError(f"Turn {turn} has no commit: it changed nothing, or nothing of it was pushed yet.")
+            base, head = next(iter(commits[0].parents), None), commits[-1].id
+            name = "its first parent" if len(commits) == 1 else f"the first parent of its {len(commits)} commits"
+            name = name if base else "nothing: it is the first commit"
+        change = await self.mirror.change(base, head, name)
+        return replace(change, note=" ".join(filter(None, (self.note, change.note))))
+
+    async def file(self, path: str, turn: int | None = None) -> Change:
+        """A whole file as the run, or a turn, left it, as a change of none of its lines.
+
+        Raises:
+            GitError: There is no such text file, or it cannot be fetched.
+        """
+        commits = (entry.turn.commit for entry in self.turns if entry.turn.number == turn)
+        return await self.mirror.file(next(commits, None) or self.head, path)
+
+
+@dataclass(slots=True)
 class RunRepositories:
     """The repositories of the runs of one configuration."""
 
-    def __init__(
-        self,
-        folder: Path,
-        addresses: tuple[RepositoryAddress, ...],
-        *,
-        most_mb: int = 2_000,
-        git: Git,
-        fresh_s: float = 20.0,
-    ) -> None:
-        """Ask a repository about an unchanged run again only after `fresh_s` seconds."""
-        self._folder = folder
-        self._addresses = addresses
-        self._most_bytes = most_mb << 20
-        self._git = git
-        self._fresh_s = fresh_s
-        self._asked: dict[str, tuple[float, datetime | None, Heads]] = {}
-        """When a run's repository was asked last, in monotonic seconds, the run's last change then, and the answer."""
+    folder: Path
+    addresses: tuple[RepositoryAddress, ...]
+    git: Git
+    most_mb: int = 2_000
+    fresh_s: float = 20.0
+    """A repository is asked about an unchanged run again only after this time."""
+    _asked: dict[str, tuple[float, datetime | None, Heads]] = field(default_factory=dict)
+    """When a run's repository was asked last, in monotonic seconds, the run's last change then, and the answer."""
 
     def mirror(self, repository: Repository) -> Mirror:
         """The mirror of a repository.
@@ -431,13 +457,13 @@ class RunRepositories:
             GitError: No address is configured for it, or none can be made of its name.
         """
         try:
-            address = address_of(self._addresses, repository)
+            address = address_of(self.addresses, repository)
         except ValueError as error:
             raise GitError(safe_text(str(error))) from error
         if address is None:
             label = safe_text(repository.label)
             raise GitError(f'Nothing says where {label} is: add it under [repositories], as in "{label}" = "ADDRESS".')
-        return Mirror(self._folder, address, self._git)
+        return Mirror(self.folder, address, self.git)
 
     def address(self, repository: Repository) -> str | None:
         """The address of a repository; None: not known."""
@@ -453,13 +479,13 @@ class RunRepositories:
         """
         run = detail.run
         mirror = self.mirror(run.repository)
-        asked_s, updated_at, heads = self._asked.get(run.run_id, (-math.inf, None, NO_HEADS))
+        asked_s, updated_at, heads = self._asked.get(run.run_id, (-math.inf, None, Heads(None, None, "")))
         is_same = not heads.problem and updated_at == run.updated_at
-        if not is_same or time.monotonic() - asked_s >= self._fresh_s:
+        if not is_same or time.monotonic() - asked_s >= self.fresh_s:
             heads = await mirror.update(run.branch_name)
             lately = dict(list(self._asked.items())[-_REMEMBERED:])
             self._asked = {**lately, run.run_id: (time.monotonic(), run.updated_at, heads)}
-            await asyncio.to_thread(trim, self._folder, self._most_bytes)
+            await asyncio.to_thread(trim, self.folder, self.most_mb << 20)
         pinned = await mirror.pinned(run.run_id)
         head, note = await self._head(detail, mirror, heads, {**(service_commits or {}), **pinned})
         base, name, commits = await _base(detail, mirror, heads, head)
@@ -473,7 +499,7 @@ class RunRepositories:
             for commit in gone:
                 by_id[commit] = (await mirror.commits(commit, None))[-1]
         if any(known.get(entry.turn.number) in gone for entry in turns):
-            remark = REWRITTEN
+            remark = "The branch was rewritten: some commits are those that were kept."
         elif not with_own - known.keys():
             remark = ""
         # A turn's commit as known from elsewhere replaces those found on the branch.
@@ -499,61 +525,6 @@ class RunRepositories:
         if not detail.is_final:
             raise GitError(f"The repository has no branch {branch} yet: the run has pushed nothing.")
         raise GitError(f"The repository has no branch {branch}, and nothing of it was kept.")
-
-    async def turns(self, detail: RunDetail) -> RunTurns:
-        """A run's turns, as far as its commits show."""
-        history = await self.history(detail)
-        return RunTurns(detail.run.run_id, tuple(entry.turn for entry in history.turns), "git", history.note)
-
-    async def change(
-        self, detail: RunDetail, turn: int | None = None, service_commits: Mapping[int, str] | None = None
-    ) -> Change:
-        """The change of a turn, or of the whole run.
-
-        Raises:
-            GitError: As `history`; or the turn has no commit.
-        """
-        history = await self.history(detail, service_commits)
-        if turn is None:
-            change = await history.mirror.change(history.base, history.head, history.base_name)
-        else:
-            known = {entry.turn.number: entry.commits for entry in history.turns}
-            if turn not in known:
-                raise NoTurnError(f"The run has no turn {turn} in git; it has {len(known)}.")
-            commits = known[turn]
-            if not commits:
-                raise GitError(f"Turn {turn} has no commit: it changed nothing, or nothing of it was pushed yet.")
-            base = next(iter(commits[0].parents), None)
-            name = "its first parent" if len(commits) == 1 else f"the first parent of its {len(commits)} commits"
-            change = await history.mirror.change(
-                base, commits[-1].id, name if base else "nothing: it is the first commit"
-            )
-        return replace(change, note=" ".join(filter(None, (history.note, change.note))))
-
-    async def file(
-        self, detail: RunDetail, path: str, turn: int | None = None, service_commits: Mapping[int, str] | None = None
-    ) -> Change:
-        """A whole file as the run, or a turn, left it, as a change of none of its lines.
-
-        Raises:
-            GitError: As `history`; or there is no such text file.
-        """
-        history = await self.history(detail, service_commits)
-        commits = (entry.turn.commit for entry in history.turns if entry.turn.number == turn)
-        return await history.mirror.file(next(commits, None) or history.head, path)
-
-    async def reviews(self, detail: RunDetail, change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
-        """The Markdown files that match, of those that a change added or changed.
-
-        Raises:
-            GitError: One of them cannot be read.
-        """
-        mirror = self.mirror(detail.run.repository)
-        reviews = []
-        for file in written_reviews(change.files, patterns):
-            text = (await mirror.blob(file.new_blob or "", _LARGEST_REVIEW)).decode(errors="replace")
-            reviews.append(Review(file.path, text, await asyncio.to_thread(findings, text)))
-        return tuple(reviews)
 
 
 def written_reviews(files: Sequence[ChangedFile], patterns: Sequence[str]) -> list[ChangedFile]:

@@ -53,7 +53,6 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     repository = detail.run.repository
 
     async def remark(folder: Path) -> str:
-        """Compare the checkout's remotes with the repository's address; return a remark if they are unusual."""
         return await check_remotes(folder, repository, results.repositories.address(repository))
 
     async def apply_anyway(folder: Path) -> str:

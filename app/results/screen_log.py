@@ -45,9 +45,7 @@ class LogPart(SearchedPart):
         self.search = TextSearch(self.body, self.start, self._read_earlier)
         self.search.none_of = {FAILED_STEP: "No step is marked as failed here. Press / to search the text."}
         self._shown: tuple[str, int] | None = None
-        """The run and the turn whose log is shown."""
         self._whole = 0
-        """Bytes of the whole log."""
         self._has_ended = False
         self._grown_at: datetime | None = None
         self._problem = ""
@@ -202,7 +200,6 @@ class LogPart(SearchedPart):
             return None if isinstance(chunk, Unavailable) or is_other else self._put(chunk)
 
     async def _read_all(self) -> None:
-        """Read the log from its first line on, and go there."""
         while await self._read_earlier() is not None:
             pass
         self.body.put_cursor(0)

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from app.engine.text import safe_text
+from app.engine.text import plural, safe_text
 from app.runs.screen_subject import RunSubject, RunVersion, SearchedPart, showing_failure, unavailable
 from storage.records.results import Finding, Review, Unavailable
 from widgets.kit import hidden
@@ -98,9 +98,8 @@ class ReviewPart(SearchedPart):
         self._findings.show(lambda _: finding_rows(review.findings))
         several = f"{self._number + 1}/{len(self._reviews)}  " if len(self._reviews) > 1 else ""
         source = "from git" if review.source == "git" else "from the service"
-        count = len(review.findings)
-        number = f"{count:,} finding{'' if count == 1 else 's'}"
-        self.body.tell(f"{several}{safe_text(review.path)}", (number, safe_text(review.note), source))
+        about = plural(len(review.findings), "finding"), safe_text(review.note), source
+        self.body.tell(f"{several}{safe_text(review.path)}", about)
         self._lay_out()
 
     def action_turn_to(self, step: int) -> None:

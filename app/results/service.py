@@ -93,9 +93,8 @@ def pull_number(raw_json: str) -> int | None:
         run = json.loads(raw_json)
     except ValueError:
         return None
-    found = [run.get(key) for key in (*_PULL_KEYS, *_MERGE_KEYS)] if isinstance(run, dict) else []
-    for each in found:
-        for value in map(each.get, _NUMBER_KEYS) if isinstance(each, dict) else (each,):
+    for pull in [run.get(key) for key in (*_PULL_KEYS, *_MERGE_KEYS)] if isinstance(run, dict) else []:
+        for value in map(pull.get, _NUMBER_KEYS) if isinstance(pull, dict) else (pull,):
             if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
                 return value
             # A pull request's address ends with its number.

@@ -40,9 +40,10 @@ class Results:
         if isinstance(answer, RunTurns):
             return answer
         try:
-            return await self.repositories.turns(detail)
+            history = await self.repositories.history(detail)
         except GitError as error:
             return Unavailable(f"{error} {answer.reason}")
+        return RunTurns(detail.run.run_id, tuple(entry.turn for entry in history.turns), "git", history.note)
 
     async def change(
         self, detail: RunDetail, turn: int | None = None, run_turns: RunTurns | Unavailable | None = None
@@ -65,7 +66,7 @@ class Results:
         rest = "" if unpushed is None else f"Turn {unpushed} changed more, which is not pushed."
         change: Change | Unavailable
         try:
-            change = await self.repositories.change(detail, turn, commits_of(run_turns))
+            change = await (await self.repositories.history(detail, commits_of(run_turns))).change(turn)
         except NoTurnError as error:
             return Unavailable(str(error))
         except GitError as error:
@@ -89,7 +90,7 @@ class Results:
         )
 
     async def history(self, detail: RunDetail) -> CommitHistory | Unavailable:
-        """The run's commits, for checking its branch out: git alone has them."""
+        """The run's commits: git alone has them."""
         answer = await self._ask(lambda service: service.turns(detail.run.run_id))
         return await _from_git(self.repositories.history(detail, commits_of(answer)))
 
@@ -113,7 +114,8 @@ class Results:
         if isinstance(change, Unavailable):
             return change
         if change.source == "git":
-            reviews = await _from_git(self.repositories.reviews(detail, change, self._reviews))
+            mirror = self.repositories.mirror(detail.run.repository)
+            reviews = await _from_git(mirror.reviews(change, self._reviews))
         else:
             reviews = await asyncio.to_thread(_reviews_in, change, self._reviews)
         what = " or ".join(self._reviews) or "nothing: results.reviews is empty"
@@ -133,8 +135,8 @@ class Results:
 
     async def file(self, detail: RunDetail, path: str, turn: int | None = None) -> Change | Unavailable:
         """A file that the run did not change, as a change of none of its lines: git alone has it."""
-        answer = await self._ask(lambda service: service.turns(detail.run.run_id))
-        return await _from_git(self.repositories.file(detail, path, turn, commits_of(answer)))
+        history = await self.history(detail)
+        return history if isinstance(history, Unavailable) else await _from_git(history.file(path, turn))
 
     async def blob(self, detail: RunDetail, blob: str) -> bytes | Unavailable:
         """A file's whole content, by an id of a change that came from git."""

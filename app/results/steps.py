@@ -15,8 +15,8 @@ _SHORT: Final = 12
 _LONG: Final = 200
 """Lines shown of a step: of a tool's input or output, and of words."""
 _WORDS: Final = frozenset({"said", "printed", "error", "ended", "log"})
-_LINE: Final = 4_000
-_NO_LIMIT: Final = 1 << 26
+NO_LIMIT: Final = 1 << 26
+"""Characters of a line that is not to be cut."""
 _TONES: Final = {"said": "1", "ran": "36", "edited": "36", "used": "36", "error": "33"}
 """SGR codes of the kinds that are not quiet."""
 _QUIET: Final = "2"
@@ -71,7 +71,7 @@ class StepLines(Struct, eq=False):
         most = _LONG if step.kind in _WORDS else _SHORT
         left_out = 0 if self.whole else len(lines) - most
         if left_out <= 1:
-            shown = [safe_log_line(line, limit=_NO_LIMIT if self.whole else _LINE) for line in lines]
+            shown = [safe_log_line(line, limit=NO_LIMIT) if self.whole else safe_log_line(line) for line in lines]
         else:
             # The end of an output is more useful than its beginning.
             begin, end = map(safe_log_line, lines[: most // 3]), map(safe_log_line, lines[most // 3 - most :])

@@ -38,7 +38,6 @@ class RunFollower:
         self._channels = Channels(notify.desktop, notify.command, os.environ, bell, write)
         self._troubles: set[str] = set()
         """Failures of channels that were reported; each is reported once."""
-        self._has_begun = False
         self.look = CoalescedTask(self._look, session.app.run_worker).ask
         """Look for news now."""
 
@@ -77,9 +76,6 @@ class RunFollower:
         self._session.notify(text, opens=GoToTab("runs", FOLLOWED))
 
     async def _look(self) -> None:
-        if not self._has_begun:
-            await self.watch.begin()
-            self._has_begun = True
         report = await self.watch.look()
         await self._read_pins()
         for news in report.screen:

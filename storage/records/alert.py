@@ -70,13 +70,10 @@ class ReportedProblem(AlertSubject, frozen=True, kw_only=True):
     """An unresolved problem that a route has reported."""
 
     first_at: datetime
-    """When it was first reported."""
     last_at: datetime
-    """When it was last reported."""
     newest_at: datetime
     """When the newest reported alert happened."""
     count: int = 1
-    """The number of alerts."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -122,9 +119,7 @@ class Plan(Struct, frozen=True):
 
     messages: tuple[Message, ...] = ()
     settled: Mapping[str, Settled] = field(default_factory=dict)
-    """The way in which each alert was settled, by the alert's key."""
     told: tuple[ReportedProblem, ...] = ()
     """New and changed problems."""
     over: tuple[ReportedProblem, ...] = ()
     unrouted: tuple[Alert, ...] = ()
-    """Alerts that match no rule."""

@@ -41,7 +41,6 @@ class Occurrence(Struct, frozen=True):
     identity: str
     """Identifies the occurrence: the same in every process, at any time."""
     at: datetime
-    """When it happened."""
     conversation: str = ""
     """The conversation it belongs to, as its first run's id; empty: none yet."""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +129,6 @@ class RuleState(Struct, frozen=True):
     since: datetime
     """When its present definition was first seen."""
     failures: int = 0
-    """How many failures came in a row."""
     paused: str | None = None
     """Why; None: it is not paused."""
     news_from: datetime | None = None

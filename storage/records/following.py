@@ -50,7 +50,6 @@ class PastStuck(Struct, frozen=True):
     at: datetime
     """When it should have been flagged."""
     until: datetime
-    """When the turn ended, or was last seen."""
 
 
 class ObservedChange(Struct, frozen=True):
@@ -75,7 +74,6 @@ class StatusChange(ObservedChange, frozen=True):
     """When it would have begun if it had worked without the pauses between its turns."""
     is_pinned: bool
     is_final: bool
-    """The new status is final."""
 
     def happened(self, ahead: timedelta) -> datetime:
         """When it happened, by our clock, with the service's so far ahead; what we saw counts more than its times."""
@@ -111,6 +109,5 @@ class RunEvents(Struct, frozen=True):
 
     events: tuple[RunEvent, ...]
     cursor: str
-    """Where to go on."""
     is_held: bool = False
     """Whether a failure follows that may turn out to be a cancellation."""

@@ -25,7 +25,6 @@ SEVERITIES: Final[Mapping[InboxKind, InboxSeverity]] = {
 }
 """The most severe first: failures, decisions to make, things to know."""
 RETRIED: Final[frozenset[InboxKind]] = frozenset({"host", "failed"})
-"""Kinds of items whose runs can be retried."""
 NO_TIME: Final = datetime.fromtimestamp(0, UTC)
 """The time of events without a readable one."""
 _ORDER: Final = tuple(dict.fromkeys(SEVERITIES.values()))
@@ -65,7 +64,6 @@ class InboxEntry(Struct, frozen=True):
     """Where the run is, or what is to be approved."""
     status: str = ""
     decision_id: int | None = None
-    """The decision that waits for approval."""
 
 
 class InboxItem(Struct, frozen=True):
@@ -81,7 +79,6 @@ class InboxItem(Struct, frozen=True):
     cure: str = ""
     """A command that helps."""
     choices: tuple[str, ...] = ()
-    """The answers that a question offers."""
     subject: str = ""
     """Its subject: a code host, an action, an automation, a route."""
     entries: tuple[InboxEntry, ...] = ()

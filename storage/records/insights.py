@@ -25,7 +25,6 @@ class Outcomes(RunCounts, frozen=True, kw_only=True):
     """The outcomes of the runs created in a stretch of time."""
 
     start: datetime
-    """The start, inclusive."""
     end: datetime
     """The end, exclusive."""
 
@@ -42,7 +41,6 @@ class RepositoryFigures(RunCounts, frozen=True, kw_only=True):
     """One repository's runs of a stretch of time, by creation."""
 
     repository: str
-    """The repository's label."""
     p50_s: float | None = None
     """Half of the finished runs took at most so many seconds. None: none has finished."""
     p95_s: float | None = None

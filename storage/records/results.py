@@ -133,7 +133,6 @@ class Turn(Struct, frozen=True):
     inputs_json: str | None = None
     """The named inputs of its agent, as a JSON object; None: it had none, or the service does not report them."""
     messages: tuple[RunMessage, ...] = ()
-    """What was said to the run meanwhile."""
 
     @property
     def is_unpushed(self) -> bool:
@@ -156,7 +155,6 @@ class FailureFacts(Struct, frozen=True):
     questions: tuple[OpenQuestion, ...] = ()
     """The open questions of their agents, newest first."""
     cancelled: tuple[str, ...] = ()
-    """The ids of cancelled ones."""
 
 
 class PostingStatus(Struct, frozen=True):

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from storage.claims import Claims, this_process
-from storage.database import snapshot
 from storage.records import Author
 from storage.records.decision import (
     ACTED_OUTCOMES,
@@ -187,14 +186,11 @@ def keep_request(connection: sqlite3.Connection, decision_id: int, request_json:
 
 def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[str]) -> frozenset[str]:
     """The identities that the rule has not decided on."""
-    held = "SELECT 1 FROM decisions WHERE rule = ? AND identity = ?"
-    name = sqlite_text(rule)
-    with snapshot(connection):
-        return frozenset(
-            identity
-            for identity in identities
-            if connection.execute(held, (name, sqlite_text(identity))).fetchone() is None
-        )
+    stored = {identity: sqlite_text(identity) for identity in identities}
+    query = "SELECT identity FROM decisions WHERE rule = ? AND identity IN (SELECT value FROM json_each(?))"
+    rows = connection.execute(query, (sqlite_text(rule), json.dumps([*stored.values()]))).fetchall()
+    claimed = {identity for (identity,) in rows}
+    return frozenset(identity for identity, name in stored.items() if name not in claimed)
 
 
 def still_open(connection: sqlite3.Connection, outcome: Outcome | None = None) -> tuple[Decision, ...]:

@@ -21,7 +21,6 @@ MOST_WAITING: Final = 5_000
 MARK_KEPT: Final = timedelta(days=400)
 """How long a mark is kept, unless it mutes its item."""
 LEVELS: Final = 20
-"""How many changes can be undone."""
 _MARK: Final = "done_us, snoozed_us, muted, seen_us"
 _ALERT: Final = "key, grp, source, route, level, title, body, at_us, about_json, entered_us"
 _TOLD: Final = "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count"

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from app.profiles import RepositoryAddress
 from app.results.git import Git
 from app.results.repository import RunRepositories
 from storage.records import Repository, Run, RunDetail, StatusTransition
+from storage.records.results import Change
 
 START = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 IDENTITY = {f"GIT_{role}_NAME": "A" for role in ("AUTHOR", "COMMITTER")}
@@ -93,3 +95,10 @@ def run_detail(branch: str = "agent/x", *moves: tuple[str, float], raw_json: str
 def repositories(folder: Path, address: str, *, fresh_s: float = 0, **options: Any) -> RunRepositories:
     addresses = (RepositoryAddress("github:acme/api", address),)
     return RunRepositories(folder, addresses, git=Git(**options), fresh_s=fresh_s)
+
+
+async def change_of(
+    runs: RunRepositories, detail: RunDetail, turn: int | None = None, service_commits: Mapping[int, str] | None = None
+) -> Change:
+    """The change of a turn, or of the whole run, as its repository has it."""
+    return await (await runs.history(detail, service_commits)).change(turn)

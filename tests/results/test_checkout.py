@@ -12,7 +12,7 @@ from app.results.diff import Patch
 from app.results.git import Git, GitError
 from storage.records import Repository
 from storage.records.results import Change
-from tests.results.repository import Origin, commit, git, repositories, run_detail
+from tests.results.repository import Origin, change_of, commit, git, repositories, run_detail
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_a_change_is_applied_at_the_top_level_wherever_it_is_asked_for(
     (origin.work / "to-code").symlink_to("code.py")
     files = {"code.py": b"new\n", "bin": b"\0\xff", ".gitattributes": b"*.x filter=y\n", "new\nline": b"x"}
     origin.commit("agent/x", files, start="main")
-    change = await repositories(tmp_path / "data", origin.url).change(run_detail())
+    change = await change_of(repositories(tmp_path / "data", origin.url), run_detail())
     done = await apply(change, checkout / "sub")
 
     assert (done.folder, done.files) == (checkout, len(change.files))
@@ -175,7 +175,7 @@ async def test_nothing_that_a_configuration_or_a_change_names_is_executed(
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(trap))
     found = repositories(tmp_path / "data", origin.url)
-    change = await found.change(run_detail())
+    change = await change_of(found, run_detail())
     done = await check_out(await found.history(run_detail()), "agent/x", checkout)
     await apply(change, checkout)
 

@@ -9,7 +9,7 @@ from app.results.git import GitError
 from app.results.repository import BY_TIME, RunRepositories
 from app.results.service import pull_number
 from storage.records.results import Change
-from tests.results.repository import Origin, git, repositories, run_detail
+from tests.results.repository import Origin, change_of, git, repositories, run_detail
 
 TWO_TURNS = (("working", 0), ("completed", 120), ("working", 600), ("completed", 700))
 
@@ -41,17 +41,17 @@ async def test_each_turn_has_its_own_change_and_the_run_the_whole(
     origin.commit("main", {"other.txt": b"x\n"}, at=660)
     git(tmp_path, "clone", "--quiet", str(origin.bare), "checkout")
     git(tmp_path / "checkout", "branch", "--quiet", "agent/x", "main")
-    local = await repositories(tmp_path / "local", str(tmp_path / "checkout")).change(run_detail())
+    local = await change_of(repositories(tmp_path / "local", str(tmp_path / "checkout")), run_detail())
     detail = run_detail("agent/x", *TWO_TURNS)
-    whole, turn = await found.change(detail), await found.change(detail, 2)
-    turns = await found.turns(detail)
-    reviews = await found.reviews(detail, whole, ["reviews/*.md"])
+    whole, turn = await change_of(found, detail), await change_of(found, detail, 2)
+    history = await found.history(detail)
+    reviews = await history.mirror.reviews(whole, ["reviews/*.md"])
 
     assert (names(whole), whole.base_name, whole.note) == (["a.txt", "reviews/r.md"], "merge base with main", "")
     assert (local.head, local.base_name) == (second, "merge base with main")
     assert (names(turn), turn.base, turn.head, turn.base_name) == (["a.txt"], first, second, "its first parent")
-    assert [(each.number, each.commit) for each in turns.turns] == [(1, first), (2, second)]
-    assert {each.summary for each in turns.turns} == {"Work on agent/x"}
+    assert [(each.turn.number, each.turn.commit) for each in history.turns] == [(1, first), (2, second)]
+    assert {each.turn.summary for each in history.turns} == {"Work on agent/x"}
     assert [(each.path, each.line, each.severity) for each in reviews[0].findings] == [("code.py", 2, "major")]
 
 
@@ -62,25 +62,25 @@ async def test_without_a_mark_commits_belong_to_turns_by_their_time_and_that_is_
     origin.commit("agent/x", {"before.txt": b"x"}, at=-60, start="main")
     first = origin.commit("agent/x", {"a.txt": b"x"}, at=60)
     second = origin.commit("agent/x", {"b.txt": b"x"}, at=650)
-    turns = await found.turns(run_detail("agent/x", *TWO_TURNS))
+    history = await found.history(run_detail("agent/x", *TWO_TURNS))
 
-    assert [each.commit for each in turns.turns] == [first, second]
-    assert turns.note == BY_TIME
-    assert names(await found.change(run_detail("agent/x", *TWO_TURNS), 1)) == ["a.txt"]
+    assert [each.turn.commit for each in history.turns] == [first, second]
+    assert history.note == BY_TIME
+    assert names(await change_of(found, run_detail("agent/x", *TWO_TURNS), 1)) == ["a.txt"]
 
 
 async def test_a_branch_that_is_gone_or_rewritten_leaves_what_was_kept(origin: Origin, found: RunRepositories) -> None:
     """Each turn's commit is pinned when it is first seen."""
     first = origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
     detail = run_detail("agent/x")
-    await found.turns(detail)
+    await found.history(detail)
     git(origin.work, "reset", "--quiet", "--hard", "main")
     origin.commit("agent/x", {"b.txt": b"1\n"}, at=650, mark="run_1 turn 2")
-    rewritten = await found.turns(run_detail("agent/x", *TWO_TURNS))
+    rewritten = await found.history(run_detail("agent/x", *TWO_TURNS))
     git(origin.bare, "branch", "--quiet", "-D", "agent/x")
-    gone = await found.change(detail, 1)
+    gone = await change_of(found, detail, 1)
 
-    assert rewritten.turns[0].commit == first
+    assert rewritten.turns[0].turn.commit == first
     assert "rewritten" in rewritten.note
     assert (names(gone), gone.head) == (["a.txt"], first)
     assert "agent/x is gone" in gone.note
@@ -98,11 +98,11 @@ async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: Ru
     git(origin.bare, "branch", "--quiet", "-D", "agent/x")
     git(origin.bare, "config", "uploadpack.allowAnySHA1InWant", "false")
     with pytest.raises(GitError, match="no branch agent/x, and nothing of it was kept"):
-        await found.change(run_detail())
+        await change_of(found, run_detail())
     with pytest.raises(GitError, match="no branch agent/x yet"):
-        await found.change(run_detail("agent/x", ("working", 0)))
-    by_number = await found.change(run_detail(raw_json='{"pull_request": {"number": 7}}'))
-    by_commit = await found.change(run_detail(), service_commits={1: commit})
+        await change_of(found, run_detail("agent/x", ("working", 0)))
+    by_number = await change_of(found, run_detail(raw_json='{"pull_request": {"number": 7}}'))
+    by_commit = await change_of(found, run_detail(), service_commits={1: commit})
 
     assert (names(by_number), names(by_commit)) == (["a.txt"], ["a.txt"])
     assert "pull request 7" in by_number.note
@@ -112,7 +112,7 @@ async def test_a_hostile_branch_name_reaches_no_option(origin: Origin, found: Ru
     """It is refused, or is simply not there; the message is printable."""
     for branch in ("--upload-pack=x", "-x", "a\nb", "", "a..b", "*", "\x1b[2J"):
         with pytest.raises(GitError) as caught:
-            await found.change(run_detail(branch))
+            await change_of(found, run_detail(branch))
         assert str(caught.value).isprintable()
 
 
@@ -120,8 +120,8 @@ async def test_two_processes_may_fetch_at_once(origin: Origin, tmp_path: Path) -
     """Each waits for the other; a lock that a killed one left is freed."""
     origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
     several = [repositories(tmp_path / "data", origin.url) for _ in range(3)]
-    await several[0].turns(run_detail())
+    await several[0].history(run_detail())
     (several[0].mirror(run_detail().run.repository).git_dir / "config.lock").touch()
-    changes = await asyncio.gather(*(each.change(run_detail()) for each in several))
+    changes = await asyncio.gather(*(change_of(each, run_detail()) for each in several))
 
     assert len({change.patch for change in changes}) == 1

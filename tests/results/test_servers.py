@@ -12,7 +12,7 @@ import pytest
 from app.api.network import Network
 from app.results.git import GitError
 from tests.lab import Received, Respond, Server
-from tests.results.repository import git, repositories, run_detail
+from tests.results.repository import change_of, git, repositories, run_detail
 from tests.waiting import eventually
 
 LOGIN = "Basic " + base64.b64encode(b"me:secret").decode()
@@ -39,14 +39,14 @@ async def test_your_credential_helper_is_asked_and_nothing_else(
     monkeypatch.setenv("SSH_ASKPASS", str(ask))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
     with pytest.raises(GitError, match="could not read Username"):
-        await repositories(tmp_path / "none", f"{server.origin}/origin.git").change(run_detail())
+        await change_of(repositories(tmp_path / "none", f"{server.origin}/origin.git"), run_detail())
     helper = "!f() { echo username=me; echo password=secret; }; f"
     git(tmp_path, "config", "--file", str(tmp_path / "gitconfig"), "credential.helper", helper)
     with pytest.raises(GitError, match="not found"):
-        await repositories(tmp_path / "data", f"{server.origin}/origin.git").change(run_detail())
+        await change_of(repositories(tmp_path / "data", f"{server.origin}/origin.git"), run_detail())
     logged_in = [request.headers.get("authorization") for request in server.requests]
     with pytest.raises(GitError, match="moved: configure its new address"):
-        await repositories(tmp_path / "moved", f"{server.origin}/moved/origin.git").change(run_detail())
+        await change_of(repositories(tmp_path / "moved", f"{server.origin}/moved/origin.git"), run_detail())
 
     assert LOGIN in logged_in
     assert {request.path.split("/")[1] for request in server.requests[len(logged_in) :]} == {"moved"}
@@ -65,11 +65,11 @@ async def test_a_silent_server_is_given_up_with_all_that_waits_for_it(scheme: st
     """Also git's helper, which would outlive it; a reader who leaves ends the fetch, too."""
     address = f"{scheme}://127.0.0.1:{silent}/x.git"
     with pytest.raises(GitError, match="does not answer"):
-        await repositories(tmp_path / "data", address, quiet_s=0.3).change(run_detail())
+        await change_of(repositories(tmp_path / "data", address, quiet_s=0.3), run_detail())
     eventually(lambda: not waiting_for(silent), "no process is left")
     if scheme == "git":  # It has no helper, whose command line names the port.
         return
-    asking = asyncio.create_task(repositories(tmp_path / "data", address).change(run_detail()))
+    asking = asyncio.create_task(change_of(repositories(tmp_path / "data", address), run_detail()))
     await asyncio.to_thread(eventually, lambda: waiting_for(silent), "git waits for the server")
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -88,7 +88,7 @@ async def test_ssh_asks_no_questions_and_keeps_the_persons_own_command(tmp_path:
     for env in ({"GIT_SSH_COMMAND": f"{ssh} -F mine"}, {"GIT_CONFIG_GLOBAL": str(tmp_path / "gitconfig")}):
         found = repositories(tmp_path / "data", "git@127.0.0.1:x.git", network=Network(env=own | env))
         with pytest.raises(GitError):
-            await found.change(run_detail())
+            await change_of(found, run_detail())
 
         assert told.read_text().startswith("-F mine -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=15")
         told.unlink()

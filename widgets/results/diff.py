@@ -52,11 +52,9 @@ LEAST_NAME: Final = 10
 SPLIT_FROM: Final = 160
 """Columns of the screen from which old and new are side by side."""
 NUMBER: Final = 5
-"""Cells of a line's number."""
 ACTS: Final = frozenset({"file", "hunk", "fold", "fold_all", "split"})
 """The actions that need at least one file."""
 HEADING: Final = -1
-"""The row of a file's name."""
 Side = Literal[0, 1]
 OLD: Final = 0
 NEW: Final = 1
@@ -132,7 +130,6 @@ class FileRows:
     right: "array[int]" = field(default_factory=lambda: array("i"))
     """The same of the new line; unified, both are the row's one line."""
     hunks: "array[int]" = field(default_factory=lambda: array("i"))
-    """The rows on which hunks begin."""
 
     def add(self, left: int, right: int) -> None:
         """Add a row."""

@@ -30,16 +30,13 @@ _TIME: Final = re.compile(rb"(\[?)(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1
 GUTTER: Final = 2
 """Cells of the mark before a line."""
 NEAR: Final = 100
-"""Lines from the first one held at which earlier ones are requested."""
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,64})m")
 _TONES: Final = ("quiet", "bad", "good", "warn", "busy", "wait", "function", "plain")
 """The theme's colours for a terminal's eight, from black to white: legible on any background."""
 
 
 BLOCK: Final = 256 * 1024
-"""Bytes searched at a time."""
 LONGEST_READ: Final = 16 * 1024
-"""Bytes read of a line."""
 _END: Final = re.compile(b"\n")
 
 
@@ -148,7 +145,6 @@ class LogView(TextView):
         """Lines before the first one held are about to come into view."""
 
         up_to_first: bool = False
-        """Whether all of them are needed."""
 
     def __init__(self, lines: LogSpool) -> None:
         super().__init__()

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS: Final = 400_000
 MOST_BLOCK_LINES: Final = 300
-"""Lines of a table or of code that are shown."""
 LEAST_WIDTH: Final = 20
 MARKER: Final = re.compile(r"(?s)<!-- runwarden.*?-->")
 """The service's own comment, which marks a review."""
@@ -68,7 +67,6 @@ class _Page:
     bullet: str = ""
     """A list item's mark, which replaces the last margin on the next line."""
     numbers: list[int | None] = field(default_factory=list)
-    """The number of each list's next item."""
     source: int = 0
     waits: int | None = None
     """The number of margins on the empty line that is due before the next line; None: none is due."""

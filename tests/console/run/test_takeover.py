@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.console.run.conftest import OnShow, ScriptedResults
-from tests.results.repository import Origin, git, repositories, run_detail
+from tests.results.repository import Origin, change_of, git, repositories, run_detail
 from widgets.forms.inputs import LineInput
 
 RUN = run_detail("fix/it")
@@ -30,7 +30,7 @@ async def test_a_change_is_applied_or_checked_out_beside(
         address=lambda _: real.address(RUN.run.repository),
         history=lambda _: real.history(RUN),
     )
-    results = ScriptedResults(change_=await real.change(RUN), repositories=one)
+    results = ScriptedResults(change_=await change_of(real, RUN), repositories=one)
     checkout = tmp_path / "home/mine"
     monkeypatch.chdir(checkout)
     async with run_on_show(results) as scene:
