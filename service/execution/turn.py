@@ -26,7 +26,7 @@ from service.observability.traces import Tracer
 from service.reference import location, without_login
 from service.secrets import Secrets, of_environment, of_proxies, of_url
 from service.settings import DataFolder, ExecutionSettings, ForgeSettings
-from service.store import agents, hosts, messages, outages, runs, turns
+from service.store import agents, hosts, messages, outages, turns
 from service.store.database import Database
 from service.store.outages import clock_time
 from service.store.turns import Turn, TurnOutcome, TurnPause
@@ -108,10 +108,10 @@ class TurnExecution:
         """
         database = self.recorder.database
         with database.write() as connection:
-            turn = turns.claim(connection, run_id, number, workspaces.executor, self.recorder.clock())
-            run = runs.by_id(connection, run_id)
-            if turn is None or run is None:
+            claimed = turns.claim(connection, run_id, number, workspaces.executor, self.recorder.clock())
+            if claimed is None:
                 raise SupersededError(f"{run_id} turn {number} has ended already")
+            run, turn = claimed
             # Unless an agent has done it already, and only the push is left.
             if turn.agent is None and turn.pushing_sha is None and not run.is_restricted:
                 sources = outages.ProviderOutages(connection)

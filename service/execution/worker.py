@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.clock import SECOND_MICROS
@@ -23,9 +24,8 @@ from service.execution.turn import PausedTurnError, ShortageError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
-from service.store import dispatch, events, invitations, organizations, postings, turns, workers
+from service.store import dispatch, organizations, turns, workers
 from service.store.database import AWAY, Database, DatabaseClock
-from service.store.repositories import due_schedules
 from service.store.workers import Doorbell, Worker
 from service.text import storable
 
@@ -43,7 +43,6 @@ _ENDPOINTS_AT_ONCE: Final = 2
 """How many of those may deliver events to endpoints, which may be slow and must not delay mails and postings."""
 _DISPATCH: Final = 1
 """The number of the task that one worker does at a time: beginning turns and jobs, in one order for all workers."""
-_MOST_DUE: Final = 100
 SANDBOX_PAUSE_S: Final = 60.0
 """How often a worker without the sandbox that it needs probes for it."""
 _logger = logging.getLogger(__name__)
@@ -231,8 +230,13 @@ class TurnWorker:
         with self._database.one_process(_DISPATCH):
             if is_due:
                 self._take_over()
-            self._begin_turns()
-            self._begin_jobs()
+            # Before the reading: what ends meanwhile was read as due.
+            at_work = self._engine.at_work
+            with self._database.read() as connection:
+                chosen = self._next_turns(connection)
+                due = dispatch.due_jobs(connection, self._clock())
+            self._begin_turns(chosen)
+            self._begin_jobs([name for name in due if name not in at_work])
         if is_due:
             self._workspaces.remove_left_folders()
             self._recovery_due = time.monotonic() + _RECOVERY_PAUSE_S
@@ -269,19 +273,19 @@ class TurnWorker:
     def _turns_at_work(self) -> int:
         return sum(name.partition(":")[0] not in self._jobs for name in self._engine.at_work)
 
-    def _begin_turns(self) -> None:
-        """Begin the next turns, at most as many as this worker has free slots."""
+    def _next_turns(self, connection: sa.Connection) -> list[Any]:
+        """Return the next turns, at most as many as this worker has free slots."""
         free = self.me.concurrency - self._turns_at_work
         if free <= 0:
-            return
-        with self._database.read() as connection:
-            slots = self.me.concurrency
-            # SQLite has one worker at a time; otherwise the slots of all workers count.
-            if not self._database.is_sqlite:
-                ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
-                heard = workers.heard_within(connection, ttl_micros, self._clock)
-                slots = sum(worker.concurrency for worker in heard)
-            chosen = dispatch.next_turns(connection, slots, self._settings.organization_slots, self._clock())[:free]
+            return []
+        slots = self.me.concurrency
+        # SQLite has one worker at a time; otherwise the slots of all workers count.
+        if not self._database.is_sqlite:
+            ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
+            slots = sum(worker.concurrency for worker in workers.heard_within(connection, ttl_micros, self._clock))
+        return dispatch.next_turns(connection, slots, self._settings.organization_slots, self._clock())[:free]
+
+    def _begin_turns(self, chosen: list[Any]) -> None:
         again = {f"{turn.run_id}:{turn.number}" for turn in chosen if turn.attempt}
         if again:
             # The record of a paused turn may not be closed yet.
@@ -295,17 +299,13 @@ class TurnWorker:
         for turn in chosen:
             self._engine.begin_turn(f"{turn.run_id}:{turn.number}")
 
-    def _begin_jobs(self) -> None:
-        """Begin the due jobs that no worker has, up to the limit of this one."""
+    def _begin_jobs(self, due: list[str]) -> None:
+        """Begin the jobs that no worker has, up to the limit of this one."""
         mine = self._engine.at_work
         free = _JOBS_AT_ONCE - sum(name.partition(":")[0] in self._jobs for name in mine)
-        with self._database.read() as connection:
-            due = ["prune:", "rotate:"] if self._prune_due.is_set() else []
-            due += [f"mail:{one}" for one in invitations.due_mails(connection, self._clock())]
-            due += [f"post:{one}" for one in postings.due_runs(connection, self._clock(), _MOST_DUE)]
-            due += [f"schedule:{one}" for one in due_schedules(connection, self._clock(), _MOST_DUE)]
-            due += [f"tell:{one}" for one in events.due_endpoints(connection, self._clock(), _MOST_DUE)]
-        if free <= 0 or not (due := [name for name in due if name not in mine]):
+        if self._prune_due.is_set():
+            due = [*({"prune:", "rotate:"} - mine), *due]
+        if free <= 0 or not due:
             return
         held = self._engine.held()
         self._prune_due.clear()

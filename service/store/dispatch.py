@@ -7,18 +7,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from service.clock import SECOND_MICROS, Clock
 from service.settings import ExecutionSettings
-from service.store import workers
+from service.store import events, invitations, postings, repositories, workers
 from service.store.outages import ProviderOutages, clock_time
 from service.store.runs import OPEN, Run
 from service.store.schema import HAD_SLOT, WAITING, WORKS, organizations, runs, turns
 from service.store.turns import MADE_UP, SLOTTED, Turn
 from service.text import plural
+
+_MOST_DUE: Final = 100
 
 
 def next_turns(connection: sa.Connection, slots: int, share: int | None, now: int) -> list[Any]:
@@ -62,12 +64,31 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     return chosen
 
 
+def due_jobs(connection: sa.Connection, now: int) -> list[str]:
+    """Return the names (`KIND:KEY`) of due jobs, at most 100 of a kind: mails, then postings, schedules and events."""
+    return [f"{kind}:{key}" for kind, key, _ in connection.execute(_due_jobs(), {"now": now})]
+
+
 def share_of(connection: sa.Connection, slots: int, configured: int | None) -> int:
     """Return how many of the slots one organization may use at a time."""
     if configured is not None:
         return configured
     alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
     return slots if alone else max(1, slots - 1)
+
+
+@cache
+def _due_jobs() -> sa.CompoundSelect[Any]:
+    # The kinds are named so that they sort in the order of their turn.
+    queries = {
+        "mail": invitations.due_mails(),
+        "post": postings.due_runs(),
+        "schedule": repositories.due_schedules(),
+        "tell": events.due_endpoints(),
+    }
+    limited = {kind: query.limit(_MOST_DUE).subquery() for kind, query in queries.items()}
+    every = sa.union_all(*(sa.select(sa.literal(kind), *query.c) for kind, query in limited.items()))
+    return every.order_by(sa.text("1, 3"))
 
 
 @cache

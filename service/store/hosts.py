@@ -101,7 +101,7 @@ def disconnect(connection: sa.Connection, organization_id: str, platform: str) -
 
 def of(connection: sa.Connection, organization_id: str) -> list[Host]:
     """Return an organization's hosts, by platform."""
-    return found(connection, Host, hosts, hosts.c.organization_id == organization_id, order=[hosts.c.platform])
+    return found(connection, Host, hosts, organization_id=organization_id, order=[hosts.c.platform])
 
 
 def at(connection: sa.Connection, organization_id: str, platform: str, url: str) -> Host | None:

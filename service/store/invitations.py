@@ -1,7 +1,7 @@
 """Invitations, each open to one member for 30 days, and their mails, stored until sent (spec 3, 4.1)."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -132,10 +132,10 @@ def waiting_code(connection: sa.Connection, invitation_id: str) -> str | None:
     return connection.execute(sa.select(invitations.c.code).where(*_waits(invitation_id))).scalar()
 
 
-def due_mails(connection: sa.Connection, now: int) -> list[str]:
-    """Return the invitations whose mail is due, longest due first."""
-    due = sa.select(invitations.c.id).where(invitations.c.mail == "waiting", invitations.c.due_at <= now)
-    return list(connection.execute(due.order_by(invitations.c.due_at, invitations.c.id)).scalars())
+def due_mails() -> sa.Select[Any]:
+    """The query for the invitations whose mail is due by `now`: their ids, and the order."""
+    due = (invitations.c.mail == "waiting", invitations.c.due_at <= sa.bindparam("now"))
+    return sa.select(invitations.c.id, invitations.c.due_at).where(*due).order_by(invitations.c.due_at)
 
 
 def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:

@@ -77,7 +77,7 @@ def slug_of(name: str) -> str:
 
 def by_id(connection: sa.Connection, organization_id: str) -> Organization | None:
     """Return the organization with an id."""
-    return first(connection, Organization, organizations, organizations.c.id == organization_id)
+    return first(connection, Organization, organizations, id=organization_id)
 
 
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
@@ -137,7 +137,7 @@ def put_offer(connection: sa.Connection, offer: Offer) -> None:
 
 def offer_by_code(connection: sa.Connection, code: str) -> Offer | None:
     """Return the offer with a code."""
-    return first(connection, Offer, offers, offers.c.code == code)
+    return first(connection, Offer, offers, code=code)
 
 
 def all_offers(connection: sa.Connection) -> list[Offer]:
@@ -176,7 +176,7 @@ def sign_up(connection: sa.Connection, organization_id: str, code: str | None) -
 
 def trial_of(connection: sa.Connection, organization_id: str) -> Trial | None:
     """Return an organization's trial; None if the operator created the organization."""
-    return first(connection, Trial, trials, trials.c.organization_id == organization_id)
+    return first(connection, Trial, trials, organization_id=organization_id)
 
 
 def trials_of(connection: sa.Connection, organization_ids: Sequence[str]) -> list[Trial]:

@@ -107,21 +107,22 @@ def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: 
         want(connection, (run.id, number), "status", wanted, now, commit)
 
 
-def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: str, now: int) -> None:
+def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutcome", state: str, now: int) -> None:
     """Request the postings of a turn, in the transaction that ends it.
 
     `state`: `success`, `failure` or `error`.
     """
-    run_id, number = turn
-    run = runs.by_id(connection, run_id)
-    agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
+    turn = (run.id, number)
+    agent = agents.by_name(connection, run.organization_id, run.agent)
     plan = None if agent is None else agent.options.on_completion
-    renew_comment(connection, run_id, now, number)
-    commits = {one.subject for one in of_run(connection, run_id) if one.wanted.get("state") == "pending"}
+    before = of_run(connection, run.id)
+    if any(posting.kind == "comment" for posting in before):
+        renew_comment(connection, run.id, now, number)
+    commits = {posting.subject for posting in before if posting.wanted.get("state") == "pending"}
     if plan is not None and plan.status and outcome.commit_sha:
         commits.add(outcome.commit_sha)
     text = outcome.failure or outcome.summary or "nothing to change"
-    kept = turn_files.content(connection, turn, turn_files.FINDINGS)
+    kept = None if plan is None else turn_files.content(connection, turn, turn_files.FINDINGS)
     reported = None if kept is None else json.loads(kept)
     shown = state
     gate = plan.status if plan is not None and isinstance(plan.status, str) and state == "success" else None
@@ -133,7 +134,7 @@ def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: 
         if counts:
             found = ", ".join(f"{counts[one]} {one}" for one in grave if counts[one])
             shown, text = "failure", f"found {found}: {text}"
-    status = {"state": shown, "text": text, "agent": "" if run is None else run.agent}
+    status = {"state": shown, "text": text, "agent": run.agent}
     for commit in sorted(commits):
         want(connection, turn, "status", status, now, commit)
     if plan is not None and plan.pull_request != "off" and outcome.commit_sha:
@@ -175,10 +176,11 @@ def pull_requests(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str
     return dict(connection.execute(sa.select(postings.c.run_id, postings.c.url).where(*opened)).all())
 
 
-def due_runs(connection: sa.Connection, now: int, limit: int) -> list[str]:
-    """Return runs with due postings, in the order of the requests."""
-    query = sa.select(postings.c.run_id).where(*_due(now)).group_by(postings.c.run_id)
-    return list(connection.execute(query.order_by(sa.func.min(postings.c.wanted_at)).limit(limit)).scalars())
+def due_runs() -> sa.Select[Any]:
+    """The query for the runs with postings that are due by `now`: their ids, and the order."""
+    requested = sa.func.min(postings.c.wanted_at).label("requested")
+    due = _due(sa.bindparam("now"))
+    return sa.select(postings.c.run_id, requested).where(*due).group_by(postings.c.run_id).order_by(requested)
 
 
 def first_due(connection: sa.Connection, run_id: str, now: int) -> Posting | None:
@@ -221,7 +223,7 @@ def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, du
 def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
     """Return a run's postings in every state."""
     order = [postings.c.kind, postings.c.wanted_at]
-    return found(connection, Posting, postings, postings.c.run_id == run_id, order=order)
+    return found(connection, Posting, postings, run_id=run_id, order=order)
 
 
 def refused(connection: sa.Connection, limit: int) -> list[Posting]:
@@ -238,7 +240,7 @@ def _again(now: int) -> dict[str, Any]:
     return _waiting(now) | {"version": postings.c.version + 1, "failure": None}
 
 
-def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:
+def _due(now: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], ...]:
     return postings.c.state == WAITING, postings.c.due_at <= now
 
 

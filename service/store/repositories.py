@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -161,11 +162,11 @@ def scheduled(
     return [Schedule(owner, Repository(*rest), index, due) for owner, index, due, *rest in rows]
 
 
-def due_schedules(connection: sa.Connection, now: int, limit: int) -> list[str]:
-    """Return the keys (`REPOSITORY/INDEX`) of schedules that are due."""
-    columns = (schedules.c.repository_id, schedules.c.index)
-    query = sa.select(*columns).where(schedules.c.due_at <= now).order_by(schedules.c.due_at).limit(limit)
-    return [f"{one}/{index}" for one, index in connection.execute(query)]
+def due_schedules() -> sa.Select[Any]:
+    """The query for the schedules that are due by `now`: their keys (`REPOSITORY/INDEX`), and the order."""
+    key = schedules.c.repository_id + "/" + sa.cast(schedules.c.index, sa.Text)
+    due_at = schedules.c.due_at
+    return sa.select(key, due_at).where(due_at <= sa.bindparam("now")).order_by(due_at)
 
 
 def begin_due(connection: sa.Connection, key: str, now: int) -> Schedule | None:

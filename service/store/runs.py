@@ -210,7 +210,7 @@ def by_id(connection: sa.Connection, run_id: str) -> Run | None:
     if "\0" in run_id:
         # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
         return None
-    return first(connection, Run, runs, runs.c.id == run_id)
+    return first(connection, Run, runs, id=run_id)
 
 
 def by_ids(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Run]:

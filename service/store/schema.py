@@ -52,15 +52,22 @@ def found(
     *conditions: sa.ColumnElement[bool],
     order: Sequence[Any] = (),
     limit: int | None = None,
+    **equal: object,
 ) -> list[Record]:
-    """Return the matching rows as records; the fields of the dataclass `record` name the columns."""
-    query = _all(record, table).where(*conditions).order_by(*order).limit(limit)  # type: ignore[arg-type]  # hashable
-    return [record(*row) for row in connection.execute(query)]
+    """Return the matching rows as records; the fields of the dataclass `record` name the columns.
+
+    `equal`: columns and their values. A query with no other conditions is built only once.
+    """
+    query = _all(record, table, limit, *equal)  # type: ignore[arg-type]  # hashable
+    query = query.where(*conditions) if conditions else query
+    query = query.order_by(*order) if order else query
+    return [record(*row) for row in connection.execute(query, equal)]
 
 
 @cache
-def _all(record: Any, table: sa.Table) -> sa.Select[Any]:
-    return sa.select(*(table.c[field.name] for field in fields(record)))
+def _all(record: Any, table: sa.Table, limit: int | None = None, *equal: str) -> sa.Select[Any]:
+    columns = (table.c[field.name] for field in fields(record))
+    return sa.select(*columns).where(*(table.c[name] == sa.bindparam(name) for name in equal)).limit(limit)
 
 
 def first(
@@ -69,9 +76,10 @@ def first(
     table: sa.Table,
     *conditions: sa.ColumnElement[bool],
     order: Sequence[Any] = (),
+    **equal: object,
 ) -> Record | None:
     """Return the first such record; None if there is none."""
-    return next(iter(found(connection, record, table, *conditions, order=order, limit=1)), None)
+    return next(iter(found(connection, record, table, *conditions, order=order, limit=1, **equal)), None)
 
 
 def owned(

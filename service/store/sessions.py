@@ -80,7 +80,7 @@ def begin(
 
 def by_value(connection: sa.Connection, value: str, now: int, secret: str = "") -> Session | None:
     """Return a session that was used within twelve hours and opened within seven days."""
-    session = first(connection, Session, sessions, sessions.c.digest == ids.digest(value + secret))
+    session = first(connection, Session, sessions, digest=ids.digest(value + secret))
     if session is None or now - session.seen_at >= IDLE_MICROS or now - session.opened_at >= LIFE_MICROS:
         return None
     return session
@@ -98,7 +98,7 @@ def end(connection: sa.Connection, digest: str) -> None:
 
 def member(connection: sa.Connection, member_id: str) -> Member | None:
     """Return a member."""
-    return first(connection, Member, members, members.c.id == member_id)
+    return first(connection, Member, members, id=member_id)
 
 
 def members_of(connection: sa.Connection, organization_id: str) -> list[Member]:

@@ -54,17 +54,17 @@ def create(
 
 def by_value(connection: sa.Connection, value: str) -> TokenRecord | None:
     """Return the token with a value, even if it has expired or was revoked."""
-    return first(connection, TokenRecord, tokens, tokens.c.digest == ids.digest(value))
+    return first(connection, TokenRecord, tokens, digest=ids.digest(value))
 
 
 def by_id(connection: sa.Connection, token_id: str) -> TokenRecord | None:
     """Return the token with an id, even if it has expired or was revoked."""
-    return first(connection, TokenRecord, tokens, tokens.c.id == token_id)
+    return first(connection, TokenRecord, tokens, id=token_id)
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[TokenRecord]:
     """Return an organization's tokens, oldest first."""
-    return found(connection, TokenRecord, tokens, tokens.c.organization_id == organization_id, order=[tokens.c.id])
+    return found(connection, TokenRecord, tokens, organization_id=organization_id, order=[tokens.c.id])
 
 
 def revoke(connection: sa.Connection, token_id: str, now: int) -> str | None:

@@ -10,6 +10,7 @@ from service.clock import Clock
 from service.rules import ISSUE_TEXT
 from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
+from service.store.runs import Run
 from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, exists, first, found, runs, turns
 
 WEBHOOK: Final = "webhook"
@@ -181,8 +182,8 @@ def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, i
     connection.execute(statement.values(dispatched_at=now), rows)
 
 
-def claim(connection: sa.Connection, run_id: str, number: int, executor: str, now: int) -> Turn | None:
-    """Claim a turn: status working, attempt incremented; None if it has already ended."""
+def claim(connection: sa.Connection, run_id: str, number: int, executor: str, now: int) -> tuple[Run, Turn] | None:
+    """Claim a turn: status working, attempt incremented; return it with its run, None if it has already ended."""
     changed = connection.execute(
         sa.update(turns)
         .where(*_is(run_id, number), _OPEN)
@@ -198,11 +199,13 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     if changed.rowcount == 0:
         return None
     run_store.set_status(connection, run_id, "working", now)
-    turn = by_number(connection, run_id, number)
-    if turn is not None and turn.attempt == 1:
+    run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
+    if run is None or turn is None:
+        return None
+    if turn.attempt == 1:
         postings.renew_comment(connection, run_id, now, number)
-        _record_event(connection, "run.started", turn, {}, now)
-    return turn
+        _record_event(connection, "run.started", run, number, {}, now)
+    return run, turn
 
 
 def held(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
@@ -266,21 +269,20 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     if changed.rowcount:
         turn_files.remove(connection, (run_id, number), turn_files.COMMIT)
         run_store.set_status(connection, run_id, outcome.status, now)
-        is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
-        state = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
-        postings.at_end(connection, (run_id, number), outcome, state, now)
-        turn = by_number(connection, run_id, number)
-        if turn is not None:
-            _record_event(connection, "run.ended", turn, {"outcome": turn.outcome, "reason": turn.reason}, now)
-            _continue(connection, turn, now)
+        run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
+        if run is not None and turn is not None:
+            is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
+            state = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
+            postings.at_end(connection, run, number, outcome, state, now)
+            more = {"outcome": turn.outcome, "reason": turn.reason}
+            _record_event(connection, "run.ended", run, number, more, now)
+            _continue(connection, run, turn, now)
     return changed.rowcount > 0
 
 
-def _continue(connection: sa.Connection, turn: Turn, now: int) -> None:
+def _continue(connection: sa.Connection, run: Run, turn: Turn, now: int) -> None:
     """Start the next turn with the messages that waited for the end of this one; if it was cancelled, drop them."""
-    waiting = messages.of_runs(connection, [turn.run_id], "waiting")
-    run = run_store.by_id(connection, turn.run_id) if waiting else None
-    if run is None:
+    if not (waiting := messages.of_runs(connection, [run.id], "waiting")):
         return
     is_stopped = (turn.failure or "").startswith(STOPPED)
     state = "dropped" if turn.outcome == CANCELLED and not is_stopped else "continued"
@@ -301,12 +303,10 @@ def _continue(connection: sa.Connection, turn: Turn, now: int) -> None:
 
 
 def _record_event(
-    connection: sa.Connection, kind: events.EventType, turn: Turn, more: Mapping[str, object], now: int
+    connection: sa.Connection, kind: events.EventType, run: Run, number: int, more: Mapping[str, object], now: int
 ) -> None:
-    run = run_store.by_id(connection, turn.run_id)
-    if run is not None:
-        data = {**run.body, "turn": turn.number, **more}
-        events.record(connection, run.organization_id, kind, data, now, run_id=run.id)
+    data = {**run.body, "turn": number, **more}
+    events.record(connection, run.organization_id, kind, data, now, run_id=run.id)
 
 
 def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome) -> None:
@@ -394,7 +394,7 @@ def last_turns(
 
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
     """Return one turn of a run."""
-    return first(connection, Turn, turns, *_is(run_id, number))
+    return first(connection, Turn, turns, run_id=run_id, number=number)
 
 
 def newest_of(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Turn]:
@@ -408,7 +408,7 @@ def newest_of(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Tu
 
 def of(connection: sa.Connection, run_id: str) -> list[Turn]:
     """Return a run's turns, oldest first: its conversation."""
-    return found(connection, Turn, turns, turns.c.run_id == run_id, order=[turns.c.number])
+    return found(connection, Turn, turns, run_id=run_id, order=[turns.c.number])
 
 
 def _is(run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import httpx
 import pytest
+import sqlalchemy as sa
 
 from service.clock import SECOND_MICROS
 from service.settings import DataFolder
-from service.store import organizations, runs
+from service.store import dispatch, organizations, runs
 from service.store.database import Database
 from service.store.runs import Run, TurnRequest
 from tests import service_process
@@ -435,6 +436,11 @@ def order(owner: str, agent: str = "scribe", **given: Any) -> TurnRequest:
     """A turn that is asked for."""
     fields = {"platform": "github", "path": "acme/api", "url": "/srv/api.git", "branch": None, "instructions": "do it"}
     return TurnRequest(owner, agent, **fields | given)
+
+
+def due_jobs(connection: sa.Connection, kind: str, now: int) -> list[str]:
+    """Return the keys of the jobs of a kind that are due, in their order."""
+    return [name.partition(":")[2] for name in dispatch.due_jobs(connection, now) if name.startswith(f"{kind}:")]
 
 
 def accepted(database: Database, slug: str = "acme", agent: str = "scribe", now: int = NOW, **given: Any) -> Run:

@@ -25,7 +25,7 @@ from service.store.hosts import Host
 from service.store.turns import TurnOutcome
 from tests.lab import Drip, Drop, Hang, Received, Respond, Server, Step
 from tests.service.certificates import make_certificate
-from tests.service.conftest import BOTH, Api, Make, accepted, organization
+from tests.service.conftest import BOTH, Api, Make, accepted, due_jobs, organization
 from tests.service.receiver import Receiver
 from tests.waiting import eventually, present
 
@@ -62,7 +62,7 @@ class Desk:
         for number in numbers:
             self.happen(number=number)
         with self.database.read() as connection:
-            due = events.due_endpoints(connection, self.now(), 100)
+            due = due_jobs(connection, "tell", self.now())
         for one in due:
             self.send(one)
 

@@ -19,7 +19,7 @@ from service.store import invitations, organizations
 from service.store.database import Database
 from service.store.invitations import Invitation
 from tests.service.certificates import Certificate, make_certificate
-from tests.service.conftest import Make, said
+from tests.service.conftest import Make, due_jobs, said
 from tests.service.mail_servers import PASSWORD, USER, MailServer
 from tests.waiting import eventually, present
 
@@ -103,7 +103,7 @@ class Mailroom:
     def send_due(self) -> list[str]:
         """Send what is due, as a worker does, and return its invitations."""
         with self.database.read() as connection:
-            due = invitations.due_mails(connection, self.now)
+            due = due_jobs(connection, "mail", self.now)
         for invitation_id in due:
             self.deliver(invitation_id, only_due=True)
         return due

@@ -129,7 +129,7 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
         run = runs.accept(connection, order(owner), NOW)
         runs.set_status(connection, run.id, "working", NOW - 5_000_000)
         changed = present(runs.by_id(connection, run.id))
-        first, second = (present(turns.claim(connection, run.id, 1, name, NOW)).attempt for name in ("sleeper", "heir"))
+        first, second = (present(turns.claim(connection, run.id, 1, name, NOW))[1].attempt for name in ("a", "b"))
         outcomes = [TurnOutcome("failed", attempt=first), TurnOutcome("completed", attempt=second)]
         done = [turns.end(connection, run.id, 1, one, NOW) for one in (*outcomes, TurnOutcome("failed"))]
         ended = present(runs.by_id(connection, run.id))
@@ -311,7 +311,7 @@ def test_no_question_of_every_second_reads_what_has_ended(database: Database) ->
         connection.execute(sa.text("ANALYZE"))
     with database.read() as connection:
         with asked_of(database) as asked:
-            events.due_endpoints(connection, NOW, 100)
+            dispatch.due_jobs(connection, NOW)
             events.first_due(connection, endpoint, NOW)
             events.latest(connection, 11, owner)
             dispatch.next_turns(connection, 4, None, 0)

@@ -22,7 +22,7 @@ from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
 from tests.lab import Respond, Server
-from tests.service.conftest import BOTH, NOW, organization
+from tests.service.conftest import BOTH, NOW, due_jobs, organization
 from tests.service.payloads import SECRET, forgejo, github, gitlab, signed
 from tests.waiting import present
 
@@ -378,7 +378,7 @@ def fire(database: Database, now: int, active_runs: int = 9, **settings: Any) ->
     given = Settings(limits=Limits(active_runs=active_runs), triggers=TriggerSettings(**settings))
     with database.read() as connection:
         before = {one.id for one in deliveries.latest(connection, 100)}
-        due = repositories.due_schedules(connection, now, 100)
+        due = due_jobs(connection, "schedule", now)
     for key in due:
         Receiver(database, given, lambda: now).start_due(key)
     with database.read() as connection:
@@ -391,7 +391,7 @@ def test_each_time_of_a_schedule_starts_one_run(database: Database) -> None:
     owner = scheduled(database, FIRST, hourly())
     receiver = Receiver(database, Settings(), lambda: NOW + HOUR)
     with database.read() as connection:
-        (key,) = repositories.due_schedules(connection, NOW + HOUR, 9)
+        (key,) = due_jobs(connection, "schedule", NOW + HOUR)
 
     def race(number: int) -> None:
         receiver.start_due(key) if number % 4 else scheduled(database, hourly(), FIRST)

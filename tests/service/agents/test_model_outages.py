@@ -353,12 +353,12 @@ def test_a_turn_that_gave_its_place_back_begins_when_it_is_due(database: Databas
     run = accepted(database, "acme", now=NOW)
     with database.write() as connection:
         turns.mark_dispatched(connection, [(run.id, 1)], NOW)
-        turn = present(turns.claim(connection, run.id, 1, "worker", NOW))
+        _, turn = present(turns.claim(connection, run.id, 1, "worker", NOW))
         paused = turns.TurnPause(NOW + DAY_MICROS, "resumes", is_counted=False)
         done = [turns.pause(connection, turn, paused, NOW) for _ in range(2)]
         early = next_turns(connection, 5, None, NOW + DAY_MICROS - 1)
         due = next_turns(connection, 5, None, NOW + DAY_MICROS)
-        again = present(turns.claim(connection, run.id, 1, "another", NOW))
+        _, again = present(turns.claim(connection, run.id, 1, "another", NOW))
         late = turns.pause(connection, turn, paused, NOW)
 
     assert (done[0], early, [one.run_id for one in due], late) == (True, [], [run.id], False)

@@ -20,7 +20,7 @@ from service.store.postings import Posting
 from service.store.schema import postings as postings_table
 from service.store.schema import unsent
 from service.store.turns import TurnOutcome
-from tests.service.conftest import NOW, accepted, order, organization
+from tests.service.conftest import NOW, accepted, due_jobs, order, organization
 from tests.service.forge.forges import Forge, ForgejoServer, GitHubServer, GitLabForge
 from tests.service_process import lay_tables
 from tests.waiting import present
@@ -102,10 +102,10 @@ class Desk:
     def post(self) -> None:
         while True:
             with self.database.read() as connection:
-                found = postings.due_runs(connection, self.now, 1)
-            if not found:
+                due = due_jobs(connection, "post", self.now)
+            if not due:
                 return
-            self.post_run(found[0])
+            self.post_run(due[0])
 
     def later(self, seconds: float) -> None:
         self.now += int(seconds * SECOND_MICROS)

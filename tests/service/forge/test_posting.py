@@ -29,14 +29,14 @@ WORKER = """
 import sys
 from service.forge.poster import post
 from service.settings import ForgeSettings, Settings
-from service.store import postings
+from service.store import dispatch
 from service.store.database import Database
 
 database, now = Database(sys.argv[1]), int(sys.argv[2])
 with database.read() as connection:
-    found = postings.due_runs(connection, now, 1)
-for run_id in found:
-    post(database, Settings(forge=ForgeSettings(timeout_s=60)), lambda: now, run_id)
+    due = dispatch.due_jobs(connection, now)
+for name in due[:1]:
+    post(database, Settings(forge=ForgeSettings(timeout_s=60)), lambda: now, name.removeprefix("post:"))
 """
 
 

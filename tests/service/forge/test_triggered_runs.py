@@ -132,9 +132,9 @@ class Board:
 
     def end(self, pushed: str | None = None) -> None:
         with self.database.write() as connection:
-            turn = present(turns.claim(connection, self.runs()[-1], 1, "w", now_micros()))
+            run, _ = present(turns.claim(connection, self.runs()[-1], 1, "w", now_micros()))
             outcome = turns.TurnOutcome("completed", commit_sha=pushed)
-            turns.end(connection, turn.run_id, 1, outcome, now_micros())
+            turns.end(connection, run.id, 1, outcome, now_micros())
 
 
 def test_a_comment_starts_one_run_whoever_delivers_it(database: Database) -> None:
