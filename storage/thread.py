@@ -22,62 +22,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _OneThread:
-    """A thread for one event loop, whose own futures it settles: a job costs a third of what it costs in a pool."""
-
-    def __init__(self, name: str) -> None:
-        self._jobs: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        self._is_shut_down = False
-        Thread(target=self._work, name=name, daemon=True).start()
-
-    def submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run the call in its turn.
-
-        Raises:
-            RuntimeError: It was shut down.
-        """
-        if self._is_shut_down:
-            raise RuntimeError("The thread has ended.")
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put((future, call))
-        return future
-
-    def end(self) -> None:
-        """End the thread after the waiting calls."""
-        self._is_shut_down = True
-        self._jobs.put(None)
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            future, call = job
-            if not future.cancelled():
-                try:
-                    settle = partial(_settle, future, future.set_result, call())
-                except BaseException as error:  # noqa: BLE001 — whoever awaits the job handles it
-                    settle = partial(_settle, future, future.set_exception, error)
-                with suppress(RuntimeError):  # The loop has ended, and nobody awaits the job.
-                    future.get_loop().call_soon_threadsafe(settle)
-                del settle
-            del job, future, call  # Otherwise the result would be kept until the next job.
-
-
-def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], result: object) -> None:
-    if not future.done():
-        settle(result)
-
-
 class DatabaseThread:
     """Runs jobs on its connection, one after the other, in the order they came.
 
     A job is one function from start to end; cancelling the task that awaits it either keeps it from
-    starting or lets it finish, so that a transaction is never left half done.
+    starting or lets it finish, so that a transaction is never left half done. The thread settles the futures of one
+    event loop: a job costs a third of what it costs in a pool.
     """
 
     def __init__(
         self, path: Path, name: str, damage_cure: str, *, interruptible: bool, on_damage: Callable[[], None] | None
     ) -> None:
         self.path = path
-        self._executor = _OneThread(name)
+        self._jobs: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._is_ended = False
         self._connection: sqlite3.Connection | None = None
         self._interruptible = interruptible
         self._damage_cure = damage_cure
@@ -85,6 +43,7 @@ class DatabaseThread:
         self._identity: tuple[int, int] | None = None
         self._guard = Lock()
         self._running: object | None = None
+        Thread(target=self._run_jobs, name=name, daemon=True).start()
 
     @classmethod
     async def start(
@@ -136,12 +95,13 @@ class DatabaseThread:
 
     async def close(self) -> None:
         """Run the waiting jobs, then close the connection and end the thread; a second call does nothing."""
+        if self._is_ended:
+            return
         try:
             await asyncio.shield(self._submit(self._close))
-        except StorageClosedError:
-            return
         finally:
-            self._executor.end()
+            self._is_ended = True
+            self._jobs.put(None)
 
     async def reopen(self, connect: Callable[[], sqlite3.Connection]) -> None:
         """Close the connection once the waiting jobs ran, and continue with another one.
@@ -152,11 +112,32 @@ class DatabaseThread:
         await self._submit(lambda: self._open(connect))
 
     def _submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        try:
-            # A loop returns a future of its own as it is.
-            return asyncio.get_running_loop().run_in_executor(self._executor, call)  # type: ignore[arg-type]
-        except RuntimeError as error:
-            raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path) from error
+        if self._is_ended:
+            raise self._closed_error()
+        # A loop returns a future of its own as it is.
+        return asyncio.get_running_loop().run_in_executor(self, call)  # type: ignore[arg-type]
+
+    def submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run the call in its turn, as the loop's executors do."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put((future, call))
+        return future
+
+    def _run_jobs(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, call = job
+            if not future.cancelled():
+                try:
+                    settle = partial(_settle, future, future.set_result, call())
+                except BaseException as error:  # noqa: BLE001 — whoever awaits the job handles it
+                    settle = partial(_settle, future, future.set_exception, error)
+                with suppress(RuntimeError):  # The loop has ended, and nobody awaits the job.
+                    future.get_loop().call_soon_threadsafe(settle)
+                del settle
+            del job, future, call  # Otherwise the result would be kept until the next job.
+
+    def _closed_error(self) -> StorageClosedError:
+        return StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path)
 
     def check_place(self, cure: str) -> None:
         """Check that the file is still there, at the path that other processes use.
@@ -181,7 +162,7 @@ class DatabaseThread:
     def _work(self, ticket: object, job: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection
         if connection is None:
-            raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path)
+            raise self._closed_error()
         with self._guard:
             self._running = ticket
         try:
@@ -228,6 +209,11 @@ class ThreadedStore:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], result: object) -> None:
+    if not future.done():
+        settle(result)
 
 
 _Query = Callable[Concatenate[sqlite3.Connection, P], T]

@@ -11,10 +11,10 @@ from app.api import wire
 from app.api.budget import Budget, Priority
 from app.api.errors import NotFoundError, NotSendableError
 from app.api.network import Network
-from app.api.requests import Answer, ContinueRun, StartRun, WriteRequest, agent_segment, as_json
-from app.api.timestamps import as_filter
+from app.api.requests import Answer, WriteRequest, agent_segment, as_json
 from app.api.transport import MOST_BYTES, Call, CommitHook, Reply, Transport
-from app.profiles.token import Token, TokenError
+from app.engine.times import rfc3339
+from app.profiles.token import Token, TokenError, TokenSource
 from storage.records import WRITE_KINDS, HealthSample, Repository, RunPage
 from storage.records.results import Artifact, Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
@@ -36,17 +36,19 @@ class Client:
         deadline_s: float = 20.0,
         budget: Budget | None = None,
         network: Network | None = None,
+        source: TokenSource | None = None,
     ) -> None:
         """Prepare, without any I/O; each request must be answered in full within `deadline_s`.
 
-        Where the token is an error, every request fails with `NoTokenError`.
+        Where the token is an error, every request fails with `NoTokenError`. A refused token is read again from
+        `source`, if that may hold another.
 
         Raises:
             ValueError: The base address cannot be used, see `app.profiles.values.base_address`.
         """
         self.budget = budget or Budget()
         """Every request through this client takes its turn there."""
-        self.transport = Transport(base_url, token, deadline_s, self.budget.hear, network or Network())
+        self.transport = Transport(base_url, token, deadline_s, self.budget.hear, network or Network(), source)
         self.priority = Priority.ASKED
 
     def at(self, priority: Priority) -> Self:
@@ -86,15 +88,15 @@ class Client:
             place = {"platform": repository.platform, "data": repository.data_json}
         elif repository is not None:
             place = {"repository": repository.path}
-        given = {
+        parameters = {
             "page_size": str(page_size),
             "page_token": page_token,
             "status": status,
             **place,
-            "date_from": None if date_from is None else as_filter(date_from),
-            "date_to": None if date_to is None else as_filter(date_to),
+            "date_from": rfc3339(date_from),
+            "date_to": rfc3339(date_to),
         }
-        query = tuple((name, value) for name, value in given.items() if value is not None)
+        query = tuple((name, value) for name, value in parameters.items() if value is not None)
         return wire.run_page((await self._read(Call("GET", "/external/runs", query))).body)
 
     async def health(self) -> tuple[HealthSample, ...]:
@@ -121,7 +123,7 @@ class Client:
         """
         body = as_json(request) if body_json is None else body_json
         try:
-            path, query = (StartRun.address, request.query) if isinstance(request, ContinueRun) else (request.path, "")
+            path, _, query = request.path.partition("?")
             call = Call("POST", path, parse_qsl(query), body=body)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
@@ -137,8 +139,8 @@ class Client:
 
     async def invitations(self) -> tuple[Invitation, ...]:
         """The invitations with their states, newest first, if the service reports them. Raises as `run_detail`."""
-        found = await self._invitations()
-        return tuple(wire.record(Invitation, one) for one in wire.listed(found, "invitations"))
+        rows = wire.listed(await self._invitations(), "invitations")
+        return tuple(wire.record(Invitation, row) for row in rows)
 
     async def may_create_organizations(self) -> bool:
         """Whether the service says that the token may create organizations. Raises as `run_detail`."""
@@ -150,8 +152,7 @@ class Client:
     async def failure_facts(self) -> FailureFacts:
         """The questions and cancellations behind failed runs, newest first (docs/dev/api.md); see `run_detail`."""
         reply = await self._extension("questions of agents", Call("GET", "/external/questions"))
-        found = wire.read(reply.body)
-        return wire.record(FailureFacts, {"questions": None, **found})
+        return wire.record(FailureFacts, {"questions": None, **wire.read(reply.body)})
 
     async def run_detail(self, run_id: str) -> RunTurns:
         """A run's turns, if the service offers them (docs/dev/api.md).

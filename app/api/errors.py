@@ -1,23 +1,4 @@
-"""One tree of errors for everything that can keep a request from a usable answer.
-
-ApiError
-├── NotSendableError      the request cannot be put on the wire safely
-├── NoTokenError          there is no token to send
-├── UnreachableError      no connection, or it was lost
-├── RequestTimeoutError   the deadline passed
-├── InternalError         a mistake of Runwarden itself, when it used the answer
-├── UnusableAnswerError   the answer cannot be read, or is a redirect
-│   └── EndlessListError     a list without an end
-└── RefusedError          the service answered with a failure (spec 2.8, 7)
-    ├── NotAuthorizedError   401
-    ├── ForbiddenError       403
-    ├── NotFoundError        404
-    ├── NotOfferedError      404, 405, or 501 to a read: the service does not have this extension
-    ├── RateLimitedError     429, with its wait
-    ├── RejectedError        any other 4xx that certainly had no effect
-    ├── UncertainError       a 4xx that does not say whether it had
-    └── ServerFailedError    5xx
-"""
+"""One tree of errors for everything that can keep a request from a usable answer."""
 
 from typing import ClassVar
 

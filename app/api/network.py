@@ -115,6 +115,22 @@ class Network(Struct, frozen=True):
             env |= dict.fromkeys(("GIT_SSL_CERT", "GIT_SSL_KEY"), str(self.client_cert))
         return env
 
+    async def connections(self, url: str, limits: httpx.Limits) -> httpx.AsyncHTTPTransport:
+        """New connections to the server of this address, none of them open yet.
+
+        Raises:
+            ValueError: The proxy or a file cannot be used.
+        """
+        proxy = self.proxy_of(url)
+        has_tls_proxy = proxy is not None and proxy.url.scheme == "https"
+        # On http a context is not used; loading httpx's certificates would take a tenth of a second.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if url.startswith("https:") or has_tls_proxy:
+            context = await asyncio.to_thread(self.context)
+        if proxy is not None and has_tls_proxy:
+            proxy = httpx.Proxy(proxy.url, auth=proxy.auth, ssl_context=context)
+        return httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits, proxy=proxy)
+
     def context(self) -> ssl.SSLContext:
         """The certificates that a TLS connection trusts and presents; reads files.
 
@@ -222,13 +238,13 @@ async def send_heartbeat(address: str, network: Network) -> str | None:
     except ValueError:
         return "The heartbeat's address cannot be read as one."
     try:
-        way, context = network.proxy_of(address), await asyncio.to_thread(network.context)
+        connections = await network.connections(address, httpx.Limits())
     except ValueError as error:
         return f"The heartbeat cannot be sent: {error}."
     try:
         # A redirect leads to another address than the configured one: it counts as a failure.
         async with httpx.AsyncClient(
-            verify=context, proxy=way, trust_env=False, timeout=DEADLINE_S, follow_redirects=False
+            transport=connections, trust_env=False, timeout=DEADLINE_S, follow_redirects=False
         ) as client:
             answer = await client.get(address)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:

@@ -84,14 +84,9 @@ class ContinueRun(Write, frozen=True):
     """Whether the turn begins with the last turn's unpushed change (docs/dev/api.md); None: the service decides."""
 
     @property
-    def query(self) -> str:
-        """The query of its address: empty unless the extension is used."""
-        return "" if self.start_from is None else f"start_from={self.start_from}"
-
-    @property
     def path(self) -> str:
-        """Below the base address, with the query."""
-        return f"{StartRun.address}?{self.query}" if self.query else StartRun.address
+        """Below the base address, with a query if the extension is used."""
+        return StartRun.address if self.start_from is None else f"{StartRun.address}?start_from={self.start_from}"
 
     @property
     def subject(self) -> str:

@@ -1,4 +1,4 @@
-"""Times and waits in answers, in any of the forms that a service may use, and times as its filters expect them."""
+"""Times and waits in answers, in any of the forms that a service may use."""
 
 import re
 from collections.abc import Mapping
@@ -42,11 +42,6 @@ def names_offset(received: object) -> bool:
     """Whether a time that was received says for itself where it lies: a local time without an offset does not."""
     found = _DATE_TIME.fullmatch(received.strip()) if isinstance(received, str) else None
     return timestamp(received) is not None and (found is None or found[4] is not None)
-
-
-def as_filter(moment: datetime) -> str:
-    """An aware time as the request filters take it: UTC, with microseconds and `Z` (spec 4.2)."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
 
 
 def _from_epoch(count: float) -> datetime | None:

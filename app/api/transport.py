@@ -3,14 +3,13 @@
 import asyncio
 import json
 import logging
+import os
 import re
-import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from http import HTTPStatus
 from importlib.util import find_spec
 from typing import Final
@@ -39,7 +38,7 @@ from app.api.errors import (
 from app.api.network import REFUSED, TRUST, Network
 from app.api.timestamps import retry_after_s
 from app.engine.text import shortened
-from app.profiles.token import Token, TokenError
+from app.profiles.token import StreamToken, Token, TokenError, TokenSource, read_again_after_s
 from app.profiles.values import base_address
 from app.version import __version__
 
@@ -61,7 +60,6 @@ _WRITTEN: Final = frozenset({200, 201, 202})
 _LAB: Final = "X-Runwarden-Lab"
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
 
-_MASKED: Final = "[token]"
 _SHORTEST: Final = 6
 """A shorter token protects nothing, and would occur in ordinary words."""
 _LONGEST_MESSAGE: Final = 2_000
@@ -79,40 +77,26 @@ if find_spec("sniffio") is None:
     sys.modules["sniffio"] = None  # type: ignore[assignment]  # how Python marks what is not there
 
 
-@dataclass(eq=False, repr=False)
-class Mask:
-    """Hides one token in text and bytes: as it is, JSON-escaped, percent-encoded or written in hexadecimal escapes."""
+def masked(text: str, token: Token) -> str:
+    """The text without the token, be it as it is, JSON-escaped, percent-encoded or in hexadecimal escapes.
 
-    _token: str
-
-    def __repr__(self) -> str:
-        return "Mask(hidden)"
-
-    def text(self, text: str) -> str:
-        """The text without the token."""
-        for form in self._forms:
-            text = text.replace(form, _MASKED)
+    What stands in its place is valid inside JSON.
+    """
+    value = token.reveal()
+    if len(value) < _SHORTEST:
         return text
-
-    def body(self, body: bytes) -> bytes:
-        """A body without the token: the mask is valid inside JSON."""
-        for form in self._forms:
-            body = body.replace(form.encode(), _MASKED.encode())
-        return body
-
-    @cached_property
-    def _forms(self) -> tuple[str, ...]:
-        token = self._token
-        if len(token) < _SHORTEST:
-            return ()
-        escaped = json.dumps(token)[1:-1]
-        codes = "".join(f"\\u{ord(letter):04x}" for letter in token)
-        capitals = codes.upper().replace("\\U", "\\u")
-        percent = "".join(f"%{byte:02X}" for byte in token.encode())
-        quoted = quote(token, safe="")
-        forms = (token, escaped, escaped.replace("/", "\\/"), codes, capitals, percent, percent.lower(), quoted)
-        # Longer forms first: they may hold a shorter one.
-        return tuple(sorted({*forms, quoted.lower() if quoted != token else quoted}, key=len, reverse=True))
+    escaped = json.dumps(value)[1:-1]
+    codes = "".join(f"\\u{ord(letter):04x}" for letter in value)
+    capitals = codes.upper().replace("\\U", "\\u")
+    percent = "".join(f"%{byte:02X}" for byte in value.encode())
+    quoted = quote(value, safe="")
+    forms = {value, escaped, escaped.replace("/", "\\/"), codes, capitals, percent, percent.lower(), quoted}
+    if quoted != value:
+        forms.add(quoted.lower())
+    # Longer forms first: they may hold a shorter one.
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, "[token]")
+    return text
 
 
 class Reply(Struct, frozen=True):
@@ -177,11 +161,9 @@ class Transport:
     on_headers: Callable[[Mapping[str, str], float], None] = lambda _headers, _sent_s: None
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""
     network: Network = field(default_factory=Network)
-    read_again: Callable[[], Token] | None = field(default=None, init=False)
-    """Reads the token again when the service refuses it, in a thread; None: its source has no other."""
-    read_again_after_s: float = field(default=10.0, init=False)
-    """The least time between two readings."""
-    last_reading_s: float | None = field(default=None, init=False)
+    source: TokenSource | None = None
+    """Where a refused token is read again. None: nowhere."""
+    _last_reading_s: float | None = field(default=None, init=False)
     """When the token was read from its source, of `time.monotonic`. None: it came from elsewhere."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     in_lab: bool = field(default=False, init=False)
@@ -196,6 +178,8 @@ class Transport:
             ValueError: It cannot be used.
         """
         self.base_url = base_address(self.base_url)
+        if self.source is not None and not isinstance(self.source, StreamToken):
+            self._last_reading_s = time.monotonic()
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -220,13 +204,13 @@ class Transport:
     async def _has_another_token(self, used: Token | TokenError | None) -> bool:
         """Whether there is another token than the one that was refused; its source is read again from time to time."""
         async with self._reading:
-            if self.token is used and self.read_again is not None:
+            if self.token is used and self.source and (after_s := read_again_after_s(self.source)) is not None:
                 now_s = time.monotonic()
-                if self.last_reading_s is not None and now_s < self.last_reading_s + self.read_again_after_s:
+                if self._last_reading_s is not None and now_s < self._last_reading_s + after_s:
                     return False
-                self.last_reading_s = now_s
+                self._last_reading_s = now_s
                 try:
-                    token = await asyncio.to_thread(self.read_again)
+                    token = await asyncio.to_thread(self.source.read, os.environ)
                 except (TokenError, OSError):
                     return False  # The refusal is the better error.
                 if not isinstance(used, Token) or token.reveal() != used.reveal():
@@ -244,7 +228,7 @@ class Transport:
         try:
             async with asyncio.timeout(self.deadline_s + call.patience_s):
                 with _logged(call, request):
-                    return await self._converse(call, request, Mask(token.reveal()))
+                    return await self._converse(call, request, token)
         except _StoppedError as stopped:
             raise stopped.reason from None
         except TimeoutError as error:
@@ -254,7 +238,7 @@ class Transport:
         # The group: a connection tried over several addresses fails as several errors. Its cause is not chained: a
         # broken header's error quotes it, and a log would print an echoed secret.
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
-            text = Mask(token.reveal()).text(str(error))
+            text = masked(str(error), token)
             # Most resets carry no message, and the exception's class name adds nothing.
             said = f": {text.rstrip('.')}." if text else "."
             if passage.begun:
@@ -286,19 +270,9 @@ class Transport:
         content = None if call.body is None else call.body.encode()
         return httpx.Request(call.method, url, headers=headers, content=content, extensions={"trace": passage})
 
-    async def _converse(self, call: Call, request: httpx.Request, mask: Mask) -> Reply:
+    async def _converse(self, call: Call, request: httpx.Request, token: Token) -> Reply:
         writes = call.method != "GET"
         if writes not in self._lanes:
-            try:
-                proxy = self.network.proxy_of(self.base_url)
-                needs_tls = self.base_url.startswith("https:") or (proxy is not None and proxy.url.scheme == "https")
-                # On http a context is not used; loading httpx's certificates would take a tenth of a second.
-                unused = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-                context = await asyncio.to_thread(self.network.context) if needs_tls else unused
-            except ValueError as error:
-                raise NotSendableError(f"The service cannot be asked: {error}.") from error
-            if proxy is not None and proxy.url.scheme == "https":
-                proxy = httpx.Proxy(proxy.url, auth=proxy.auth, ssl_context=context)
             # A write never uses a kept connection: one that the server has just closed would leave its outcome unknown
             # for nothing.
             limits = httpx.Limits(
@@ -306,7 +280,10 @@ class Transport:
                 max_keepalive_connections=0 if writes else _CONNECTIONS,
                 keepalive_expiry=_KEEP_S,
             )
-            lane = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits, http2=False, proxy=proxy)
+            try:
+                lane = await self.network.connections(self.base_url, limits)
+            except ValueError as error:
+                raise NotSendableError(f"The service cannot be asked: {error}.") from error
             self._lanes.setdefault(writes, lane)
         lane = self._lanes[writes]
         sent_s = time.time()
@@ -316,7 +293,7 @@ class Transport:
             self.on_headers(response.headers, sent_s)
             if status // 100 in (4, 5):
                 try:
-                    body = await _body(response, _MOST_FAILURE_BYTES, mask)
+                    body = await _body(response, _MOST_FAILURE_BYTES, token)
                 except (UnusableAnswerError, httpx.HTTPError):
                     body = b""  # the status has arrived, and that matters
                 raise failure(
@@ -328,11 +305,11 @@ class Transport:
             if status not in (_WRITTEN if writes else _READ):
                 why = f"The service answered {status}, which the API does not have."
                 if response.is_redirect:
-                    where = mask.text(response.headers.get("Location", "nowhere"))[:200]
+                    where = masked(response.headers.get("Location", "nowhere"), token)[:200]
                     why = f"The service redirects to {where!r}; the token goes to no other place."
                     why += " Correct the base address."
                 raise UnusableAnswerError(why, status=status)
-            return Reply(status, await _body(response, call.most_bytes, mask), response.headers)
+            return Reply(status, await _body(response, call.most_bytes, token), response.headers)
 
 
 @contextmanager
@@ -351,20 +328,20 @@ def _logged(call: Call, request: httpx.Request) -> Iterator[None]:
         log.debug("%s %s %s after %.0f ms", call.method, request.url.raw_path.decode(), outcome, took_ms)
 
 
-async def _body(response: httpx.Response, most: int, mask: Mask) -> bytes:
+async def _body(response: httpx.Response, most: int, token: Token) -> bytes:
     status = response.status_code
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         # Unpacking is how a small answer becomes a large one; nothing compressed was asked for.
         raise UnusableAnswerError(
-            mask.text(f"The answer is encoded ({encoding}), which was not asked for."), status=status
+            masked(f"The answer is encoded ({encoding}), which was not asked for.", token), status=status
         )
     received = bytearray()
     async for chunk in response.aiter_raw():
         received += chunk
         if len(received) > most:
             raise UnusableAnswerError(f"The answer is larger than {most // 1024} KiB.", status=status)
-    return mask.body(bytes(received))
+    return masked(received.decode("latin-1"), token).encode("latin-1")
 
 
 class _FailureBody(Struct, frozen=True):

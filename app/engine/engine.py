@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
@@ -24,7 +23,7 @@ from app.api.network import Network
 from app.engine.events import Announce, EventBus, StorageFailed
 from app.engine.files import ProfileFiles, login
 from app.profiles import STATE_FILE, Profile, Settings, data_folder
-from app.profiles.token import StreamToken, Token, TokenError, read_again_after_s
+from app.profiles.token import Token, TokenError
 from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
 from app.sync.backfill import Backfill, Retention
@@ -221,14 +220,14 @@ async def _make_client(profile: Profile, budget: Budget) -> Client:
         token = await asyncio.to_thread(profile.token.read, os.environ)
     except TokenError as error:
         token = error
-    deadline_s, network = profile.poll.deadline_s, Network.of(profile)
-    client = Client(profile.base_url, token, deadline_s=deadline_s, budget=budget, network=network)
-    if (after_s := read_again_after_s(profile.token)) is not None:
-        client.transport.read_again = partial(profile.token.read, os.environ)
-        client.transport.read_again_after_s = after_s
-        if not isinstance(profile.token, StreamToken):
-            client.transport.last_reading_s = time.monotonic()
-    return client
+    return Client(
+        profile.base_url,
+        token,
+        deadline_s=profile.poll.deadline_s,
+        budget=budget,
+        network=Network.of(profile),
+        source=profile.token,
+    )
 
 
 def _usable(state: State | StorageError) -> State:

@@ -1,5 +1,7 @@
 """Failures that the service states: their kinds, their waits, and what the client does about them."""
 
+from pathlib import Path
+
 import pytest
 
 from app.api.client import Client
@@ -11,7 +13,7 @@ from app.api.errors import (
     RejectedError,
     ServerFailedError,
 )
-from app.profiles.token import Token
+from app.profiles.token import FileToken
 from tests.contract.conftest import create, read
 from tests.lab import Raw, Respond, Server, Step
 
@@ -90,23 +92,22 @@ async def test_a_wait_holds_for_every_read_of_the_client(server: Server, client:
     assert [request.method for request in server.requests] == ["GET", "POST"]
 
 
-async def test_a_token_that_was_replaced_is_read_again(server: Server, client: Client) -> None:
+async def test_a_token_that_was_replaced_is_read_again(server: Server, client: Client, tmp_path: Path) -> None:
     """When the service refuses the old one: a read is sent again, a write is not, and the source is asked rarely."""
-    readings = 0
-
-    def read_again() -> Token:
-        nonlocal readings
-        readings += 1
-        return Token("another-token")
-
-    client.transport.read_again = read_again
+    file = tmp_path / "token"
+    file.write_text("another-token")
+    file.chmod(0o600)
+    client.transport.source = FileToken(file)
     server.script(
         Respond(401, {"message": "expired"}),
         Respond(200, {"runs": [], "next_token": None}),
         Respond(401, {"message": "no"}),
+        Respond(200, {"runs": [], "next_token": None}),
     )
     assert (await client.list_runs()).runs == ()
+    file.write_text("a-third-token")
     refused = await create(client)
+    await client.list_runs()
 
-    assert [each.token for each in server.requests] == ["token-for-tests", "another-token", "another-token"]
-    assert (type(refused), readings) == (NotAuthorizedError, 1)
+    assert [each.token for each in server.requests] == ["token-for-tests", *["another-token"] * 3]
+    assert isinstance(refused, NotAuthorizedError)
