@@ -1,24 +1,22 @@
 """The service's API: records in, records out, every failure an `ApiError`."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext
 from copy import copy
 from datetime import datetime
 from typing import Any, Final, Self
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 from app.api import wire
 from app.api.budget import Budget, Priority
 from app.api.errors import NotFoundError, NotSendableError
 from app.api.network import Network
-from app.api.requests import Answer, WriteRequest, agent_segment, as_json
-from app.api.transport import MOST_BYTES, Call, CommitHook, Reply, Transport
+from app.api.requests import Answer, ContinueRun, StartRun, WriteRequest, agent_segment, as_json
+from app.api.transport import Call, CommitHook, Reply, Transport
 from app.engine.times import rfc3339
 from app.profiles.token import Token, TokenError, TokenSource
 from storage.records import WRITE_KINDS, HealthSample, Repository, RunPage
 from storage.records.results import Artifact, Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
-QueryParameters = Sequence[tuple[str, str]]
+_RESULTS: Final = "results of runs"
 _LARGEST_PATCH: Final = 64 << 20
 """The size of the largest change that a service keeps without pushing it."""
 _ARTIFACT_S: Final = 600.0
@@ -97,7 +95,7 @@ class Client:
             "date_to": rfc3339(date_to),
         }
         query = tuple((name, value) for name, value in parameters.items() if value is not None)
-        return wire.run_page((await self._read(Call("GET", "/external/runs", query))).body)
+        return wire.run_page((await self._read(Call("/external/runs", query))).body)
 
     async def health(self) -> tuple[HealthSample, ...]:
         """The health of the connected code hosts; empty if the service knows of no installation (spec 4.5).
@@ -106,7 +104,7 @@ class Client:
             ApiError: See `app.api.errors`.
         """
         try:
-            return wire.health_report((await self._read(Call("GET", "/external/installation/health"))).body)
+            return wire.health_report((await self._read(Call("/external/installation/health"))).body)
         except NotFoundError:
             return ()
 
@@ -123,19 +121,19 @@ class Client:
         """
         body = as_json(request) if body_json is None else body_json
         try:
-            path, _, query = request.path.partition("?")
-            call = Call("POST", path, parse_qsl(query), body=body)
+            call = Call(request.path, body=body)
+            if isinstance(request, ContinueRun) and request.start_from is not None:
+                call = Call(StartRun.address, (("start_from", request.start_from),), body)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        extension = WRITE_KINDS[request.kind].extension
-        with wire.offered(extension, is_write=True) if extension else nullcontext():
+        with wire.offered(WRITE_KINDS[request.kind].extension, is_write=True):
             async with self.budget.turn(Priority.WRITE):
                 reply = await self.transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)
 
     async def agents(self) -> tuple[NamedAgent, ...]:
         """The agents that may be started, if the service lists them (docs/dev/api.md). Raises as `run_detail`."""
-        return wire.named_agents(await self._extension("a list of agents", Call("GET", "/external/agents")))
+        return wire.named_agents(await self._read(Call("/external/agents"), "a list of agents"))
 
     async def invitations(self) -> tuple[Invitation, ...]:
         """The invitations with their states, newest first, if the service reports them. Raises as `run_detail`."""
@@ -147,11 +145,11 @@ class Client:
         return (await self._invitations()).get("may_create") is True
 
     async def _invitations(self) -> dict[str, Any]:
-        return wire.read((await self._extension("invitations", Call("GET", "/external/invitations"))).body)
+        return wire.read((await self._read(Call("/external/invitations"), "invitations")).body)
 
     async def failure_facts(self) -> FailureFacts:
         """The questions and cancellations behind failed runs, newest first (docs/dev/api.md); see `run_detail`."""
-        reply = await self._extension("questions of agents", Call("GET", "/external/questions"))
+        reply = await self._read(Call("/external/questions"), "questions of agents")
         return wire.record(FailureFacts, {"questions": None, **wire.read(reply.body)})
 
     async def run_detail(self, run_id: str) -> RunTurns:
@@ -161,7 +159,7 @@ class Client:
             NotOfferedError: It does not; asking again within a day is useless.
             ApiError: See `app.api.errors`; `NotFoundError` means that there is no such run.
         """
-        return wire.run_turns(await self._result(run_id, ""))
+        return wire.run_turns(await self._read(Call(_of_run(run_id)), _RESULTS))
 
     async def run_log(
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0, before: int | None = None
@@ -171,40 +169,31 @@ class Client:
         With `before` it comes as steps, if the service knows them, and ends there; 0: at the log's end. Without new
         output, the answer waits up to `wait_s` (at most 30) for more. Raises as `run_detail`.
         """
-        query: QueryParameters = (("offset", str(offset)), ("wait", str(wait_s)))
+        query = [("offset", str(offset)), ("wait", str(wait_s))]
         if before is not None:
-            query = (*query, ("form", "steps"), ("before", str(before)))
-        reply = await self._result(run_id, f"/turns/{turn}/log", query, float(wait_s))
-        return wire.log_chunk(reply, offset, before)
+            query += [("form", "steps"), ("before", str(before))]
+        call = Call(_of_run(run_id, f"/turns/{turn}/log"), query, patience_s=wait_s)
+        return wire.log_chunk(await self._read(call, _RESULTS), offset, before)
 
     async def run_diff(self, run_id: str, turn: int | None = None) -> Change:
         """The change of a turn, or of the whole run (None). Raises as `run_detail`."""
         below = "/diff" if turn is None else f"/turns/{turn}/diff"
-        return wire.change(await self._result(run_id, below, most_bytes=_LARGEST_PATCH), turn)
+        call = Call(_of_run(run_id, below), most_bytes=_LARGEST_PATCH)
+        return wire.change(await self._read(call, _RESULTS), turn)
 
     async def run_artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes:
         """The content of a file that a turn's agent left. Raises as `run_detail`."""
-        below = f"/turns/{turn}/artifacts/{quote(artifact.name, safe='/')}"
-        return (await self._result(run_id, below, patience_s=_ARTIFACT_S, most_bytes=artifact.bytes)).body
+        path = _of_run(run_id, f"/turns/{turn}/artifacts/{quote(artifact.name, safe='/')}")
+        call = Call(path, patience_s=_ARTIFACT_S, most_bytes=artifact.bytes)
+        return (await self._read(call, _RESULTS)).body
 
-    async def _result(
-        self,
-        run_id: str,
-        below: str,
-        query: QueryParameters = (),
-        patience_s: float = 0.0,
-        most_bytes: int = MOST_BYTES,
-    ) -> Reply:
-        try:
-            path = f"/external/runs/{agent_segment(run_id)}{below}"
-        except ValueError as error:
-            raise NotSendableError(f"The request cannot be sent: {error}") from error
-        call = Call("GET", path, query, patience_s=patience_s, most_bytes=most_bytes)
-        return await self._extension("results of runs", call)
+    async def _read(self, call: Call, extension: str = "") -> Reply:
+        with wire.offered(extension):
+            return await self.budget.in_turn(self.priority, lambda: self.transport.exchange(call))
 
-    async def _extension(self, what: str, call: Call) -> Reply:
-        with wire.offered(what):
-            return await self._read(call)
 
-    async def _read(self, call: Call) -> Reply:
-        return await self.budget.in_turn(self.priority, lambda: self.transport.exchange(call))
+def _of_run(run_id: str, below: str = "") -> str:
+    try:
+        return f"/external/runs/{agent_segment(run_id)}{below}"
+    except ValueError as error:
+        raise NotSendableError(f"The request cannot be sent: {error}") from error

@@ -111,15 +111,19 @@ class Reply(Struct, frozen=True):
 class Call(Struct, frozen=True):
     """A request, below the base address."""
 
-    method: str
     path: str
     query: Sequence[tuple[str, str]] = ()
     body: str | None = None
-    """JSON; None: no body."""
+    """The JSON to write. None: this reads."""
     patience_s: float = 0.0
     """How much longer than usual the answer may take, because the service was asked to wait."""
     most_bytes: int = MOST_BYTES
     """The largest answer that is read."""
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return "GET" if self.body is None else "POST"
 
 
 @dataclass(slots=True)
@@ -197,7 +201,7 @@ class Transport:
         try:
             return await self._exchange(call, before_first_byte)
         except (NotAuthorizedError, NoTokenError):
-            if not await self._has_another_token(used) or call.method != "GET":
+            if not await self._has_another_token(used) or call.body is not None:
                 raise
             return await self._exchange(call, None)
 
@@ -271,7 +275,7 @@ class Transport:
         return httpx.Request(call.method, url, headers=headers, content=content, extensions={"trace": passage})
 
     async def _converse(self, call: Call, request: httpx.Request, token: Token) -> Reply:
-        writes = call.method != "GET"
+        writes = call.body is not None
         if writes not in self._lanes:
             # A write never uses a kept connection: one that the server has just closed would leave its outcome unknown
             # for nothing.

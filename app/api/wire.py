@@ -262,6 +262,8 @@ def as_json_text(value: object) -> str:
 def offered(what: str, *, is_write: bool = False) -> Iterator[None]:
     """Distinguish a service that does not offer this part of the extension from one without such a run or turn.
 
+    `what` is empty for the API itself, which every service offers.
+
     Raises:
         NotOfferedError: The service does not offer it.
     """
@@ -270,7 +272,8 @@ def offered(what: str, *, is_write: bool = False) -> Iterator[None]:
     except RefusedError as error:
         is_absent = isinstance(error, NotFoundError) and error.error_code in _ABSENT
         # A gateway may answer a write with 501 after the service has carried it out.
-        if error.status not in _NOT_OFFERED or is_absent or (is_write and error.may_have_been_executed):
+        is_in_doubt = is_write and error.may_have_been_executed
+        if not what or error.status not in _NOT_OFFERED or is_absent or is_in_doubt:
             raise
         message = f"This service does not offer {what}."
         raise NotOfferedError(message, status=error.status, error_code=error.error_code) from error
