@@ -17,6 +17,7 @@ from textual.screen import ModalScreen
 from app.console.session import Session
 from app.engine.text import closest
 from app.profiles import UserCommand
+from app.profiles.table import KeyPath
 from widgets.kit import NO_KEY
 
 _ROOTS: Final = ("app.", "widgets.")
@@ -72,31 +73,32 @@ async def report_mistakes(session: Session) -> None:
         session.notify(problem, severity="warning")
 
 
-def unknown_actions(keys: Mapping[str, str]) -> tuple[str, ...]:
-    """The actions in `[keys]` that do not exist, as after an update, each as a sentence with the fix: a warning."""
+def unknown_actions(keys: Mapping[str, str]) -> dict[str, KeyPath]:
+    """The actions in `[keys]` that do not exist, as after an update: for each a warning with the fix, and its place."""
     names = {fact.id for fact in catalog()}
-    return tuple(
-        f"keys.{name}: there is no such action, so the key does nothing. "
-        + (f"Did you mean {near}?" if (near := closest(name, names)) else "`runwarden config keys` lists the actions.")
-        for name in keys
-        if name not in names
-    )
+    warnings = dict[str, KeyPath]()
+    for name in (name for name in keys if name not in names):
+        near = closest(name, names)
+        fix = f"Did you mean {near}?" if near else "`runwarden config keys` lists the actions."
+        warnings[f"keys.{name}: there is no such action, so the key does nothing. {fix}"] = ("keys", name)
+    return warnings
 
 
-def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> tuple[str, ...]:
-    """The mistakes in `[keys]` and in the keys of `[[commands]]`, each as a sentence with the fix."""
+def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> dict[str, KeyPath]:
+    """The mistakes in `[keys]` and in the keys of `[[commands]]`: for each a sentence with the fix, and its place."""
     facts = catalog()
-    found = []
-    for name, keys_of in (*keys.items(), *((each.name, each.key) for each in commands if each.key)):
+    found = dict[str, KeyPath]()
+    entries: list[tuple[str, KeyPath, str]] = [(name, ("keys", name), own) for name, own in keys.items()]
+    entries += [(each.name, ("commands", at, "key"), each.key) for at, each in enumerate(commands) if each.key]
+    for name, place, keys_of in entries:
         for key in keys_of.split(","):
             *modifiers, last = key.split("+") if key != "+" else [key]
             is_known = last in _NAMED or (len(last) == 1 and last.isprintable())
             if not (is_known and set(modifiers) <= _MODIFIERS):
-                found.append(f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".')
+                found[f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'] = place
     # Two actions that have the same key on the same screen: only one of them would run.
     by_id = {fact.id: fact for fact in facts}
     taken: dict[tuple[str, str], str] = {}
-    reported: set[tuple[str, str]] = set()
     # A sheet over a screen has its keys to itself.
     sheets = {kind.__name__ for kind in _descendants(ModalScreen)}
     owners = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
@@ -105,24 +107,20 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> t
         for where in owners if fact.id in keys and _EVERYWHERE in fact.where else fact.where:
             for key in _keys_of(fact, keys):
                 other = taken.setdefault((where, key), fact.id)
-                pair = (other, fact.id)
                 # Two defaults may share a key if they are never available at the same time.
                 is_usual = key in map(normal, by_id[other].keys) and key in map(normal, fact.keys)
-                if other != fact.id and other in keys and not is_usual and pair not in reported:
-                    reported.add(pair)
+                if other != fact.id and other in keys and not is_usual:
                     clash = f'"{keys[other]}" is the key of {fact.id} there. Give that one another key.'
-                    found.append(f"keys.{other}: {clash}")
+                    found[f"keys.{other}: {clash}"] = ("keys", other)
     # A screen's action gets its key first, so a command with the same one never runs.
-    by_key: dict[str, str] = {}
-    for fact in facts:
-        for key in _keys_of(fact, keys):
-            by_key.setdefault(key, fact.id)
-    for command in commands:
+    by_key = {key: fact.id for fact in reversed(facts) for key in _keys_of(fact, keys)}
+    for at, command in enumerate(commands):
         for key in map(normal, command.key.split(",") if command.key else ()):
             if key in by_key:
-                found.append(f'commands, {command.name}: "{command.key}" is the key of {by_key[key]}. Choose another.')
+                clash = f'"{command.key}" is the key of {by_key[key]}. Choose another.'
+                found[f"commands, {command.name}: {clash}"] = ("commands", at, "key")
             by_key.setdefault(key, command.name)
-    return tuple(found)
+    return found
 
 
 def normal(key: str) -> str:

@@ -121,10 +121,6 @@ class ShownNotice(Struct, frozen=True):
     """When the toast goes away."""
 
 
-GetEngine = Callable[[], "Engine | None"]
-"""Returns the engine; None: it is not open."""
-
-
 class CoalescedTask:
     """Runs its work when asked; requests during a run lead to exactly one more run."""
 
@@ -189,28 +185,21 @@ ASK_AGAIN: Final = timedelta(seconds=4)
 class VitalsFeed:
     """The vitals of one session, read again whenever they may have changed."""
 
-    def __init__(
-        self,
-        app: App[Any],
-        engine: GetEngine,
-        clock: Callable[[], datetime],
-        now: Vitals,
-        timing: PollTiming,
-        notify: Callable[..., None],
-    ) -> None:
+    def __init__(self, session: "Session", now: Vitals) -> None:
         """Start with these vitals."""
-        self.now, self.timing = now, timing
-        self.changed: Signal[Vitals] = Signal(app, "vitals changed")
-        self._app, self._engine, self._clock, self._notify = app, engine, clock, notify
-        self._reader = CoalescedTask(self._read, app.run_worker)
-        self._unknown_reader = CoalescedTask(self._read_unknown, app.run_worker)
+        self._session = session
+        self.now, self.timing = now, PollTiming(session.clock(), session.profile.poll.runs_s)
+        self.changed: Signal[Vitals] = Signal(session.app, "vitals changed")
+        self._reader = CoalescedTask(self._read, session.app.run_worker)
+        self._unknown_reader = CoalescedTask(self._read_unknown, session.app.run_worker)
         self._storage_trouble: str | None = None
         self.run_clock_ahead = timedelta(0)
         """How far the service's clock, by which runs are timed, is ahead of this machine's."""
-        self._reported_ahead = timedelta(0)  # The difference that was reported last.
+        self._reported_ahead = timedelta(0)
+        """The difference that was reported last."""
         self._has_polled = False
         """Whether a poll ended since the last reading."""
-        self._asks_at = clock()
+        self._asks_at = session.clock()
         """When the service is asked again for someone who looks at old rows."""
         self._may_create: bool | None = False if now.read_only else None
         """Whether the token may create organizations; None: the service was not asked yet."""
@@ -256,23 +245,23 @@ class VitalsFeed:
 
     def tick(self, now: datetime) -> None:
         """Ask again for someone who looks at old rows, unless the service asked for a pause."""
-        if now >= self._asks_at and self._is_awaited(self.now) and (engine := self._engine()) is not None:
+        if now >= self._asks_at and self._is_awaited(self.now) and (engine := self._session.engine) is not None:
             self._asks_at = now + ASK_AGAIN
             engine.polling.poll_soon("runs")
 
     def _is_awaited(self, vitals: Vitals) -> bool:
         link, wait = vitals.runs_link, vitals.wait
-        if link is None or not self._app.app_focus or (wait is not None and wait.reason != "service_down"):
+        if link is None or not self._session.app.app_focus or (wait is not None and wait.reason != "service_down"):
             return False
         if link.is_failing or link.last_ok_at is None:
             return error_kind(link.error_kind).concerns == "link"
         # Another process may poll, and wait longer.
-        return (self._clock() - link.last_ok_at).total_seconds() >= self.timing.due_after_s
+        return (self._session.clock() - link.last_ok_at).total_seconds() >= self.timing.due_after_s
 
     @property
     def trouble(self) -> Notice | None:
         """The trouble with our own files or the link, or None."""
-        return self.storage_trouble or link_notice(self.now.runs_link, self._clock(), self.now.wait)
+        return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock(), self.now.wait)
 
     @property
     def storage_trouble(self) -> Notice | None:
@@ -287,7 +276,7 @@ class VitalsFeed:
     @property
     def state_trouble(self) -> str:
         """Why the state cannot be used, so that no item can be acknowledged; empty: it can."""
-        engine = self._engine()
+        engine = self._session.engine
         return str(engine.state) if engine is not None and isinstance(engine.state, StorageError) else ""
 
     def _show(self, vitals: Vitals) -> None:
@@ -295,19 +284,17 @@ class VitalsFeed:
         self.changed.publish(self.now)
 
     async def _read(self) -> None:
-        if (engine := self._engine()) is None:
+        if (engine := self._session.engine) is None:
             return
-        trouble = self._storage_trouble
-        has_polled = self._has_polled
-        self._has_polled = False
+        trouble, has_polled, self._has_polled = self._storage_trouble, self._has_polled, False
         self.run_clock_ahead = await engine.cache.run_clock_ahead()
         ahead = engine.client.budget.clock_ahead
         if abs(ahead - self._reported_ahead) >= timedelta(minutes=1):
             self._reported_ahead = ahead
             if ahead:
                 text = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
-                self._notify(text, severity="warning", timeout=CLOCK_S)
-        vitals = await read_vitals(engine, self.now, self._clock())
+                self._session.notify(text, severity="warning", timeout=CLOCK_S)
+        vitals = await read_vitals(engine, self.now, self._session.clock())
         if self._is_awaited(vitals):
             vitals = replace(vitals, wait=Wait("service_down", self._asks_at))
         if self.now.link_fails and not vitals.link_fails and vitals.health_is_stale:
@@ -320,7 +307,7 @@ class VitalsFeed:
 
     async def _read_unknown(self) -> None:
         # Separate from the other figures: a poll does not change it, and the ledger may fail while the cache works.
-        if (engine := self._engine()) is None:
+        if (engine := self._session.engine) is None:
             return
         self.change(unknown=(await engine.ledger.journal(UNKNOWN, limit=0)).matching)
         is_set_up = bool((await engine.ledger.journal(CREATED, limit=0)).matching)
@@ -372,20 +359,20 @@ AT_LEAST_EVERY: Final = timedelta(minutes=1)
 class InboxFeed:
     """The inbox of one session."""
 
-    def __init__(self, app: App[Any], engine: GetEngine, vitals: VitalsFeed, automations: "Sequence[Rule]") -> None:
+    def __init__(self, session: "Session") -> None:
         """Start empty; after each reading the vitals have the number of items."""
-        self.changed: Signal[tuple[InboxItem, ...]] = Signal(app, "inbox changed")
+        self.changed: Signal[tuple[InboxItem, ...]] = Signal(session.app, "inbox changed")
         self.items: tuple[InboxItem, ...] | None = None
         """None: not read yet."""
         self.can_undo = False
         """Whether `undo` has something to bring back."""
         self.inbox: Inbox | None = None
         """None: the engine is not open yet."""
-        self._engine, self._vitals, self._automations = engine, vitals, automations
+        self._session, self._automations = session, session.settings.automations
         self._read_at: datetime | None = None
         self._failed = 0
         """The number of failed runs at the last reading."""
-        self._reader = CoalescedTask(self._read, app.run_worker)
+        self._reader = CoalescedTask(self._read, session.app.run_worker)
 
     def ask(self) -> None:
         """Read the items again."""
@@ -394,7 +381,7 @@ class InboxFeed:
     def use_automations(self, automations: "Sequence[Rule]") -> None:
         """Use these rules from now on: they were just written into the configuration."""
         self._automations = tuple(automations)
-        self._vitals.set_up("automations", is_set_up=bool(automations))
+        self._session.vitals.set_up("automations", is_set_up=bool(automations))
         self.ask()
 
     def engine_changed(self, event: Event) -> None:
@@ -406,12 +393,12 @@ class InboxFeed:
 
     def tick(self, now: datetime) -> None:
         """Read the items again each minute, and soon after a failed run arrived: a backfill brings many of them."""
-        every = AT_LEAST_EVERY if self._vitals.now.failed == self._failed else AT_MOST_EVERY
+        every = AT_LEAST_EVERY if self._session.vitals.now.failed == self._failed else AT_MOST_EVERY
         if self._read_at is not None and now - self._read_at >= every:
             self.ask()
 
     async def _read(self) -> None:
-        if (engine := self._engine()) is None:
+        if (engine := self._session.engine) is None:
             return
         if self.inbox is None or self.inbox.engine is not engine:
             # In a thread: this imports the automations.
@@ -419,52 +406,51 @@ class InboxFeed:
             from app.inbox.inbox import Inbox
 
             self.inbox = Inbox.of(engine, lambda: self._automations)
-        self._read_at, self._failed = engine.clock(), self._vitals.now.failed
+        self._read_at, self._failed = engine.clock(), self._session.vitals.now.failed
         self.can_undo = await self.inbox.can_undo()
         self.items = await self.inbox.items()
-        self._vitals.change(inbox=len(self.items))
+        self._session.vitals.change(inbox=len(self.items))
         self.changed.publish(self.items)
 
 
 class Batches:
     """Batches that have begun and were not dismissed."""
 
-    def __init__(self, app: App[Any], engine: GetEngine) -> None:
+    def __init__(self, session: "Session") -> None:
         """Start empty; `changed` is published with the views of all batches."""
-        self.changed: Signal[tuple[BatchView, ...]] = Signal(app, "batches changed")
+        self.changed: Signal[tuple[BatchView, ...]] = Signal(session.app, "batches changed")
         self.views: tuple[BatchView, ...] = ()
         """Newest first."""
-        self._engine = engine
-        self._held: dict[str, RunBatch] = {}
-        self._reading = CoalescedTask(self._read, app.run_worker)
+        self._session = session
+        self._batches: dict[str, RunBatch] = {}
+        self._reading = CoalescedTask(self._read, session.app.run_worker)
 
     def put(self, batch: "RunBatch") -> None:
         """Add a batch, or replace it with its next stage."""
         if batch.sent or batch.is_sending:
-            self._held[batch.batch_id] = batch
+            self._batches[batch.batch_id] = batch
             self._reading.ask()
 
     def let_go(self, key: str) -> None:
         """Dismiss a batch."""
-        self._held.pop(key, None)
+        self._batches.pop(key, None)
         self._reading.ask()
 
     def engine_changed(self, event: Event) -> None:
         """Update runs and unknown outcomes after an event."""
-        if self._held and isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+        if self._batches and isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self._reading.ask()
 
     async def _read(self) -> None:
-        if (engine := self._engine()) is None:
+        if (engine := self._session.engine) is None:
             return
-        for key, batch in tuple(self._held.items()):
+        for key, batch in tuple(self._batches.items()):
             for open_action in batch.unknown:
                 action = await engine.ledger.action(open_action.action_id)
-                if key in self._held and action is not None and action.state != open_action.state:
-                    self._held[key] = self._held[key].resolved(action)
-        made = [run_id for batch in self._held.values() for run_id in batch.made]
-        details = await engine.cache.details(made)
-        views = tuple(batch.view(details) for batch in reversed(self._held.values()))
+                if key in self._batches and action is not None and action.state != open_action.state:
+                    self._batches[key] = self._batches[key].resolved(action)
+        details = await engine.cache.details([run_id for batch in self._batches.values() for run_id in batch.made])
+        views = tuple(batch.view(details) for batch in reversed(self._batches.values()))
         if views != self.views:
             self.views = views
             self.changed.publish(views)
@@ -495,11 +481,9 @@ class Session:
         now = Vitals(profile.name, profile.read_only, color, can_switch=len(engines.profiles) > 1, set_up=rules)
         if first is not None:
             now = replace(now, runs_link=link_of(first.links, "runs"), health=first.health)
-        self.vitals = VitalsFeed(
-            app, lambda: self.engine, clock, now, PollTiming(clock(), profile.poll.runs_s), self.notify
-        )
-        self.batches = Batches(app, lambda: self.engine)
-        self.inbox = InboxFeed(app, lambda: self.engine, self.vitals, settings.automations)
+        self.vitals = VitalsFeed(self, now)
+        self.batches = Batches(self)
+        self.inbox = InboxFeed(self)
         self.pins: tuple[PinnedRun, ...] = ()
         """The followed runs, as read last."""
         self._ended: dict[str, datetime] = {}
@@ -508,7 +492,7 @@ class Session:
         """The last key or click."""
         self.pins_changed: Signal[tuple[PinnedRun, ...]] = Signal(app, "pins changed")
         self.engine_changed: Signal[Event] = Signal(app, "engine changed")
-        self._unsubscribe: tuple[Callable[[], None], ...] = ()
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._opened = asyncio.Event()
         self.notices: deque[ShownNotice] = deque(maxlen=MOST_NOTICES)
         """The latest notices, the newest first."""
@@ -535,7 +519,7 @@ class Session:
     def open(self, engine: "Engine") -> None:
         """Start to use the engine."""
         self.engine = engine
-        self._unsubscribe = engine.subscribe(self.handle), engine.subscribe(self.engine_changed.publish)
+        self._unsubscribe = engine.subscribe(self.handle)
         self._opened.set()
         self.vitals.ask()
         self.inbox.ask()
@@ -544,19 +528,19 @@ class Session:
 
     def leave(self) -> None:
         """Stop listening to the engine; its owner closes it."""
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
-        self._unsubscribe, self.engine = (), None
+        self._unsubscribe()
+        self.engine = None
         self.show_pins(())
 
     def handle(self, event: Event) -> None:
-        """Handle an event of the engine."""
+        """Handle an event of the engine, and pass it on to the screens."""
         if isinstance(event, LinkChanged) and event.own_failure is not None and event.state.subject == "runs":
             title, text = own_failure_text(event.own_failure)
             self.notify(text, title=title, severity="warning", timeout=FIX_TOAST_S, opens=GoToTab("health"))
         self.vitals.engine_changed(event)
         self.batches.engine_changed(event)
         self.inbox.engine_changed(event)
+        self.engine_changed.publish(event)
 
     @property
     def not_open(self) -> str:
@@ -568,8 +552,7 @@ class Session:
     def poll_soon(self) -> None:
         """Poll the service now."""
         if self.engine is not None:
-            self.engine.polling.poll_soon("runs")
-            self.engine.polling.poll_soon("health")
+            self.engine.polling.poll_soon("runs", "health")
 
     # The header and the banner
 

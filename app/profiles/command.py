@@ -90,9 +90,7 @@ def check(invocation: Invocation) -> int:
         if settings.keys:
             from app.console.keymap import unknown_actions
 
-            for said in unknown_actions(settings.keys):
-                at = line_of(root.text, _place_of_key(root, settings, said))
-                warnings.append(ConfigError(said, cure="", file=root.file, line=at))
+            warnings += [_key_mistake(root, *warning) for warning in unknown_actions(settings.keys).items()]
     for warning in warnings:
         invocation.output.note(f"warning: {warning}")
     errors.sort(key=lambda each: each.line or 0)
@@ -164,9 +162,8 @@ def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
     if settings.keys or any(command.key for command in settings.commands):
         from app.console.keymap import problems
 
-        for problem in problems(settings.keys, settings.commands):
-            line = line_of(root.text, _place_of_key(root, settings, problem))
-            yield ConfigError(problem, cure="", file=root.file, line=line)
+        for sentence, place in problems(settings.keys, settings.commands).items():
+            yield _key_mistake(root, sentence, place)
     if settings.console.theme != ConsoleSettings().theme:
         from app.console.themes import theme_problem
 
@@ -189,14 +186,10 @@ def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
             yield root.table("profiles").table(profile.name).mistake(key, f"{error}.", "Correct it, or take it out.")
 
 
-def _place_of_key(root: Table, settings: Settings, sentence: str) -> KeyPath:
-    """The place of the key that a sentence of `problems` begins with."""
-    begun = sentence.removeprefix("keys.").removeprefix("commands, ")
-    if (name := next((name for name in settings.keys if begun.startswith(f"{name}: ")), None)) is not None:
-        return ("keys", name) if name in root.table("keys").values else ("keys", *name.split("."))
-    commands = enumerate(root.tables("commands"))
-    places = (("commands", at, "key") for at, one in commands if begun.startswith(f"{one.values.get('name')}: "))
-    return next(places, ("commands",))
+def _key_mistake(root: Table, sentence: str, place: KeyPath) -> ConfigError:
+    if place[0] == "keys" and place[1] not in root.table("keys").values:
+        place = ("keys", *str(place[1]).split("."))
+    return ConfigError(sentence, cure="", file=root.file, line=line_of(root.text, place))
 
 
 @config.command("keys", cls=FactCommand)

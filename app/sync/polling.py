@@ -172,12 +172,13 @@ class Polling:
             self.schedule.add(name, partial(self._alone, work))
         self._listening = asyncio.create_task(self._listen(), name="listening")
 
-    def poll_soon(self, subject: Subject) -> None:
+    def poll_soon(self, *subjects: Subject) -> None:
         """Poll now because a user asked, but not before a wait that the service stated is over."""
-        if cadence := self._cadences.get(subject):
-            self._asked_for.add(subject)
-            cadence.due_at_s = 0.0
-            self.schedule.run_now(subject)
+        for subject in subjects:
+            if cadence := self._cadences.get(subject):
+                self._asked_for.add(subject)
+                cadence.due_at_s = 0.0
+                self.schedule.run_now(subject)
 
     async def stop(self) -> None:
         """End polling and give the lease back."""

@@ -45,9 +45,9 @@ def test_a_commands_key_must_be_free() -> None:
     taken = UserCommand("Deploy", ("true",), key="n")
     twice = (UserCommand("One", ("true",), key="ctrl+l"), UserCommand("Two", ("true",), key="ctrl+l"))
 
-    assert "Choose another" in problems({}, (taken,))[0]
-    assert "is the key of One" in problems({}, twice)[0]
-    assert problems({"run.continue": "n", "run.new": "c"}, (UserCommand("Free", ("true",), key="f12"),)) == ()
+    assert "Choose another" in next(iter(problems({}, (taken,))))
+    assert "is the key of One" in next(iter(problems({}, twice)))
+    assert problems({"run.continue": "n", "run.new": "c"}, (UserCommand("Free", ("true",), key="f12"),)) == {}
 
 
 async def offered(scene: Scene, text: str, key: str = "colon") -> list[str]:
