@@ -1,8 +1,8 @@
 """One invocation: the global options, and the engine, opened when a command needs it."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from app.cli import Format
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from signal import Signals
 
     from app.cli.exits import Exit
-    from app.cli.output import Output, Rows
+    from app.cli.output import Column, Output, Rows
     from app.engine.engine import Engine
     from app.engine.files import ProfileFiles
     from app.profiles import Choice, Profile, Settings
@@ -67,6 +67,31 @@ class Invocation:
         from app.cli.output import Output  # what prints takes longer than help needs
 
         return Output.standard(self.format)
+
+    @contextmanager
+    def exporting(self, out: "Path | None", key: str, columns: "Sequence[Column[T]]") -> "Iterator[Rows[T]]":
+        """Print many items into a file (0600), whole or not at all, or as they come on stdout (None, or `-`).
+
+        Raises:
+            CommandFailedError: The file cannot be written.
+        """
+        from app.cli.exits import failed
+        from app.cli.output import Rows
+        from app.engine.atomic_file import replacing
+        from app.start.streams import NotPrintedError
+
+        if out is None or str(out) == "-":
+            self.rows = rows = Rows(self.output, key, columns)
+            yield rows
+            return
+        try:
+            with replacing(out) as file:
+                rows = Rows(self.output._replace(stdout=file, width=None, colour=False), key, columns)
+                yield rows
+        except (OSError, NotPrintedError) as error:
+            why = error.reason if isinstance(error, NotPrintedError) else error.strerror
+            raise failed("usage", f"{out} cannot be written: {why}.") from error
+        self.output.note(f"{rows.count} {key} written to {out}")
 
     def warn(self, message: str) -> None:
         """Report on stderr, and in a write's document, a problem that does not change the outcome."""

@@ -4,19 +4,16 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from io import StringIO
-from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, Protocol, TextIO, TypeVar
+from typing import Final, Generic, NamedTuple, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
 from app.cli import Format
-from app.cli.exits import CommandFailedError, failed
-from app.engine.atomic_file import replacing
+from app.cli.exits import CommandFailedError
 from app.engine.text import csv_cell, json_escaped, safe_text
 from app.engine.times import rfc3339
-from app.start.streams import NotPrintedError, printing, remarking
+from app.start.streams import printing, remarking
 
 T = TypeVar("T")
 
@@ -311,35 +308,3 @@ class Rows(Generic[T]):
         for line in self._table.lines(self._held):
             self.output.print(line)
         self._held.clear()
-
-
-class Printing(Protocol):
-    """An invocation, as `exporting` knows it."""
-
-    rows: Rows[Any] | None
-
-    @property
-    def output(self) -> Output:
-        """The printer."""
-
-
-@contextmanager
-def exporting(invocation: Printing, out: Path | None, key: str, columns: Sequence[Column[T]]) -> Iterator[Rows[T]]:
-    """Print many items into a file (0600), whole or not at all, or as they come on stdout (None, or `-`).
-
-    Raises:
-        CommandFailedError: The file cannot be written.
-    """
-    output = invocation.output
-    if out is None or str(out) == "-":
-        invocation.rows = rows = Rows(output, key, columns)
-        yield rows
-        return
-    try:
-        with replacing(out) as file:
-            rows = Rows(output._replace(stdout=file, width=None, colour=False), key, columns)
-            yield rows
-    except (OSError, NotPrintedError) as error:
-        why = error.reason if isinstance(error, NotPrintedError) else error.strerror
-        raise failed("usage", f"{out} cannot be written: {why}.") from error
-    output.note(f"{rows.count} {key} written to {out}")
