@@ -24,7 +24,11 @@ _ARTIFACT_S: Final = 600.0
 
 
 class Client:
-    """One service with one token; connections are kept between reads. Used and closed on one loop."""
+    """One service with one token; connections are kept between reads. Used and closed on one loop.
+
+    Each request raises `ApiError`, see `app.api.errors`. Of an extension that the service does not offer, it raises
+    `NotOfferedError`: asking again within a day is useless.
+    """
 
     def __init__(
         self,
@@ -75,11 +79,7 @@ class Client:
         date_from: datetime | None = None,
         date_to: datetime | None = None,
     ) -> RunPage:
-        """One page of runs, newest first; dates are inclusive (spec 4.2).
-
-        Raises:
-            ApiError: See `app.api.errors`.
-        """
+        """One page of runs, newest first; dates are inclusive (spec 4.2)."""
         # The spec leaves the filter's form open (2.9): the path if there is one, otherwise the reference in two parts.
         place: dict[str, str] = {}
         if repository is not None and repository.path == repository.data_json:
@@ -98,11 +98,7 @@ class Client:
         return wire.run_page((await self._read(Call("/external/runs", query))).body)
 
     async def health(self) -> tuple[HealthSample, ...]:
-        """The health of the connected code hosts; empty if the service knows of no installation (spec 4.5).
-
-        Raises:
-            ApiError: See `app.api.errors`.
-        """
+        """The health of the connected code hosts; empty if the service knows of no installation (spec 4.5)."""
         try:
             return wire.health_report((await self._read(Call("/external/installation/health"))).body)
         except NotFoundError:
@@ -132,33 +128,28 @@ class Client:
         return wire.answer(request, reply.status, reply.body)
 
     async def agents(self) -> tuple[NamedAgent, ...]:
-        """The agents that may be started, if the service lists them (docs/dev/api.md). Raises as `run_detail`."""
+        """The agents that may be started, if the service lists them (docs/dev/api.md)."""
         return wire.named_agents(await self._read(Call("/external/agents"), "a list of agents"))
 
     async def invitations(self) -> tuple[Invitation, ...]:
-        """The invitations with their states, newest first, if the service reports them. Raises as `run_detail`."""
+        """The invitations with their states, newest first, if the service reports them."""
         rows = wire.listed(await self._invitations(), "invitations")
         return tuple(wire.record(Invitation, row) for row in rows)
 
     async def may_create_organizations(self) -> bool:
-        """Whether the service says that the token may create organizations. Raises as `run_detail`."""
+        """Whether the service says that the token may create organizations."""
         return (await self._invitations()).get("may_create") is True
 
     async def _invitations(self) -> dict[str, Any]:
         return wire.read((await self._read(Call("/external/invitations"), "invitations")).body)
 
     async def failure_facts(self) -> FailureFacts:
-        """The questions and cancellations behind failed runs, newest first (docs/dev/api.md); see `run_detail`."""
+        """The questions and cancellations behind failed runs, newest first (docs/dev/api.md)."""
         reply = await self._read(Call("/external/questions"), "questions of agents")
         return wire.record(FailureFacts, {"questions": None, **wire.read(reply.body)})
 
     async def run_detail(self, run_id: str) -> RunTurns:
-        """A run's turns, if the service offers them (docs/dev/api.md).
-
-        Raises:
-            NotOfferedError: It does not; asking again within a day is useless.
-            ApiError: See `app.api.errors`; `NotFoundError` means that there is no such run.
-        """
+        """A run's turns, if the service offers them (docs/dev/api.md); `NotFoundError`: there is no such run."""
         return wire.run_turns(await self._read(Call(_of_run(run_id)), _RESULTS))
 
     async def run_log(
@@ -167,7 +158,7 @@ class Client:
         """A piece of a turn's log from an offset on, counted from the end if negative.
 
         With `before` it comes as steps, if the service knows them, and ends there; 0: at the log's end. Without new
-        output, the answer waits up to `wait_s` (at most 30) for more. Raises as `run_detail`.
+        output, the answer waits up to `wait_s` (at most 30) for more.
         """
         query = [("offset", str(offset)), ("wait", str(wait_s))]
         if before is not None:
@@ -176,13 +167,13 @@ class Client:
         return wire.log_chunk(await self._read(call, _RESULTS), offset, before)
 
     async def run_diff(self, run_id: str, turn: int | None = None) -> Change:
-        """The change of a turn, or of the whole run (None). Raises as `run_detail`."""
+        """The change of a turn, or of the whole run (None)."""
         below = "/diff" if turn is None else f"/turns/{turn}/diff"
         call = Call(_of_run(run_id, below), most_bytes=_LARGEST_PATCH)
         return wire.change(await self._read(call, _RESULTS), turn)
 
     async def run_artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes:
-        """The content of a file that a turn's agent left. Raises as `run_detail`."""
+        """The content of a file that a turn's agent left."""
         path = _of_run(run_id, f"/turns/{turn}/artifacts/{quote(artifact.name, safe='/')}")
         call = Call(path, patience_s=_ARTIFACT_S, most_bytes=artifact.bytes)
         return (await self._read(call, _RESULTS)).body

@@ -1,7 +1,8 @@
 """The bodies of answers, decoded into records: strict about ids and the way to the next page, tolerant of the rest.
 
 Unknown fields, statuses and platforms are kept as received, and so is a field of another type than the spec's. A time
-that cannot be read is unknown. NaN, and text that is not JSON, make the whole answer unusable.
+that cannot be read is unknown. An answer without what is required raises `UnusableAnswerError`, as do NaN, and text
+that is not JSON.
 
 Below are the answers of the results extension (docs/dev/api.md).
 """
@@ -51,9 +52,6 @@ def read(body: bytes, status: int | None = None, *, may_repair: bool = False) ->
     r"""The JSON object of a body.
 
     `may_repair`: an escape such as `\ud800` without its other half becomes U+FFFD.
-
-    Raises:
-        UnusableAnswerError: It is not one.
     """
     try:
         try:
@@ -82,22 +80,14 @@ def _is_deep(value: object, most: int) -> bool:
 
 
 def as_object(received: object, status: int | None = None) -> dict[str, Any]:
-    """An object of an answer.
-
-    Raises:
-        UnusableAnswerError: It is something else.
-    """
+    """An object of an answer."""
     if not isinstance(received, dict):
         raise UnusableAnswerError("The service's answer cannot be read: an object is missing.", status=status)
     return received
 
 
 def record(kind: type[_Record], received: object, **own: object) -> _Record:
-    """The record with the fields of an object of an answer, its times decoded; `own` replaces some, others are ignored.
-
-    Raises:
-        UnusableAnswerError: It is no object, or a field is missing or of another type.
-    """
+    """The record with the fields of an object of an answer, its times decoded; `own` replaces some."""
     fields = {
         name: timestamp(value) if name.endswith("_at") or name == "at" else value
         for name, value in as_object(received).items()
@@ -109,11 +99,7 @@ def record(kind: type[_Record], received: object, **own: object) -> _Record:
 
 
 def identity(document: dict[str, Any], name: str, status: int | None = None) -> str:
-    """The id in a field.
-
-    Raises:
-        UnusableAnswerError: There is none.
-    """
+    """The id in a field."""
     if not (isinstance(received := document.get(name), str) and 0 < len(received) <= _LONGEST_ID):
         raise UnusableAnswerError(f"The service's answer cannot be read: {name} is missing.", status=status)
     return received
@@ -159,11 +145,7 @@ def _known_repository(platform: str, data: tuple[tuple[str, str], ...]) -> Repos
 
 
 def run_page(body: bytes) -> RunPage:
-    """A page of the run list; entries without a usable id are counted, not kept.
-
-    Raises:
-        UnusableAnswerError: The body is not what spec 2.5 says.
-    """
+    """A page of the run list; entries without a usable id are counted, not kept (spec 2.5)."""
     page = read(body, may_repair=True)
     listed, token, total = page.get("runs"), page.get("next_token"), page.get("total_count")
     if not isinstance(listed, list) or not isinstance(token, str | None):
@@ -174,11 +156,7 @@ def run_page(body: bytes) -> RunPage:
 
 
 def health_report(body: bytes) -> tuple[HealthSample, ...]:
-    """A health answer; a platform that is null is not connected, one without a status has `NO_STATUS`.
-
-    Raises:
-        UnusableAnswerError: The body is not what spec 2.7 says.
-    """
+    """A health answer; a platform that is null is not connected, one without a status has `NO_STATUS` (spec 2.7)."""
     platforms = read(body, may_repair=True).get("code_hosting") or {}
     if not isinstance(platforms, dict):
         raise UnusableAnswerError("The service's answer cannot be read: code_hosting is not an object.")
@@ -210,11 +188,7 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
 
 
 def organization(body: str) -> Organization:
-    """A created organization (spec 2.2), from the answer to its creation.
-
-    Raises:
-        UnusableAnswerError: It has no id.
-    """
+    """A created organization (spec 2.2), from the answer to its creation."""
     document = read(body.encode())
     fields = ("organization_name", "organization_slug", "parent_organization_id")
     name, slug, parent_id = (_shown(document.get(field)) for field in fields)
@@ -222,11 +196,7 @@ def organization(body: str) -> Organization:
 
 
 def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
-    """The agents that may be started, by name.
-
-    Raises:
-        UnusableAnswerError: The answer cannot be read.
-    """
+    """The agents that may be started, by name."""
     agents = []
     for agent in map(as_object, listed(read(reply.body), "agents")):
         inputs = []
@@ -247,7 +217,7 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
 
 
 def listed(document: dict[str, Any], name: str) -> list[object]:
-    """The list in a field. Raises as `as_object`."""
+    """The list in a field."""
     if not isinstance(values := document.get(name), list):
         raise UnusableAnswerError(f"The service's answer cannot be read: {name} is not a list.")
     return values
@@ -280,11 +250,7 @@ def offered(what: str, *, is_write: bool = False) -> Iterator[None]:
 
 
 def run_turns(reply: Reply) -> RunTurns:
-    """A run's turns, oldest first.
-
-    Raises:
-        UnusableAnswerError: The answer cannot be read.
-    """
+    """A run's turns, oldest first."""
     document = read(reply.body)
     postings = listed({"postings": []} | document, "postings")
     return record(
@@ -331,9 +297,6 @@ def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogCh
     """A piece of a log; `asked` is the requested offset, counted from the end if negative.
 
     `before` is the offset at which steps should end. 0: at the log's end. None: no steps were requested.
-
-    Raises:
-        UnusableAnswerError: It lacks its offsets, or reading on from there would never end.
     """
     numbers = list[int]()
     for name in ("Offset", "Next", "Size"):
@@ -357,11 +320,7 @@ def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogCh
 
 
 def change(reply: Reply, turn: int | None) -> Change:
-    """A change with its files, read from its patch.
-
-    Raises:
-        UnusableAnswerError: It is not a patch: something else answers at this path.
-    """
+    """A change with its files, read from its patch."""
     if not reply.headers.get("Content-Type", "").startswith("text/plain"):
         raise UnusableAnswerError("The service's answer is not a patch.", status=reply.status)
     base, head = (_commit(reply.headers.get(f"Runwarden-{name}")) for name in ("Base", "Head"))

@@ -1,6 +1,7 @@
 """Where the configuration and the data are; and loading settings from TOML, the environment and the options.
 
-The addresses of `[repositories]` are given to git: nothing in one may become an option.
+A file that cannot be read, or has a mistake in it, raises `ConfigError`. The addresses of `[repositories]` are given to
+git: nothing in one may become an option.
 """
 
 import errno
@@ -123,9 +124,6 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
     """Load the settings from a file (see `config_path`; the user's own need not exist) and the environment.
 
     Options beat the environment.
-
-    Raises:
-        ConfigError: The file cannot be read, or it or the environment holds a mistake.
     """
     file = config_path(path, env)
     text = read_text(file)
@@ -173,11 +171,7 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
 
 
 def read_text(file: Path) -> str | None:
-    """The text of a file with its own line ends; None: there is none.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
+    """The text of a file with its own line ends; None: there is none."""
     try:
         return file.read_bytes().decode("utf-8")
     except FileNotFoundError:
@@ -200,20 +194,12 @@ def unusable(file: Path, verb: str, error: OSError) -> ConfigError:
 
 
 def parse(file: Path, text: str) -> Settings:
-    """Parse the text of a file.
-
-    Raises:
-        ConfigError: It holds a mistake.
-    """
+    """Parse the text of a file."""
     return _settings(Table(file, text, toml_values(file, text)))
 
 
 def mistakes(file: Path, text: str) -> tuple[Settings, list[ConfigError]]:
-    """The valid part of a file's text, and all mistakes in it except those that follow from another.
-
-    Raises:
-        ConfigError: It is not TOML.
-    """
+    """The valid part of a file's text, and all mistakes in it except those that follow from another."""
     values: Any = toml_values(file, text)
     errors: dict[KeyPath, ConfigError] = {}
     missing: list[object] = []
@@ -245,11 +231,7 @@ def _leave_out(values: Any, path: KeyPath) -> object:
 
 
 def toml_values(file: Path, text: str) -> dict[str, object]:
-    """Parse a text of TOML; `file` is for the message.
-
-    Raises:
-        ConfigError: It is not TOML.
-    """
+    """Parse a text of TOML; `file` is for the message."""
     import tomllib  # imported only if there is a file: it takes a fifth of the time to start
 
     try:
@@ -368,11 +350,7 @@ def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Itera
 
 
 def read_repositories(table: Table) -> tuple[RepositoryAddress, ...]:
-    """Read the addresses and their patterns, the most specific first.
-
-    Raises:
-        ConfigError: An address is not one that git may be given.
-    """
+    """Read the addresses and their patterns, the most specific first."""
     entries = []
     for key in table.values:
         pattern = (key if ":" in key else f"{DEFAULT_PLATFORM}:{key}").casefold()

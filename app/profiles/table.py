@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Table(Struct, frozen=True):
-    """One table of a file, and its path in it."""
+    """One table of a file, and its path in it. A key that is missing, unknown or wrong raises `ConfigError`."""
 
     file: Path
     text: str
@@ -42,11 +42,7 @@ class Table(Struct, frozen=True):
     path: KeyPath = ()
 
     def into(self, kind: type[S], base: S | None = None, also: Collection[str] = (), **given: object) -> S:
-        """The table as a struct; `base` has the defaults, `given` the values read before, `also` further keys.
-
-        Raises:
-            ConfigError: A key is missing, unknown, or has a wrong value.
-        """
+        """The table as a struct; `base` has the defaults, `given` the values read before, `also` further keys."""
         names: tuple[str, ...] = kind.__struct_fields__
         keys = dict(zip(names, kind.__struct_encode_fields__, strict=True))
         defaults = dict(zip(reversed(names), reversed(kind.__struct_defaults__), strict=False))
@@ -188,11 +184,7 @@ def is_struct(kind: object) -> TypeGuard[type[Struct]]:
 
 
 def check_route(table: Table, key: str, name: str, names: Collection[str]) -> None:
-    """Refuse a route that is not one of these.
-
-    Raises:
-        ConfigError: It is not.
-    """
+    """Refuse a route that is not one of these."""
     if name not in names:
         table.fail(key, f"there is no route {name!r}.", f"There are: {', '.join(names)}.")
 

@@ -1,6 +1,7 @@
 """Writes the configuration: all or nothing, readable only for its owner, and always valid.
 
-Its JSON Schema is made of the settings: editors complete and check the file with it.
+A file that cannot be written, or would not be valid, raises `ConfigError`, and is not touched. The JSON Schema is made
+of the settings: editors complete and check the file with it.
 """
 
 import ast
@@ -51,11 +52,7 @@ def name_problem(name: str) -> str | None:
 
 
 def save(file: Path, before: str | None, after: str) -> Settings:
-    """Replace the text of a configuration, and return the settings that it then holds.
-
-    Raises:
-        ConfigError: The text is not valid, or the file changed or cannot be written; it was not touched.
-    """
+    """Replace the text of a configuration, and return the settings that it then holds."""
     settings = parse(file, after)
     # Keep a symbolic link, as a configuration in git often is one.
     target = file.resolve()
@@ -69,11 +66,7 @@ def save(file: Path, before: str | None, after: str) -> Settings:
 
 
 def add_profile(file: Path, new: Profile) -> None:
-    """Append a profile to the configuration, or to the commented example if there is none yet.
-
-    Raises:
-        ConfigError: The file cannot be written, or the result would not be valid; nothing was changed.
-    """
+    """Append a profile to the configuration, or to the commented example if there is none yet."""
     before = read_text(file)
     key = new.name if re.fullmatch(r"[A-Za-z0-9_-]+", new.name) else _text(new.name)
     named = [token_key for token_key, kind in TOKEN_KINDS.items() if isinstance(new.token, kind)]
@@ -87,11 +80,7 @@ def add_profile(file: Path, new: Profile) -> None:
 
 
 def keep_token(folder: Path, name: str, token: Token) -> Path:
-    """Write a token to a new file named after the profile, readable only for its owner.
-
-    Raises:
-        ConfigError: It cannot be written.
-    """
+    """Write a token to a new file named after the profile, readable only for its owner."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "profile"
     with _write_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

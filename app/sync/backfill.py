@@ -226,7 +226,10 @@ class WindowFill:
 
 
 class Backfill:
-    """Fetches missing history, as far as the configuration or a user asks."""
+    """Fetches missing history, as far as the configuration or a user asks.
+
+    A request that fails raises `ApiError`; runs before it are kept.
+    """
 
     def __init__(self, runs: RunSync, client: Client, announce: Announce, history: HistorySettings) -> None:
         self.progress = BackfillProgress()
@@ -276,9 +279,6 @@ class Backfill:
         """Fill the gaps of the configured history, or of this many days; return whether none is left.
 
         `is_asked`: a user waits, so a pause is ignored and requests have the user's priority.
-
-        Raises:
-            ApiError: A request failed; runs before it are kept.
         """
         end_s = time.monotonic() + for_s
 
@@ -317,9 +317,6 @@ class Backfill:
 
         `gap`: only those of this gap. It may be cancelled at any time: fetched runs are kept. Returns whether it
         brought a run or made a gap smaller: otherwise the service has no more.
-
-        Raises:
-            ApiError: A request failed; runs before it are kept.
         """
 
         async def missing() -> Sequence[CoverageGap]:
@@ -385,10 +382,6 @@ class Backfill:
         """Fill gaps by a walk down the list, from the place that an earlier one left; return whether it came further.
 
         Without such a position a walk begins at the newest run. A list out of order is still read to its end.
-
-        Raises:
-            EndlessListError: The list has no end.
-            ApiError: A request failed; runs before it are kept.
         """
         place = await self._cache.place(before)
         if place is None or (before is None and not (await self._cache.coverage()).is_disordered):

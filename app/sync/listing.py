@@ -29,16 +29,15 @@ class FilterIgnoredError(Exception):
 
 
 class Listing(Struct, frozen=True):
-    """Answers `runs list`: newest first, filtered by the service if possible and here otherwise."""
+    """Answers `runs list`: newest first, filtered by the service if possible and here otherwise.
+
+    A request that fails raises `ApiError`; runs before it are kept.
+    """
 
     runs: RunSync
 
     async def pages(self, condition: RunFilter, *, limit: int | None) -> AsyncIterator[Listed]:
-        """Runs that match the filter, page by page, at most `limit` of them (None: all); none comes twice.
-
-        Raises:
-            ApiError: A request failed; runs before it are kept.
-        """
+        """Runs that match the filter, page by page, at most `limit` of them (None: all); none comes twice."""
         query = await self._query(condition)
         most = self.runs.reader.page_size
         # A filter applied here may drop most of a page: small pages would cost many requests.
@@ -78,7 +77,6 @@ class Listing(Struct, frozen=True):
 
         Raises:
             FilterIgnoredError: Only the whole list has them.
-            ApiError: A request failed; runs before it are kept.
         """
         bounds = [bound for bound in (condition.until, before) if bound is not None]
         wanted = replace(condition, until=min(bounds, default=None))

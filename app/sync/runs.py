@@ -110,7 +110,7 @@ class RefreshAnswers:
 
 @dataclass(slots=True)
 class RunSync:
-    """Keeps the cached runs up to date."""
+    """Keeps the cached runs up to date. A request that fails raises `ApiError`."""
 
     client: Client
     cache: Cache
@@ -255,11 +255,7 @@ class RunSync:
                     return
 
     async def _confirm(self, missing: Sequence[ActiveRun], *, is_whole: bool) -> None:
-        """Mark active runs that were not shown as unconfirmed, and look some of them up. `is_whole`: all was shown.
-
-        Raises:
-            ApiError: The service could not be asked.
-        """
+        """Mark active runs that were not shown as unconfirmed, and look some of them up. `is_whole`: all was shown."""
         await self._set_presence(missing, "unconfirmed")
         self._asked = {run.run_id: self._asked.get(run.run_id, (0, 0)) for run in missing}
         due = [run for run in missing if self._asked[run.run_id][0] <= self._refreshes]
@@ -309,9 +305,6 @@ class RunSync:
 
         The neighbour was last changed at another time: an answer without it may be about the times of changes. A run
         that an answer showed within `LIST_LAG` is only missing. `is_whole`: the whole list was shown, without the run.
-
-        Raises:
-            ApiError: The service could not be asked.
         """
         if run.created_at is not None:
             neighbour = await self.cache.neighbour(run.created_at, run.run_id)
@@ -331,11 +324,7 @@ class RunSync:
         return "lost"
 
     async def filters_by_creation(self) -> bool:
-        """Whether the service filters by the creation of runs; False unless a request proves it.
-
-        Raises:
-            ApiError: The service could not be asked.
-        """
+        """Whether the service filters by the creation of runs; False unless a request proves it."""
         neighbour = None if self.dates_are_proven else await self.cache.neighbour(self.clock(), "")
         if neighbour is not None:
             since, until = neighbour - SECOND, neighbour + SECOND

@@ -48,7 +48,7 @@ class StoredPage(Struct, frozen=True):
 
 
 class RunReader(Struct, frozen=True):
-    """Reads lists of runs into the cache, each dated by its request."""
+    """Reads lists of runs into the cache, each dated by its request. A request that fails raises `ApiError`."""
 
     client: Client
     cache: Cache
@@ -84,11 +84,7 @@ class RunReader(Struct, frozen=True):
         return changes
 
     async def page(self, query: RunQuery, token: str | None = None, size: int | None = None) -> StoredPage:
-        """Read and store one page.
-
-        Raises:
-            ApiError: The request failed.
-        """
+        """Read and store one page."""
         asked_at = self.clock()
         page = await self.client.list_runs(
             page_size=size or self.page_size,
@@ -129,7 +125,6 @@ class RunReader(Struct, frozen=True):
 
         Raises:
             EndlessListError: A token came twice, an empty page promises another, or two pages brought only known runs.
-            ApiError: A request failed; pages before it are stored.
         """
         tokens: set[str] = set()
         known: set[str] = set()
