@@ -14,7 +14,7 @@ from pathlib import Path
 
 from app.profiles import CACHE_FILE
 from bench.figures import Figure
-from bench.terminal import CONSOLE, Terminal, environment, filled, ready
+from bench.terminal import CONSOLE, RUNS, Terminal, cpu_s, environment, filled, ready
 
 IDLE_S = 30.0
 NEXT_PART = "\x1b[1;2C"
@@ -52,7 +52,7 @@ def _memory(count: int) -> Iterator[Figure]:
 
 def _anonymous(runs: int) -> float:
     with tempfile.TemporaryDirectory() as folder, Terminal([str(CONSOLE)], filled(folder, runs)) as console:
-        console.until(rb"acme/service-")
+        console.until(RUNS)
         ready(console)
         for keys in ("\x1b[6~" * 5, "\x1b[F", "\x1b[H"):
             console.painted_after(keys)
@@ -62,10 +62,10 @@ def _anonymous(runs: int) -> float:
 def _idle() -> Iterator[Figure]:
     with _idle_console() as console:
         ready(console, 8.0)
-        before, start = console.cpu_s(), time.perf_counter()
+        before, start = cpu_s(console.process.pid), time.perf_counter()
         while time.perf_counter() < start + IDLE_S:
             console.settled()
-        used = (console.cpu_s() - before) / (time.perf_counter() - start)
+        used = (cpu_s(console.process.pid) - before) / (time.perf_counter() - start)
     yield Figure(
         f"processor while nothing changes, {IDLE_S:.0f} s", used, "1 % of a core", 0.01, unit="%", factor=100, bar=0.4
     )
@@ -89,7 +89,7 @@ def _idle_console() -> Iterator[Terminal]:
         peer(1_000) as base_url,
         Terminal([str(CONSOLE)], environment(folder, base_url)) as console,
     ):
-        console.until(rb"acme/service-")
+        console.until(RUNS)
         yield console
 
 
@@ -102,9 +102,9 @@ def _bot() -> Iterator[Figure]:
         bot = subprocess.Popen(argv, env=environment(folder, base_url), stdout=subprocess.DEVNULL)
         try:
             time.sleep(2 * IDLE_S)
-            before, start = _cpu_s(bot.pid), time.perf_counter()
+            before, start = cpu_s(bot.pid), time.perf_counter()
             time.sleep(IDLE_S)
-            used = (_cpu_s(bot.pid) - before) / (time.perf_counter() - start)
+            used = (cpu_s(bot.pid) - before) / (time.perf_counter() - start)
             resident = int(Path(f"/proc/{bot.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         finally:
             bot.kill()
@@ -113,18 +113,13 @@ def _bot() -> Iterator[Figure]:
     yield Figure("memory of a bot at rest", resident, "60 MB", 60e6, "MB", 1e-6, bar=1)
 
 
-def _cpu_s(pid: int) -> float:
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-
 def _syncing() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder, peer(SYNCED) as base_url:
         config = Path(folder) / "config.toml"
         config.write_text(f"[poll]\nfirst_runs = {SYNCED}\n")
         env = {**environment(folder, base_url), "RUNWARDEN_CONFIG": str(config)}
         with Terminal([str(CONSOLE)], env) as console:
-            console.until(rb"acme/service-")
+            console.until(RUNS)
             busy = list(_presses(console, lambda: _held(folder) < SYNCED))
             while _held(folder) < SYNCED:
                 console.settled()

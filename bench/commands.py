@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from bench.busy import peer
 from bench.figures import Figure
+from bench.terminal import environment
 
 COMMANDS = {"--version": 5, "--help": 5, "config path": None, "runs list --cached --json": 15}
 """Each with how often a bare Python could start in that time."""
@@ -24,16 +25,7 @@ MEGABYTES = 100
 def measure(runs: int) -> Iterator[Figure]:
     """A figure for each command, and the memory that a list of so many runs takes, live and cached."""
     with tempfile.TemporaryDirectory() as folder:
-        env = {
-            **os.environ,
-            # As installed: where no bytecode may be kept, most of a start is compiling.
-            "PYTHONDONTWRITEBYTECODE": "",
-            "HOME": folder,
-            "RUNWARDEN_DATA_DIR": folder,
-            "RUNWARDEN_BASE_URL": "http://127.0.0.1:9/v1",
-            "RUNWARDEN_TOKEN": "bench",
-        }
-        count = min(runs, MOST_LISTED)
+        env, count = environment(folder), min(runs, MOST_LISTED)
         with peer(count) as base_url:
             for where in ([], ["--cached"]):
                 listing = ["runs", "list", "--all", "--json", *where]

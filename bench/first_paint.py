@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.figures import Figure, in_turn
-from bench.terminal import CONSOLE, LEFT, Terminal, filled, ready
+from bench.terminal import CONSOLE, LEFT, RUNS, Terminal, filled, ready
 
 BARE = """
 from textual.app import App
@@ -15,7 +15,6 @@ class Bare(App):
         yield Static("first-painted-line")
 Bare().run()
 """
-ROWS = rb"acme/service-"
 HELP = rb"Keys"
 ROUNDS = 11
 BARE_BAR, UNSEEN_BAR = 0.3, 1.25
@@ -28,7 +27,7 @@ def measure(count: int) -> Iterator[Figure]:
             env = filled(folder, runs)
             visit(env)
             seconds, bare = in_turn(
-                lambda env=env: painted([str(CONSOLE)], env, ROWS),
+                lambda env=env: painted([str(CONSOLE)], env, RUNS),
                 lambda env=env: painted([sys.executable, "-c", BARE], env, rb"first-painted-line"),
                 rounds=ROUNDS,
             )
@@ -42,7 +41,7 @@ def _unseen(env: Mapping[str, str]) -> Iterator[Figure]:
     """Where nothing can be drawn before the toolkit is there: rows, and until a key is answered."""
     elsewhere = {**env, "COLORTERM": "24bit"}
     seconds, keyed, bare = in_turn(
-        lambda: painted([str(CONSOLE)], elsewhere, ROWS),
+        lambda: painted([str(CONSOLE)], elsewhere, RUNS),
         lambda: answered(env),
         lambda: painted([sys.executable, "-c", BARE], env, rb"first-painted-line"),
         rounds=ROUNDS,
@@ -54,7 +53,7 @@ def _unseen(env: Mapping[str, str]) -> Iterator[Figure]:
 def visit(env: Mapping[str, str]) -> None:
     """Open the console and leave it: a user with cached runs has started it before."""
     with Terminal([str(CONSOLE)], env) as console:
-        console.until(rb"acme/service-")
+        console.until(RUNS)
         ready(console)
         console.press("q")
         console.until(LEFT)
@@ -70,6 +69,6 @@ def painted(argv: Sequence[str], env: Mapping[str, str], pattern: bytes) -> floa
 def answered(env: Mapping[str, str]) -> float:
     """Seconds until a key that was pressed as soon as rows were on show has shown the list of keys."""
     with Terminal([str(CONSOLE)], env) as console:
-        console.until(ROWS)
+        console.until(RUNS)
         console.press("?")
         return console.until(HELP) - console.started_s

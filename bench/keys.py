@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.figures import Figure
-from bench.terminal import CONSOLE, Terminal, environment, filled, ready
+from bench.terminal import CONSOLE, RUNS, Terminal, environment, filled, ready
 
 TABLE = """
 from textual.app import App
@@ -49,7 +49,7 @@ BAR, LETTER_BAR = 1.0, 0.5
 def measure(count: int) -> Iterator[Figure]:
     """A figure for each key; the table turns a page in turn with it, so that a busy machine slows both."""
     with tempfile.TemporaryDirectory() as folder, Terminal([str(CONSOLE)], filled(folder, count)) as console:
-        console.until(rb"acme/service-")
+        console.until(RUNS)
         ready(console)
         for name, (keys, undo) in JOURNEYS.items():
             if name == "page up from the end":
@@ -63,7 +63,7 @@ def measure(count: int) -> Iterator[Figure]:
 def table_on_show() -> Iterator[Terminal]:
     """A table not paged through yet: it keeps what it painted once."""
     with tempfile.TemporaryDirectory() as folder, Terminal([sys.executable, "-c", TABLE], environment(folder)) as table:
-        table.until(rb"acme/service-")
+        table.until(RUNS)
         yield table
 
 

@@ -16,12 +16,12 @@ import sqlalchemy as sa
 
 from bench.busy import peer
 from bench.figures import Figure, in_turn
-from bench.first_paint import ROWS, painted, visit
-from bench.service import calling, serving
+from bench.first_paint import painted, visit
+from bench.service import calling, organization, serving, set_up
 from bench.tenants import repository
-from bench.terminal import CONSOLE, Terminal, environment, filled, ready
+from bench.terminal import CONSOLE, RUNS, Terminal, cpu_s, environment, filled, ready
 from service.clock import SECOND_MICROS, now_micros
-from service.setup import AgentEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
+from service.setup import AgentEntry
 from service.store.database import Database
 from service.store.schema import turns
 from tests.service.postgres import cluster
@@ -87,7 +87,7 @@ def _programs(count: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         env = filled(folder, count)
         visit(env)
-        shown = {"": ([str(CONSOLE)], ROWS)}
+        shown = {"": ([str(CONSOLE)], RUNS)}
         shown |= {name: ([str(_program(name, name))], pattern) for name, pattern in PROGRAMS.items()}
         starting = [lambda argv=argv, first=first: painted(argv, env, first) for argv, first in shown.values()]
         ours, *theirs = in_turn(*starting, rounds=ROUNDS)
@@ -100,9 +100,9 @@ def _programs(count: int) -> Iterator[Figure]:
             with Terminal(argv, env) as terminal:
                 terminal.until(first)
                 ready(terminal, 10.0)
-                before = terminal.cpu_s()
+                before = cpu_s(terminal.process.pid)
                 terminal.written_in(REST_S)
-                resting.append((terminal.cpu_s() - before) / REST_S)
+                resting.append((cpu_s(terminal.process.pid) - before) / REST_S)
     ours, *theirs = resting
     for name, other in zip(PROGRAMS, theirs, strict=True):
         yield Figure("the console at rest, of a core", ours, name, max(other, 1e-9), "%", 100)
@@ -121,14 +121,8 @@ def _queues() -> Iterator[Figure]:
 
 def _service(root: Path, url: str) -> tuple[float, ...]:
     """Return how long a run that does nothing takes to be accepted, over HTTP, and to begin: from the request on."""
-    database = Database(url)
-    database.migrate()
-    place = RepositoryEntry(name="api", platform="github", path="bench/api", url=str(repository(root / "origin", 1)))
-    entry = OrganizationEntry(name="Bench", tokens=(TokenEntry(alias="bench"),), repositories=(place,))
-    agent = AgentEntry(name="nothing", argv=("/bin/true",))
-    with database.write() as connection:
-        made = apply_setup(connection, Setup(organizations=(entry,), agents=(agent,)), root, now_micros())
-    token = str(made["organizations"][0]["tokens"][0]["value"])
+    database, agent = Database(url), AgentEntry(name="nothing", argv=("/bin/true",))
+    [(_, token)] = set_up(database, [organization("Bench", str(repository(root / "origin", 1)))], agent)
     taken = []
     with serving(root, "--database", url) as base_url, calling(base_url, token) as client:
         for _ in range(JOBS):

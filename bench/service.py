@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from bench.figures import Figure, in_turn, timed
 from service.api.runs import PageToken
 from service.clock import now_micros
 from service.lab import history
-from service.setup import OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
+from service.setup import AgentEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
 from service.store import runs
 from service.store.database import Database
 from service.store.runs import Filters
@@ -32,7 +32,6 @@ def measure(count: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         data_dir = Path(folder)
         database = Database(f"sqlite:///{data_dir / 'service.sqlite'}")
-        database.migrate()
         organization, token = _fill(database, count)
         # Without a worker: what is accepted here names a repository that is not there.
         with serving(data_dir, "--no-worker") as base_url, calling(base_url, token) as client:
@@ -56,16 +55,25 @@ def measure(count: int) -> Iterator[Figure]:
 
 
 def _fill(database: Database, count: int) -> tuple[str, str]:
-    entry = OrganizationEntry(
-        name="Bench",
-        tokens=(TokenEntry(alias="bench"),),
-        repositories=(RepositoryEntry(name="api", platform="github", path="bench/api", url="https://bench.invalid/a"),),
-    )
-    with database.write() as connection:
-        made = apply_setup(connection, Setup(organizations=(entry,)), Path.cwd(), now_micros())["organizations"][0]
+    made = set_up(database, [organization("Bench", "https://bench.invalid/a")])
     wanted = history.HistoryRequest(organization="bench", runs=count, span="365d", active=5, repositories=20)
     history.make(database, wanted, now_micros())
-    return str(made["id"]), str(made["tokens"][0]["value"])
+    return made[0]
+
+
+def organization(name: str, url: str) -> OrganizationEntry:
+    """An organization with a token and the repository api at a URL."""
+    repository = RepositoryEntry(name="api", platform="github", path="bench/api", url=url)
+    return OrganizationEntry(name=name, tokens=(TokenEntry(alias="bench"),), repositories=(repository,))
+
+
+def set_up(database: Database, entries: Sequence[OrganizationEntry], *agents: AgentEntry) -> list[tuple[str, str]]:
+    """Make the tables, organizations and agents; return each organization's id and token."""
+    database.migrate()
+    with database.write() as connection:
+        setup = Setup(organizations=tuple(entries), agents=agents)
+        made = apply_setup(connection, setup, Path.cwd(), now_micros())["organizations"]
+    return [(str(row["id"]), str(row["tokens"][0]["value"])) for row in made]
 
 
 def _lists(database: Database) -> dict[str, dict[str, str]]:

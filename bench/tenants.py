@@ -16,9 +16,8 @@ from pathlib import Path
 import httpx
 
 from bench.figures import Figure, in_turn, timed
-from bench.service import calling, serving
-from service.clock import now_micros
-from service.setup import AgentEntry, HostEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
+from bench.service import calling, serving, set_up
+from service.setup import AgentEntry, HostEntry, OrganizationEntry, RepositoryEntry, TokenEntry
 from service.store.database import Database
 
 QUEUED = 200
@@ -71,11 +70,8 @@ def _fill(data_dir: Path, port: int) -> tuple[str, str]:
         for name in ("First", "Second")
     )
     database = Database(f"sqlite:///{data_dir / 'service.sqlite'}")
-    database.migrate()
-    with database.write() as connection:
-        made = apply_setup(connection, Setup(organizations=entries, agents=_AGENTS), data_dir, now_micros())
+    (_, first), (_, second) = set_up(database, entries, *_AGENTS)
     database.close()
-    first, second = (str(one["tokens"][0]["value"]) for one in made["organizations"])
     return first, second
 
 

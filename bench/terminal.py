@@ -24,6 +24,8 @@ QUIET_S = 0.12
 LINES, COLUMNS = 40, 140
 CONSOLE = Path(sys.executable).with_name("runwarden")
 """What a user types; it lies beside the Python that measures."""
+RUNS = rb"acme/service-"
+"""Runs are on the screen."""
 LEFT = rb"\x1b\[\?1049l"
 """The program gave the screen back."""
 NO_SERVICE = "http://127.0.0.1:9/v1"
@@ -97,11 +99,6 @@ class Terminal:
             self._read(left)
         return len(self.unread) / seconds
 
-    def cpu_s(self) -> float:
-        """Seconds of processor time so far, all threads."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def anonymous_bytes(self) -> int:
         """Memory that is the process's own: file pages, such as SQLite's, come and go with the machine's needs."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -115,6 +112,12 @@ class Terminal:
         except OSError:
             return False
         return True
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor time that a process took so far, all threads."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def environment(folder: str, base_url: str = NO_SERVICE) -> dict[str, str]:

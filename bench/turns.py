@@ -14,11 +14,11 @@ import httpx
 import sqlalchemy as sa
 
 from bench.figures import Figure, in_turn, timed
-from bench.service import calling, serving
+from bench.service import calling, organization, serving, set_up
 from bench.tenants import repository
 from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
 from service.settings import DataFolder
-from service.setup import AgentEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
+from service.setup import AgentEntry
 from service.store.database import Database
 from service.store.schema import turns
 from tests.service.postgres import NoPostgresError, cluster
@@ -71,14 +71,8 @@ def measure(_count: int) -> Iterator[Figure]:
 @contextlib.contextmanager
 def _service(root: Path, url: str) -> Iterator[tuple[httpx.Client, Database]]:
     """Run a service whose agent touches a file in a repository of a few branches."""
-    bare = repository(root / _ORIGIN, BRANCHES)
     database = Database(url)
-    database.migrate()
-    place = RepositoryEntry(name="api", platform="github", path="bench/api", url=str(bare))
-    entry = OrganizationEntry(name="Bench", tokens=(TokenEntry(alias="bench"),), repositories=(place,))
-    with database.write() as connection:
-        made = apply_setup(connection, Setup(organizations=(entry,), agents=(_TOUCH,)), root, now_micros())
-    token = str(made["organizations"][0]["tokens"][0]["value"])
+    [(_, token)] = set_up(database, [organization("Bench", str(repository(root / _ORIGIN, BRANCHES)))], _TOUCH)
     with (
         serving(root, "--database", url, "--workers", str(max(AT_ONCE))) as base_url,
         calling(base_url, token) as client,
