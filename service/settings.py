@@ -440,10 +440,6 @@ class DataFolder:
         elif shown != self.noted_database:
             self._database_note.write_text(shown, "utf-8")
 
-    def exists(self) -> bool:
-        """Whether a service has its database here."""
-        return self.database_file.exists()
-
     def create(self, *, restoring: bool = False) -> None:
         """Create the missing folders, closed to other users.
 

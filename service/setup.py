@@ -172,15 +172,12 @@ def apply_setup(
     state.store()
     owners = organizations.named(connection, [entry.organization for entry in setup.agents if entry.organization])
     known = {agent.key: agent for agent in agents.all_of(connection)}
-    made = [
-        _agent(entry, None if entry.organization is None else _named(owners, entry.organization), data)
-        for entry in setup.agents
-    ]
-    identities = []
-    for agent in made:
-        owner = agent.organization_id
-        scope = "for all organizations" if owner is None else f"in the organization {owner}"
-        identities.append((agent.name, f"the name {agent.name} {scope}"))
+    made, identities = [], []
+    for agent_entry in setup.agents:
+        owner = None if agent_entry.organization is None else _named(owners, agent_entry.organization)
+        scope = "for all organizations" if owner is None else f"in the organization {owner.id}"
+        made.append(_agent(agent_entry, owner, data))
+        identities.append((agent_entry.name, f"the name {agent_entry.name} {scope}"))
     _distinct("agents", identities)
     changed = {agent.key: agent for agent in made if agent != known.get(agent.key)}
     agents.put_all(connection, [*changed.values()], now)
@@ -281,15 +278,12 @@ def _host(entry: HostEntry) -> hosts.Host:
     api_url, platform = entry.api_url, PLATFORMS[entry.platform]
     if entry.probe == "api" and api_url is None:
         if platform.host is None or entry.host not in {None, platform.host}:
-            example = f", such as {platform.api}" if platform.host is None else ""
-            raise SetupError(
-                f"{entry.platform}: a private host needs api_url (--api-url){example}, or probe git (--probe)"
-            )
+            needed = f"api_url (--api-url){f', such as {platform.api}' if platform.host is None else ''}"
+            raise SetupError(f"{entry.platform}: a private host needs {needed}, or probe git (--probe)")
         api_url = platform.api
     if entry.platform == "forgejo" and api_url and not api_url.rstrip("/").endswith(_FORGEJO_API):
-        raise SetupError(
-            f"forgejo: api_url (--api-url) must end with {_FORGEJO_API}: write {api_url.rstrip('/')}{_FORGEJO_API}"
-        )
+        right = f"{api_url.rstrip('/')}{_FORGEJO_API}"
+        raise SetupError(f"forgejo: api_url (--api-url) must end with {_FORGEJO_API}: write {right}")
     if entry.probe == "git" and entry.clone_url is None:
         example = "clone_url (--clone-url), such as https://git.example/{path}.git"
         raise SetupError(f"{entry.platform}: probe git needs {example}")
@@ -367,19 +361,16 @@ def check_triggers(connection: sa.Connection, organization: Organization, reposi
     Raises:
         SetupError: An agent is missing, or does not accept MCP servers.
     """
+    has_servers = repository.setup is not None and repository.setup.mcp_servers
     for rule in repository.triggers:
         agent = agents.by_name(connection, organization.id, rule.agent)
-        has_servers = repository.setup is not None and repository.setup.mcp_servers
-        if agent is not None and has_servers and not programs.takes_servers(agent):
-            raise SetupError(
-                f"repository {repository.name}: it has mcp_servers, and a trigger names the agent {rule.agent!r}, "
-                f"but {programs.TAKES_NONE}"
-            )
+        names = f"a trigger names the agent {rule.agent!r}"
         if agent is None:
-            raise SetupError(
-                f"repository {repository.name}: a trigger names the agent {rule.agent!r}, which is not configured; "
-                "list them with: runwarden service agent list"
-            )
+            fault = f"{names}, which is not configured; list them with: runwarden service agent list"
+            raise SetupError(f"repository {repository.name}: {fault}")
+        if has_servers and not programs.takes_servers(agent):
+            fault = f"it has mcp_servers, and {names}, but {programs.TAKES_NONE}"
+            raise SetupError(f"repository {repository.name}: {fault}")
 
 
 def check_fallbacks(connection: sa.Connection) -> None:
@@ -455,8 +446,8 @@ class _Organizations:
             SetupError: It contradicts the existing state, or lacks something.
         """
         existing = organization = self._named.get(_slug(entry))
+        budget = entry.budget or DayBudget()
         if organization is None:
-            budget = entry.budget or DayBudget()
             organization = Organization(
                 id=f"org_{ids.ulid(self._now)}",
                 name=entry.name,
@@ -471,9 +462,8 @@ class _Organizations:
             )
             self._created.append(organization)
             self._named[organization.slug] = organization
-        wanted = entry.budget or DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)
-        if (wanted.day_usd, wanted.day_tokens) != (organization.day_usd, organization.day_tokens):
-            self._budgets[organization.id] = wanted
+        elif entry.budget and budget != DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens):
+            self._budgets[organization.id] = budget
         connected = {host.platform: host for host in self._hosts[organization.id]}
         for host in map(_host, entry.hosts):
             before = connected.get(host.platform)
@@ -494,13 +484,11 @@ class _Organizations:
                 held[_key(repository)] = repository
                 self._configured.append((organization.id, repository))
             configured.append(repository)
-        shown = []
+        shown, held_tokens = [], reversed(self._tokens[organization.id])
+        valid = {row.alias: row for row in held_tokens if row.is_valid(self._now)}
         for wish in entry.tokens:
-            owned = self._tokens[organization.id]
-            kept = next((token for token in owned if token.alias == wish.alias and token.is_valid(self._now)), None)
+            kept = valid.get(wish.alias)
             token, value = (kept, None) if kept else make_token(self._connection, organization, wish, self._now)
-            if kept is None:
-                owned.append(token)
             document = {"id": token.id, "alias": token.alias, "value": value, "scopes": list(token.scopes)}
             shown.append(document | {"expires_at": rfc3339(token.expires_at)})
         places = {(host.platform, host.host) for host in connected.values()}

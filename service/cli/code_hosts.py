@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from service.cli.output import INLINE, AdminContext, admin_command, line, operator, organization_option, owner_of
+from service.cli.output import INLINE, AdminContext, admin_command, line, operator, org_option, owner_of
 from service.clock import now_micros, rfc3339
 from service.hosts.health import HealthProbes
 from service.reference import ALIASES, PLATFORMS, without_login
@@ -56,7 +56,7 @@ def _host_line(row: Host) -> str:
 
 
 @host.command("connect")
-@organization_option
+@org_option
 @_PLATFORM
 @click.option("--host", help="Its name in repository URLs.")
 @click.option("--group", help="The groups or owners to accept, separated by commas; default: all of the host.")
@@ -79,7 +79,7 @@ def connect(admin: AdminContext, slug: str, **options: Any) -> None:
 
 
 @host.command("check")
-@organization_option
+@org_option
 @admin_command
 def check(admin: AdminContext, slug: str) -> None:
     """Check an organization's code hosts and show why one is not ok; exit status 1 unless all are.
@@ -108,7 +108,7 @@ def check(admin: AdminContext, slug: str) -> None:
 
 
 @host.command("disconnect")
-@organization_option
+@org_option
 @_PLATFORM
 @admin_command
 def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
@@ -118,7 +118,7 @@ def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
 
 
 @host.command("list")
-@organization_option
+@org_option
 @admin_command
 def list_hosts(admin: AdminContext, slug: str) -> None:
     """List an organization's code hosts."""
@@ -138,7 +138,7 @@ def _repository_line(row: Repository) -> str:
 
 @repository.command("add")
 @click.argument("name")
-@organization_option
+@org_option
 @_PLATFORM
 @click.option("--path", required=True, help="owner/repo or group/project.")
 @click.option("--url", help="What git clones: a URL or a folder; the connected host's clone URL if left out.")
@@ -165,7 +165,7 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
 
 @repository.command("remove")
 @click.argument("name")
-@organization_option
+@org_option
 @admin_command
 def remove(admin: AdminContext, name: str, slug: str) -> None:
     """Remove a repository; its runs stay, and the repository itself is not touched."""
@@ -174,7 +174,7 @@ def remove(admin: AdminContext, name: str, slug: str) -> None:
 
 
 @repository.command("list")
-@organization_option
+@org_option
 @admin_command
 def list_repositories(admin: AdminContext, slug: str) -> None:
     """List an organization's repositories."""
@@ -201,7 +201,7 @@ def trigger() -> None:
 
 
 @trigger.command("list")
-@organization_option
+@org_option
 @admin_command
 def list_rules(admin: AdminContext, slug: str) -> None:
     """List the rules of an organization's repositories."""

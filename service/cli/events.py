@@ -2,12 +2,11 @@
 
 import json
 from ipaddress import ip_network
-from typing import Any
 
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, line, organization_option, owner_of, required
+from service.cli.output import AdminContext, admin_command, any_org_option, line, org_option, owner_of, required
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.outgoing.webhooks import addresses_of
 from service.store import events as stored
@@ -36,16 +35,15 @@ def _show(admin: AdminContext, rows: list[Event]) -> None:
     admin.show({"events": [_document(row) for row in rows]}, lines)
 
 
-def _document(row: Event, **more: Any) -> dict[str, object]:
-    due = row.due_at if row.state == WAITING else None
+def _document(row: Event) -> dict[str, object]:
     shown: dict[str, object] = {"id": row.id, "endpoint_id": row.endpoint_id, "type": row.type, "state": row.state}
     shown |= {"attempts": row.attempts, "occurred_at": rfc3339(row.occurred_at)}
     shown |= {"delivered_at": rfc3339_or_none(row.delivered_at), "failure": row.failure}
-    return shown | {"next_attempt_at": rfc3339_or_none(due)} | more
+    return shown | {"next_attempt_at": rfc3339(row.due_at) if row.state == WAITING else None}
 
 
 @events.command("list")
-@click.option("--org", "slug", help="The organization's slug or id; all of them if left out.")
+@any_org_option
 @click.option("--state", type=click.Choice(STATES), help="Only events in this state.")
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="How many events.")
 @admin_command
@@ -63,10 +61,9 @@ def show(admin: AdminContext, event_id: str) -> None:
     """Show an event with its request to the endpoint."""
     with admin.read() as connection:
         event = _event(connection, event_id)
-    payload = json.loads(event.payload)
-    document = _document(event, payload=payload)
-    lines = [f"{name:18}{value}" for name, value in document.items() if name != "payload" and value is not None]
-    admin.show(document, [*lines, json.dumps(payload, indent=2)])
+    payload, document = json.loads(event.payload), _document(event)
+    lines = [f"{name:18}{value}" for name, value in document.items() if value is not None]
+    admin.show(document | {"payload": payload}, [*lines, json.dumps(payload, indent=2)])
 
 
 @events.command("replay")
@@ -90,11 +87,11 @@ def endpoints() -> None:
     """Addresses that receive events."""
 
 
-def _endpoint_document(row: Endpoint, **more: Any) -> dict[str, object]:
+def _endpoint_document(row: Endpoint) -> dict[str, object]:
     shown: dict[str, object] = {"id": row.id, "organization_id": row.organization_id, "url": row.url}
     shown |= {"types": row.types, "state": row.state, "created_at": rfc3339(row.created_at)}
     shown |= {"rotated_at": rfc3339_or_none(row.rotated_at), "disabled_at": rfc3339_or_none(row.disabled_at)}
-    return shown | {"allow_private": [str(network) for network in row.allowed]} | more
+    return shown | {"allow_private": [str(network) for network in row.allowed]}
 
 
 def _endpoint_line(row: Endpoint) -> str:
@@ -102,7 +99,7 @@ def _endpoint_line(row: Endpoint) -> str:
 
 
 @endpoints.command("list")
-@click.option("--org", "slug", help="The organization's slug or id; all of them if left out.")
+@any_org_option
 @admin_command
 def list_endpoints(admin: AdminContext, slug: str | None) -> None:
     """List endpoints, active or disabled."""
@@ -113,7 +110,7 @@ def list_endpoints(admin: AdminContext, slug: str | None) -> None:
 
 @endpoints.command("add")
 @click.argument("url")
-@organization_option
+@org_option
 @click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="May be repeated; all if left out.")
 @click.option(
     "--allow-private",
@@ -133,8 +130,8 @@ def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_
         owner = change.of(slug).id
         endpoint = stored.add_endpoint(change.connection, owner, url, types or TYPES, allowed, now_micros())
         change.target = endpoint.id
-    lines = [_endpoint_line(endpoint), f"secret  {endpoint.secret}"]
-    admin.show(_endpoint_document(endpoint, secret=endpoint.secret), lines)
+    document = _endpoint_document(endpoint) | {"secret": endpoint.secret}
+    admin.show(document, [_endpoint_line(endpoint), f"secret  {endpoint.secret}"])
 
 
 @endpoints.command("rotate")

@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, admin_command, line, missing, organization_option, owner_of
+from service.cli.output import AdminContext, admin_command, any_org_option, line, missing, org_option, owner_of
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.outgoing.mail import checked_address, deliver, mailer_of
 from service.settings import Role
@@ -26,23 +26,21 @@ def invitation() -> None:
 
 
 def _show(admin: AdminContext, rows: list[Invitation]) -> None:
-    now = now_micros()
-    documents = [
-        {"id": row.id, "organization_id": row.organization_id, "email": row.email, "role": row.role}
-        | {"sent_at": rfc3339_or_none(row.sent_at), "expires_at": rfc3339(row.expires_at)}
-        | {"attempts": row.attempts, "failure": row.failure, "state": row.state(now)}
-        | {"next_attempt_at": rfc3339(row.due_at) if row.state(now) == "waiting" else None}
-        for row in rows
-    ]
-    lines = [
-        line(row.id, row.state(now), f"until {rfc3339(row.expires_at)}", row.email, row.organization_id, row.failure)
-        for row in rows
-    ]
+    documents, lines = [], []
+    for row in rows:
+        state, expires_at = row.state(now_micros()), rfc3339(row.expires_at)
+        documents.append(
+            {"id": row.id, "organization_id": row.organization_id, "email": row.email, "role": row.role}
+            | {"sent_at": rfc3339_or_none(row.sent_at), "expires_at": expires_at, "attempts": row.attempts}
+            | {"failure": row.failure, "state": state}
+            | {"next_attempt_at": rfc3339(row.due_at) if state == "waiting" else None}
+        )
+        lines.append(line(row.id, state, f"until {expires_at}", row.email, row.organization_id, row.failure))
     admin.show({"invitations": documents}, lines)
 
 
 @invitation.command("list")
-@click.option("--org", "slug", help="The organization's slug or id; all of them if left out.")
+@any_org_option
 @admin_command
 def list_all(admin: AdminContext, slug: str | None) -> None:
     """List invitations: waiting, sent, refused, accepted, withdrawn or expired."""
@@ -53,7 +51,7 @@ def list_all(admin: AdminContext, slug: str | None) -> None:
 
 @invitation.command("send")
 @click.argument("email")
-@organization_option
+@org_option
 @click.option("--role", type=_ROLES, default="admin", show_default=True)
 @admin_command
 def send(admin: AdminContext, email: str, slug: str, role: Role) -> None:
@@ -100,23 +98,27 @@ def member() -> None:
     """Members, who may sign in on the page with their address."""
 
 
-def _member(member: Member) -> dict[str, object]:
-    return {"id": member.id, "email": member.email, "role": member.role, "added_at": rfc3339(member.added_at)}
+def _member_document(row: Member) -> dict[str, object]:
+    return {"id": row.id, "email": row.email, "role": row.role, "added_at": rfc3339(row.added_at)}
+
+
+def _member_line(row: Member) -> str:
+    return line(row.email, row.role, f"since {rfc3339(row.added_at)}")
 
 
 @member.command("list")
-@organization_option
+@org_option
 @admin_command
 def list_members(admin: AdminContext, slug: str) -> None:
     """List an organization's members with their roles."""
     with admin.read() as connection:
         rows = sessions.members_of(connection, find_organization(connection, slug).id)
-    _show_members(admin, {"members": [_member(row) for row in rows]}, rows)
+    admin.show({"members": [_member_document(row) for row in rows]}, [_member_line(row) for row in rows])
 
 
 @member.command("set")
 @click.argument("email")
-@organization_option
+@org_option
 @click.option("--role", type=_ROLES, required=True)
 @admin_command
 def set_member(admin: AdminContext, email: str, slug: str, role: Role) -> None:
@@ -124,13 +126,9 @@ def set_member(admin: AdminContext, email: str, slug: str, role: Role) -> None:
     address = _address(email)
     with admin.change("member.role") as change:
         owner = change.of(slug).id
-        kept = sessions.put_member(change.connection, owner, address, now_micros(), role)
-        change.target, change.detail = kept.id, role
-    _show_members(admin, _member(kept), [kept])
-
-
-def _show_members(admin: AdminContext, document: dict[str, object], rows: list[Member]) -> None:
-    admin.show(document, [line(row.email, row.role, f"since {rfc3339(row.added_at)}") for row in rows])
+        member = sessions.put_member(change.connection, owner, address, now_micros(), role)
+        change.target, change.detail = member.id, role
+    admin.show(_member_document(member), [_member_line(member)])
 
 
 def _address(email: str) -> str:

@@ -2,7 +2,6 @@
 
 import socket
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -48,7 +47,7 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
     with admin.database() as database:
         with admin.change("worker.drain", database) as change:
             living = workers.heard_within(change.connection, int(ttl_s * SECOND_MICROS), now_micros)
-            if not (mine := {one.executor for one in living if one.host == machine}):
+            if not (mine := {worker.executor for worker in living if worker.host == machine}):
                 raise SetupError(f"no worker runs on {machine}; see: runwarden service status")
             workers.drain(change.connection, machine, living)
             change.target = machine
@@ -57,12 +56,12 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
         while True:
             with database.read() as connection:
                 living = workers.heard_within(connection, int(ttl_s * SECOND_MICROS), now_micros)
-            left = [one for one in living if one.executor in mine and (one.concurrency or one.at_work)]
-            count = sum(one.at_work for one in left)
+            left = [worker for worker in living if worker.executor in mine and (worker.concurrency or worker.at_work)]
             if not left:
                 break
+            count = sum(worker.at_work for worker in left)
             # A worker that still offers slots has not counted its turns since the drain.
-            if count != shown and not any(one.concurrency for one in left):
+            if count != shown and not any(worker.concurrency for worker in left):
                 click.echo(f"{machine}: {plural(count, 'turn')} still at work", err=True)
                 shown = count
             time.sleep(1.0)
@@ -143,12 +142,13 @@ def backup(admin: AdminContext, file: Path) -> None:
 def restore(admin: AdminContext, file: Path, *, force: bool) -> None:
     """Restore a service on SQLite from FILE, while it is stopped; turns that had not ended are executed again."""
     _check_database(admin)
-    made = backups.restore(file.absolute(), admin.folder, operator(), force=force)
-    document = {"data_dir": str(admin.folder.root)} | asdict(made) | {"made_at": rfc3339(made.made_at)}
+    counts = backups.restore(file.absolute(), admin.folder, operator(), force=force)
+    document = {"data_dir": str(admin.folder.root)} | counts | {"made_at": rfc3339(counts["made_at"])}
+    known = f"{plural(counts['organizations'], 'organization')}, {plural(counts['runs'], 'run')}"
     lines = [
         f"restored as of {document['made_at']}",
-        f"  {plural(made.organizations, 'organization')}, {plural(made.runs, 'run')}, logs and diffs: {made.files}",
-        f"  executed again: {plural(made.queued_again, 'turn')} that had not ended",
+        f"  {known}, logs and diffs: {counts['files']}",
+        f"  executed again: {plural(counts['queued_again'], 'turn')} that had not ended",
         "  tokens revoked, organizations deactivated and runs deleted since are back: do it again where it matters",
     ]
     admin.show(document, lines)

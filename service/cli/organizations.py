@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import click
 from pydantic import TypeAdapter
 
-from service.cli.output import AdminContext, admin_command, line, organization_option, required
+from service.cli.output import AdminContext, admin_command, line, org_option, required
 from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
@@ -231,7 +231,7 @@ def token() -> None:
 
 
 @token.command("create")
-@organization_option
+@org_option
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), required=True)
 @click.option("--alias", default="unnamed", show_default=True)
 @click.option("--duration", default="30d", show_default=True, help="How long it is valid, such as 12h or 90d.")
@@ -248,7 +248,7 @@ def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias:
 
 
 @token.command("list")
-@organization_option
+@org_option
 @admin_command
 def list_tokens(admin: AdminContext, slug: str) -> None:
     """List an organization's tokens, without their values."""

@@ -6,11 +6,11 @@ import json
 import os
 import pwd
 import socket
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeVar, get_args
 
@@ -48,15 +48,16 @@ class _TomlValue(click.ParamType[Any]):
 
 INLINE: Final = _TomlValue()
 """The type of an option whose value is written in TOML, such as a table."""
-organization_option = click.option("--org", "slug", required=True, help="The organization's slug or id.")
+org_option = click.option("--org", "slug", required=True, help="The organization's slug or id.")
+any_org_option = click.option("--org", "slug", help="The organization's slug or id; all of them if left out.")
 elsewhere_option = click.option(
     "--elsewhere", is_flag=True, help="Agents run on other machines: do not look for their programs and variables here."
 )
 
 
-def default_data_dir() -> Path:
-    """Return the data folder used when none is named."""
-    return user_data_path("runwarden") / "service"
+def data_folder(named: Path | None) -> DataFolder:
+    """Return the data folder that is named, or the usual one."""
+    return DataFolder(named or user_data_path("runwarden") / "service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class AdminContext:
         Raises:
             SetupError: There is no service here.
         """
-        if not create and self.database_url is None and not self.folder.exists():
+        if not create and self.database_url is None and not self.folder.database_file.exists():
             raise SetupError(
                 f"there is no service in {self.folder.root}; name its folder with --data-dir, "
                 "or begin one with: runwarden service org create NAME"
@@ -126,19 +127,20 @@ class AdminContext:
 
         NDJSON and CSV have a line for each object of the document's list; a document without a list is one line.
         """
+        lists = [value for value in document.values() if isinstance(value, list)]
+        has_entries = len(lists) == 1 and all(isinstance(entry, dict) for entry in lists[0])
+        entries: Sequence[Mapping[str, object]] = lists[0] if has_entries else [document]
         match self.format:
             case "json":
                 click.echo(json.dumps(document, indent=2))
             case "ndjson":
-                click.echo("\n".join(json.dumps(one) for one in _entries(document)), nl=bool(_entries(document)))
+                for entry in entries:
+                    click.echo(json.dumps(entry))
             case "csv":
-                entries = _entries(document)
-                buffer = StringIO()
-                rows = csv.writer(buffer, lineterminator="\n")
-                names = list(dict.fromkeys(name for one in entries for name in one))
+                rows = csv.writer(sys.stdout, lineterminator="\n")
+                names = list(dict.fromkeys(name for entry in entries for name in entry))
                 rows.writerows([names] if names else [])
-                rows.writerows([_cell(one.get(name)) for name in names] for one in entries)
-                click.echo(buffer.getvalue(), nl=False)
+                rows.writerows([_cell(entry.get(name)) for name in names] for entry in entries)
             case "table" if lines:
                 click.echo(printable("\n".join(lines)))
             case "table":
@@ -150,11 +152,6 @@ def _cell(value: object) -> str:
     text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
     text = printable(text).replace("\n", " ")
     return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-def _entries(document: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
-    lists = [value for value in document.values() if isinstance(value, list)]
-    return lists[0] if len(lists) == 1 and all(isinstance(one, dict) for one in lists[0]) else [document]
 
 
 def line(*parts: object) -> str:
@@ -201,9 +198,9 @@ class AdminAct:
         Raises:
             SetupError: There is no such organization.
         """
-        found = find_organization(self.connection, slug)
-        self.organization_id = found.id
-        return found
+        organization = find_organization(self.connection, slug)
+        self.organization_id = organization.id
+        return organization
 
     def record(self, action: str, *, outcome: str = "done") -> None:
         """Add an entry for the current target."""
@@ -256,14 +253,13 @@ def admin_command(function: Function) -> Function:
         **options: Any,
     ) -> Any:
         before = click.get_current_context().find_root().params
-        asked: set[Format] = {each for each in (form, before.get("form")) if each is not None}
-        asked |= {"json"} if as_json or before.get("as_json") else set()
-        if len(asked) > 1:
-            raise click.UsageError(f"{' and '.join(sorted(asked))} contradict each other: ask for one format.")
-        chosen = asked.pop() if asked else "table"
+        formats: set[Format] = {name for name in (form, before.get("form")) if name is not None}
+        formats |= {"json"} if as_json or before.get("as_json") else set()
+        if len(formats) > 1:
+            raise click.UsageError(f"{' and '.join(sorted(formats))} contradict each other: ask for one format.")
+        chosen = formats.pop() if formats else "table"
         with plain_errors(as_json=chosen in {"json", "ndjson"}):
-            admin = AdminContext(DataFolder(data_dir or default_data_dir()), chosen, database_url)
-            return function(admin, *arguments, **options)
+            return function(AdminContext(data_folder(data_dir), chosen, database_url), *arguments, **options)
 
     return command  # type: ignore[return-value]  # the wrapper's options are click's business, not the type's
 

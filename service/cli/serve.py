@@ -16,7 +16,7 @@ import click
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.cli.maintenance import drain
-from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, AdminContext, default_data_dir, plain_errors
+from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, AdminContext, data_folder, plain_errors
 from service.observability.log import Masks, start_log
 from service.observability.metrics import operators_token
 from service.processes.server import run_server
@@ -99,7 +99,7 @@ def serve(
 
     if stop_with_stdin:
         threading.Thread(target=stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
-    folder = DataFolder(data_dir or default_data_dir())
+    folder = data_folder(data_dir)
     run = partial(run_server, folder, host, port, database_url, workers, executes=not no_worker, lab=lab)
     run_process(folder, run)
 
@@ -111,7 +111,7 @@ def serve(
 @click.option("--drain", "drains", is_flag=True, help="Let those of this machine finish their turns and begin no more.")
 def worker(data_dir: Path | None, database_url: str | None, workers: int | None, *, drains: bool) -> None:
     """Execute turns; prints one JSON line when it is ready, and its log on stderr."""
-    folder = DataFolder(data_dir or default_data_dir())
+    folder = data_folder(data_dir)
     if drains:
         with plain_errors(as_json=False):
             drain(AdminContext(folder, "table", database_url), folder.settings().execution.worker_ttl_s)

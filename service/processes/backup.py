@@ -10,7 +10,6 @@ import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
@@ -37,19 +36,6 @@ _NAME: Final = re.compile(
 
 class BackupError(ServiceError):
     """A back-up cannot be made or used; the text says how to fix it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreSummary:
-    """The numbers of restored objects."""
-
-    made_at: int
-    """When the back-up was made, to the second, in microseconds since 1970."""
-    organizations: int
-    runs: int
-    queued_again: int
-    """Turns that had not ended at the time."""
-    files: int
 
 
 def back_up(folder: DataFolder, target: Path, now: int) -> int:
@@ -97,9 +83,8 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
         name = getattr(getattr(error, "orig", error), "sqlite_errorname", "")
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
             raise BackupError(f"{_DAMAGED} ({error}); restore an earlier back-up") from error
-        raise BackupError(
-            f"the back-up {target} cannot be written: {error}; free some space, or choose another file"
-        ) from error
+        fix = "free some space, or choose another file"
+        raise BackupError(f"the back-up {target} cannot be written: {error}; {fix}") from error
     finally:
         draft.unlink(missing_ok=True)
     return number
@@ -112,10 +97,12 @@ def _is_back_up(file: Path) -> bool:
     return False
 
 
-def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> RestoreSummary:
+def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> dict[str, int]:
     """Restore a back-up into a data folder on which no service runs; with `force`, replace everything in the folder.
 
-    The back-up is unpacked and checked in a separate folder before anything is replaced.
+    The back-up is unpacked and checked in a separate folder before anything is replaced. Return when it was made
+    (`made_at`, in microseconds since 1970), and how many `organizations`, `runs`, turns that had not ended
+    (`queued_again`) and `files` are restored.
 
     Raises:
         BackupError: The back-up is damaged, or the folder is not empty.
@@ -132,7 +119,8 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> Res
         locked(folder.worker_lock_file, refusal),
         locked(lock_beside(folder.database_file), refusal),
     ):
-        if (folder.exists() or any(folder.runs.iterdir()) or folder.restoring_file.exists()) and not force:
+        there = (folder.database_file, folder.restoring_file, *folder.runs.iterdir())
+        if any(map(Path.exists, there)) and not force:
             raise BackupError(f"{folder.root} is not empty; give --force to replace ALL of it, or another --data-dir")
         trees.remove(staged)
         (staged / "runs").mkdir(mode=0o700, parents=True)
@@ -151,10 +139,12 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> Res
                 if connection.exec_driver_sql("PRAGMA integrity_check").scalar() != "ok":
                     raise BackupError("the back-up's database is damaged; use another back-up")
                 audit.record(connection, actor, "restore", now_micros(), detail=f"the back-up of {rfc3339(made_at)}")
-                restored = [
-                    connection.execute(sa.select(sa.func.count()).select_from(table).where(*condition)).scalar_one()
-                    for table, condition in ((organizations, ()), (runs, ()), (turns, (turns.c.status.notin_(FINAL),)))
-                ]
+                counted = {
+                    "organizations": sa.select(sa.func.count()).select_from(organizations),
+                    "runs": sa.select(sa.func.count()).select_from(runs),
+                    "queued_again": sa.select(sa.func.count()).where(turns.c.status.notin_(FINAL)),
+                }
+                counts = {name: int(connection.execute(query).scalar_one()) for name, query in counted.items()}
         # No process starts on the folder until this restore, or a later one, is complete.
         folder.restoring_file.touch(0o600)
         for stale in (folder.runs, folder.work):
@@ -168,7 +158,7 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> Res
         trees.remove(staged)
         folder.restoring_file.unlink()
     folder.create()
-    return RestoreSummary(made_at, restored[0], restored[1], restored[2], files)
+    return {"made_at": made_at, **counts, "files": files}
 
 
 def _members(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:

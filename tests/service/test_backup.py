@@ -123,7 +123,7 @@ def test_what_is_accepted_during_a_back_up_is_in_it_whole_or_not_at_all(folder: 
         accepting.join()
     for number in range(3):
         made = restore(tmp_path / f"{number}.tar.gz", DataFolder(tmp_path / str(number)), "me", force=False)
-        assert made.runs == made.queued_again + 3
+        assert made["runs"] == made["queued_again"] + 3
 
 
 def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) -> None:
