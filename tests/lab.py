@@ -103,11 +103,9 @@ class Received:
 
     @property
     def token(self) -> str:
-        """The bearer token."""
         return self.headers.get("authorization", "").removeprefix("Bearer ")
 
     def json(self) -> Any:
-        """The body, read as JSON."""
         return json.loads(self.body)
 
 
@@ -173,7 +171,7 @@ class Server:
     latency_s: float = 0.0
     """What an answer takes, unless it is scripted."""
     port: int = 0
-    """0: not listening yet."""
+    """0: a free one, as soon as it listens."""
 
     def __post_init__(self) -> None:
         self.otherwise: Answering = self.answer
@@ -184,17 +182,14 @@ class Server:
         self._stop: Callable[[], None] | None = None
 
     def answer(self, request: Received) -> Step:
-        """The usual answer."""
         return Respond(404, {"message": f"nothing scripted for {request.target}"})
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port."""
         return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     @property
     def base_url(self) -> str:
-        """The base address of the API."""
         return f"{self.origin}/v1"
 
     def script(self, *steps: Step) -> None:
@@ -203,7 +198,6 @@ class Server:
 
     @property
     def posts(self) -> list[bytes]:
-        """The body of every POST, oldest first."""
         return [request.body for request in self.requests if request.method == "POST"]
 
     def wait_for(self, count: int) -> list[Received]:
@@ -218,7 +212,7 @@ class Server:
         if self._stop is not None:
             return self
         loop, ready, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-        threads = ThreadPoolExecutor(64)
+        self.loop, threads = loop, ThreadPoolExecutor(64)
         loop.set_default_executor(threads)
 
         async def serve() -> None:
@@ -255,7 +249,7 @@ class Server:
         self.close()
 
     async def __aenter__(self) -> Self:
-        place = {"host": "127.0.0.1", "port": 0} if self.listener is None else {"sock": self.listener}
+        place = {"host": "127.0.0.1", "port": self.port} if self.listener is None else {"sock": self.listener}
         self._server = await asyncio.start_server(self._serve, **place, ssl=self.tls, backlog=512, limit=1 << 20)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -275,12 +269,13 @@ class Server:
         # A client that goes away in the middle is what many tests are about.
         try:
             with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
-                await self._converse(reader, writer)
+                await self.converse(reader, writer)
         finally:
             writer.close()
             self._conversations.discard(task)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection until its end."""
         drop = self.greet()
         if self._next_is(Drop("accepted")) or (drop is not None and drop.when == "accepted"):
             return _end(writer, drop.then if drop else "reset")
@@ -536,7 +531,6 @@ class Lab(Server):
         return Respond(429, {"message": "Slow down."}, {"Retry-After": value} if value else {})
 
     def document(self, run: dict[str, Any]) -> dict[str, Any]:
-        """A run as it is shown."""
         shown = {name: value for name, value in run.items() if value is not OMITTED}
         if self.show_time is not stamp:
             for name in ("created_at", "updated_at"):

@@ -92,18 +92,12 @@ class Program:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end.
-
-        Raises:
-            TimeoutExpired: It goes on.
-        """
         self._process.join(timeout)
         if self.returncode is None:
             raise TimeoutExpired("runwarden", timeout or 0)
         return self.returncode
 
     def communicate(self, stdin: str = "", timeout: float | None = None) -> tuple[str, str]:
-        """What it prints until it ends."""
         with ThreadPoolExecutor(3) as threads:
             written = threads.submit(self._write, stdin)
             read = [threads.submit(stream.read) if stream else None for stream in (self.stdout, self.stderr)]
@@ -125,7 +119,6 @@ class Program:
                     self.stdin.write(text)
 
     def close(self) -> None:
-        """Close the pipes."""
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 with suppress(BrokenPipeError):
@@ -143,7 +136,6 @@ class Program:
 
 
 def run(arguments: Sequence[str], env: Mapping[str, str], *, stdin: str, cwd: Path) -> CompletedProcess[str]:
-    """Run the program to its end."""
     program = Program(arguments, env, cwd=cwd, streams=(PIPE, PIPE, PIPE))
     out, err = program.communicate(stdin, LONGEST_S)
     return CompletedProcess(list(arguments), program.wait(), out, err)
@@ -152,7 +144,6 @@ def run(arguments: Sequence[str], env: Mapping[str, str], *, stdin: str, cwd: Pa
 def _run(
     code: str | None, arguments: list[str], environment: dict[str, str], cwd: Path, streams: list[Descriptor]
 ) -> None:
-    """Become the program, in a session of its own."""
     os.setsid()
     os.chdir(cwd)
     os.environ.clear()

@@ -1,42 +1,40 @@
-"""A proxy on loopback that wants a login, for clients and for the service."""
+"""Proxies on loopback: one that wants a login, for clients and for the service; one in front of a database."""
 
 import asyncio
 import base64
-import threading
-from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal
 
-Value = TypeVar("Value")
+from tests.lab import Server, free_port
+
 LOGIN = "Basic " + base64.b64encode(b"user:p@w").decode()
 ADDRESS = "http://user:p%40w@127.0.0.1:{port}"
 
 
-@dataclass
-class Proxy:
+@dataclass(kw_only=True, eq=False)
+class Proxy(Server):
     """A proxy for HTTP, tunnels and SOCKS 5: it leads names, or every name, to ports of this machine."""
 
     leads_to: int | Mapping[str, int]
     asked: list[str] = field(default_factory=list)
     """What it was asked for, in the proxy's own words."""
-    port: int = 0
     scheme: str = "Basic"
     """The kind of login that it asks for."""
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
-        with suppress(OSError, asyncio.IncompleteReadError):
-            first = await reader.readexactly(1)
-            head = await (self._socks(reader, writer) if first == b"\x05" else self._http(first, reader, writer))
-            if head is not None:
-                name = self.asked[-1].split()[1].rpartition(":")[0]
-                port = self.leads_to if isinstance(self.leads_to, int) else self.leads_to[name]
-                await self._relay(head, port, reader, writer)
-        writer.close()
+    async def converse(self, reader: StreamReader, writer: StreamWriter) -> None:
+        first = await reader.readexactly(1)
+        head = await (self._socks(reader, writer) if first == b"\x05" else self._http(first, reader, writer))
+        if head is not None:
+            name = self.asked[-1].split()[1].rpartition(":")[0]
+            port = self.leads_to if isinstance(self.leads_to, int) else self.leads_to[name]
+            their_reader, their_writer = await asyncio.open_connection("127.0.0.1", port)
+            their_writer.write(head)
+            await asyncio.gather(_pump(reader, their_writer), _pump(their_reader, writer))
 
-    async def _http(self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
+    async def _http(self, first: bytes, reader: StreamReader, writer: StreamWriter) -> bytes | None:
         head = first + await reader.readuntil(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
         self.asked.append(lines[0])
@@ -49,7 +47,7 @@ class Proxy:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         return b""
 
-    async def _socks(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    async def _socks(self, reader: StreamReader, writer: StreamWriter) -> bytes:
         await reader.readexactly((await reader.readexactly(1))[0])
         writer.write(b"\x05\x00")
         await reader.readexactly(4)
@@ -59,13 +57,8 @@ class Proxy:
         writer.write(b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x00")
         return b""
 
-    async def _relay(self, head: bytes, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        their_reader, their_writer = await asyncio.open_connection("127.0.0.1", port)
-        their_writer.write(head)
-        await asyncio.gather(_pump(reader, their_writer), _pump(their_reader, writer))
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pump(reader: StreamReader, writer: StreamWriter) -> None:
     with suppress(OSError):
         while data := await reader.read(65_536):
             writer.write(data)
@@ -73,28 +66,40 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-async def _close(listening: asyncio.Server) -> None:
-    listening.close()
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.wait(left) if left else None
+class DatabaseLink(Server):
+    """A network before a database, once it is started. `holds`: bytes wait. `loses`: what sends is silent for ever."""
 
+    def __init__(self, target: int) -> None:
+        super().__init__(port=free_port())
+        self._target, self._flows = target, asyncio.Event()
+        self._kind: Literal["carries", "holds", "loses"] = "carries"
+        self._flows.set()
 
-@contextmanager
-def running(proxy: Proxy) -> Iterator[Proxy]:
-    """Serve from a thread of its own during the block, on its port, or a free one if that is 0."""
-    thread = threading.Thread(target=proxy.loop.run_forever, daemon=True)
-    thread.start()
+    def become(self, kind: Literal["carries", "holds", "loses"]) -> None:
+        """Treat bytes this way from now on."""
+        self._kind = kind
+        self.loop.call_soon_threadsafe(self._flows.clear if kind == "holds" else self._flows.set)
 
-    def done(coroutine: Coroutine[None, None, Value]) -> Value:
-        return asyncio.run_coroutine_threadsafe(coroutine, proxy.loop).result(30)
+    async def converse(self, reader: StreamReader, writer: StreamWriter) -> None:
+        await self._flows.wait()
+        server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        lost = asyncio.Event()
+        ways = [(reader, to_server), (server, writer)]
+        carrying = [asyncio.create_task(self._carry(*way, lost)) for way in ways]
+        await asyncio.wait(carrying, return_when=asyncio.FIRST_COMPLETED)
+        for task in carrying:
+            task.cancel()
+        to_server.close()
 
-    listening = done(asyncio.start_server(proxy.serve, "127.0.0.1", proxy.port))
-    proxy.port = listening.sockets[0].getsockname()[1]
-    try:
-        yield proxy
-    finally:
-        done(_close(listening))
-        proxy.loop.call_soon_threadsafe(proxy.loop.stop)
-        thread.join()
+    async def _carry(self, source: StreamReader, target: StreamWriter, lost: asyncio.Event) -> None:
+        with suppress(OSError):
+            while data := await source.read(1 << 16):
+                await self._flows.wait()
+                if self._kind == "loses":
+                    lost.set()
+                if not lost.is_set():
+                    target.write(data)
+                    await target.drain()
+        if lost.is_set():
+            # Nor does the end of a silent connection arrive.
+            await asyncio.Event().wait()

@@ -139,7 +139,6 @@ def _data(text: str) -> str:
 
 @cache
 def sandbox_works() -> bool:
-    """Whether bubblewrap works here, as the service requires."""
     return not find(ExecutionSettings(agent_network="host")).is_missing
 
 
@@ -166,22 +165,18 @@ class Node:
 
     @property
     def printed(self) -> IO[str]:
-        """What it prints after that line."""
         assert self.process.stdout is not None
         return self.process.stdout
 
     @property
     def base_url(self) -> str:
-        """Ends in /v1."""
         return str(self.ready["base_url"])
 
     @property
     def log(self) -> str:
-        """What it wrote on stderr so far."""
         return (self.data_dir / "serve.log").read_text("utf-8", "replace")
 
     def start(self) -> None:
-        """Start the process and wait until it is ready."""
         settle_sandbox(self.data_dir / "service.toml")
         given = [*self.arguments, "--data-dir", str(self.data_dir)]
         with (self.data_dir / "serve.log").open("ab") as log:
@@ -200,7 +195,6 @@ class Node:
         self.ended()
 
     def signal(self, number: int) -> None:
-        """Send the process a signal."""
         self.process.send_signal(number)
 
     def stop(self) -> int:
@@ -210,7 +204,6 @@ class Node:
         return self.ended()
 
     def ended(self) -> int:
-        """Wait for the process's end and return its exit status."""
         try:
             return self.process.wait(STOP_S)
         except TimeoutExpired as error:
@@ -249,17 +242,14 @@ class RunningService(Node):
 
     @property
     def outbox(self) -> Path:
-        """Where invitation mails land."""
         return self.data_dir / "outbox"
 
     def restart(self) -> None:
-        """Start again over the same data folder, on the same port."""
         port = self.base_url.removesuffix("/v1").rpartition(":")[2]
         self.arguments = ["serve", "--port", port, *self.arguments[3:]]
         self.start()
 
     def admin(self, *arguments: str) -> dict[str, Any]:
-        """Run an administrating command and return its JSON."""
         return command(self.data_dir, *arguments, environment=self.environment)
 
 

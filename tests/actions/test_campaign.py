@@ -35,7 +35,7 @@ from storage.records import Action, Repository
 from tests.cli.conftest import CommandLine
 from tests.lab import RUN, Drop, Raw, Received, Respond, Server, Step
 from tests.program import Program
-from tests.service.certificates import make_certificate
+from tests.service.servers import make_certificate
 
 CODE = """
 import os, signal, sys

@@ -57,7 +57,6 @@ class Place(World):
     journal: list[Decision] = field(default_factory=list)
 
     def runner(self, text: str) -> Runner:
-        """Another process, with these automations."""
         incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=60))
         return Runner(
             rules=parse(Path("/etc/config.toml"), text).automations,
@@ -94,7 +93,6 @@ class Place(World):
             await self.run(run_id, "working")
 
     async def approve(self, **later: float) -> Decision:
-        """A person approves what waits, later."""
         (waiting,) = await self.state.open_decisions()
         self.pass_(**later)
         assert await self.state.answer(waiting.decision_id, "approved", Author("ann", "desk"))
@@ -111,7 +109,6 @@ class Place(World):
 
     @property
     def outcomes(self) -> list[tuple[str, str]]:
-        """Each line of the journal: outcome and reason."""
         return [(each.outcome, each.reason) for each in self.journal]
 
 

@@ -29,7 +29,6 @@ class Result:
     err: str
 
     def json(self) -> Any:
-        """The one document on stdout."""
         return json.loads(self.out)
 
 
@@ -79,7 +78,6 @@ class CommandLine:
         return Result(code, out.getvalue().decode(), err.getvalue().decode())
 
     def begin(self, *arguments: str, stdin: int = DEVNULL) -> Program:
-        """Start the command, and return its running process."""
         return Program(arguments, self.environment, cwd=self.home, streams=(stdin, PIPE, PIPE))
 
 

@@ -30,12 +30,10 @@ class Subject(Laboratory):
         self._judge = judge
 
     def order(self, path: str, document: dict[str, Any]) -> None:
-        """Order something of the lab."""
         answer = self.post(path, document)
         assert answer.is_success, answer.text
 
     def runs(self, **params: Any) -> httpx.Response:
-        """Ask for one page of the list."""
         given = {key: value for key, value in params.items() if value is not None}
         return self.http.get("/external/runs", params=given)
 
@@ -69,7 +67,6 @@ def _schemathesis(folder: Path, arguments: list[str]) -> str:
 
 @pytest.fixture(scope="session")
 def specification() -> dict[str, Any]:
-    """The specification as it was transcribed."""
     return dict(yaml.safe_load(SPEC.read_text("utf-8")))
 
 

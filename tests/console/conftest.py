@@ -71,7 +71,6 @@ class Scene:
 
     @property
     def text(self) -> str:
-        """What is on the screen, line by line."""
         return "\n".join(self.lines)
 
     @property
@@ -153,7 +152,6 @@ class Scene:
         await self.settle()
 
     async def ended(self, *outcomes: PollOutcome) -> None:
-        """Polls end, as the sync would say it."""
         for outcome in outcomes:
             await self.ring(LinkChanged(await self.engine.cache.record_poll(outcome)))
 

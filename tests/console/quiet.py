@@ -51,7 +51,6 @@ class _Selector(DefaultSelector):
         self._before_waiting = before_waiting
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
-        """As usual."""
         ready = super().select(0)
         has_work = bool(ready) or (timeout is not None and timeout <= 0)
         if self._before_waiting(has_work):

@@ -93,7 +93,6 @@ class StillEngines(ProfileEngines):
         self._first, self._opened = profile.name, engine
 
     async def open_polling(self, name: str) -> Engine:
-        """Open it."""
         if name != self._first:
             return await super().open_polling(name)
         return self._opened or await self.engine(name)

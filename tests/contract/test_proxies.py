@@ -18,8 +18,8 @@ from tests.contract.conftest import ORGANIZATION
 from tests.contract.conftest import create as fails_to_create
 from tests.lab import ORGANIZATION as CREATED
 from tests.lab import Respond, Server
-from tests.proxy import ADDRESS, Proxy, running
-from tests.service.certificates import Certificate, make_certificate
+from tests.proxy import ADDRESS, Proxy
+from tests.service.servers import Certificate, make_certificate
 
 SERVICE = "https://reviews.example.test/v1"
 """A name that only the proxy can reach."""
@@ -45,7 +45,7 @@ async def test_the_environments_proxy_is_used_with_its_login(service: Server, ce
     """For reads and for writes; the write's entry is committed once, after the proxy opened the tunnel."""
     service.script(Respond(200, {"runs": []}), Respond(201, CREATED))
     committed: list[int] = []
-    with running(Proxy(service.port)) as proxy:
+    with Proxy(leads_to=service.port) as proxy:
         env = {"HTTPS_PROXY": ADDRESS.format(port=proxy.port)}
         async with client_of(env=env, ca_file=certificate.file) as client:
 
@@ -62,7 +62,7 @@ async def test_the_environments_proxy_is_used_with_its_login(service: Server, ce
 async def test_names_are_left_to_a_socks_proxy(service: Server, certificate: Certificate) -> None:
     """This machine may not be able to look them up."""
     service.script(Respond(200, {"runs": []}))
-    with running(Proxy(service.port)) as proxy:
+    with Proxy(leads_to=service.port) as proxy:
         way = f"socks5h://127.0.0.1:{proxy.port}"
         async with client_of(proxy=way, ca_file=certificate.file) as client:
             await client.list_runs()
@@ -72,7 +72,7 @@ async def test_names_are_left_to_a_socks_proxy(service: Server, certificate: Cer
 
 async def test_a_proxy_that_refuses_is_named_without_its_login(service: Server, certificate: Certificate) -> None:
     """Nothing was sent to the service, the write's outcome is certain, and the message says who refused."""
-    with running(Proxy(service.port)) as proxy:
+    with Proxy(leads_to=service.port) as proxy:
         way = f"http://user:wrong-secret@127.0.0.1:{proxy.port}"
         async with client_of(proxy=way, ca_file=certificate.file) as client:
             error = await fails_to_create(client)
@@ -84,7 +84,7 @@ async def test_a_proxy_that_refuses_is_named_without_its_login(service: Server, 
 
 async def test_an_unknown_authority_names_the_settings(service: Server, tmp_path: Path) -> None:
     address, missing = f"https://localhost:{service.port}/v1", tmp_path / "missing.pem"
-    with running(Proxy(service.port)) as proxy:
+    with Proxy(leads_to=service.port) as proxy:
         async with client_of(proxy=ADDRESS.format(port=proxy.port)) as client:
             with pytest.raises(UnreachableError, match=r"through the proxy 127\.0\.0\.1:.*ca_file or SSL_CERT_FILE"):
                 await client.list_runs()
@@ -151,7 +151,7 @@ async def test_git_routes_and_the_heartbeat_take_the_same_way(
     service.otherwise = lambda request: Respond(404 if "git" in request.path else 200, b"{}")
     monkeypatch.delenv("GIT_SSL_CAINFO", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    with running(Proxy(service.port)) as proxy:
+    with Proxy(leads_to=service.port) as proxy:
         address = f"http://user:p@w@127.0.0.1:{proxy.port}"
         monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
         monkeypatch.setenv("NO_PROXY", "*")
@@ -165,7 +165,7 @@ async def test_git_routes_and_the_heartbeat_take_the_same_way(
 
 async def test_git_routes_and_the_heartbeat_name_what_refused(service: Server, tmp_path: Path) -> None:
     """The proxy without its login."""
-    with running(Proxy(service.port)) as proxy:
+    with Proxy(leads_to=service.port) as proxy:
         unasked = await reached(Network(f"http://user:wr@ng@127.0.0.1:{proxy.port}"), tmp_path)
 
     assert [f"through the proxy 127.0.0.1:{proxy.port}" in each for each in unasked[1:]] == [True] * 2, unasked

@@ -14,10 +14,10 @@ import pytest
 
 from tests.lab import Received, Respond, Step
 from tests.program import ROOT
-from tests.service.certificates import make_certificate
 from tests.service.conftest import NEEDS_SANDBOX
 from tests.service.forge.forges import GitHubServer
 from tests.service.git_hosts import GitHttpHost
+from tests.service.servers import make_certificate
 from tests.service_process import make_repository
 from tests.waiting import COLD_START_S, eventually
 
@@ -156,7 +156,7 @@ class Host:
         self.certificate = make_certificate(folder / "tls", ",".join(f"DNS:{name}" for name in NAMES))
         self.bare = make_repository(folder / "hosted/acme/api", {"app.py": "password = 'hunter2'\n"})
         self.forge = GitHubServer()
-        self.git = GitHttpHost(folder / "hosted", "bot-token", self.certificate.server_context(), listener)
+        self.git = GitHttpHost(folder / "hosted", "bot-token", tls=self.certificate.server_context(), listener=listener)
         self.git.fault = self._route
 
     def _route(self, request: Received) -> Step | None:

@@ -59,11 +59,9 @@ class World:
         return self.now
 
     def pass_(self, **by: float) -> None:
-        """Lets time pass."""
         self.now += timedelta(**by)
 
     async def watch(self, *, begin: bool = True, **notify: Any) -> Watch:
-        """One process's watch."""
         settings = NotifySettings(**notify)
         incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=settings.hold_s))
         watch = Watch(self.cache, self.ledger, self.state, settings, incidents, "acme-prod", self.clock)
@@ -96,11 +94,9 @@ class World:
         return fresh
 
     async def titles(self) -> list[str]:
-        """Their titles."""
         return [message.title for message in await self.made()]
 
     async def arrive(self) -> None:
-        """What was made arrives."""
         for each in await self.state.due_deliveries(self.now):
             await self.state.settle_delivery(each, "delivered", self.now)
 
@@ -125,7 +121,6 @@ class World:
         await self.show(self._made(run_id, status, repository, branch, **ago))
 
     async def show(self, *runs: Run) -> None:
-        """The service shows runs."""
         await self.cache.store_runs(runs, asked_at=self.now)
         await self.cache.judge_stuck()
         await self.link()
@@ -145,7 +140,6 @@ class World:
         return run
 
     async def health(self, **statuses: str) -> None:
-        """An answer to the health request."""
         samples = tuple(HealthSample(name, status, None, None, "{}") for name, status in statuses.items())
         await self.cache.store_health(samples, at=self.now)
         await self.cache.record_poll(PollOutcome("health", self.now, None, None))
@@ -159,7 +153,6 @@ class World:
             await self.state.writer.run(lambda held, query=query: held.execute(query, (json.dumps(astuple(owner)),)))
 
     async def link(self, kind: str | None = None) -> None:
-        """A poll's outcome."""
         await self.cache.record_poll(PollOutcome("runs", self.now, kind, None if kind is None else "refused"))
 
 

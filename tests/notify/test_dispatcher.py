@@ -32,7 +32,7 @@ from storage.records.decision import Decision, Occurrence
 from storage.records.inbox import Mark
 from tests.lab import Respond, Server
 from tests.notify.conftest import TO_ALL, World, outward
-from tests.service.mail_servers import MailServer
+from tests.service.servers import MailServer
 from tests.waiting import present
 
 

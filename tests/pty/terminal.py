@@ -111,7 +111,6 @@ class Terminal:
                     )
 
     def _read_for(self, seconds: float) -> None:
-        """Reads what is written in this time."""
         end = time.monotonic() + seconds
         while (rest := end - time.monotonic()) > 0:
             self._read(rest)

@@ -105,7 +105,6 @@ class Api:
         return self.http.post(path, json=document, **options)
 
     def start(self, instructions: str, repository: str = "acme/api", **fields: Any) -> str:
-        """Start the quick agent and return the run's id."""
         return self.begin("scribe", repository, fields, instructions=instructions)
 
     def add_agent(self, folder: Path, name: str, source: str, *options: str) -> None:
@@ -115,31 +114,26 @@ class Api:
         self.service.admin("agent", "add", name, "--argv", f"{{python}} {script}", *options)
 
     def begin(self, agent: str, repository: str = "acme/api", fields: Any = None, **inputs: Any) -> str:
-        """Start an agent with inputs and return the run's id."""
         body = {"repository": repository, "inputs": inputs, **(fields or {})}
         answer = self.post(f"/external/agents/{agent}/runs", body)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["execution_id"])
 
     def follow(self, run_id: str, words: str, repository: str = "acme/api", start_from: str = "") -> httpx.Response:
-        """Give a run its next turn."""
         owner, _, repo = repository.partition("/")
         reference = {"platform": "github", "data": {"owner": owner, "repo": repo}}
         body = {"instructions": words, "repository": reference, "run_id": run_id}
         return self.post("/external/runs", body, params={"start_from": start_from} if start_from else None)
 
     def turns(self, run_id: str) -> list[dict[str, Any]]:
-        """Return a run's turns."""
         return list(self.get(f"/external/runs/{run_id}").json()["turns"])
 
     def run(self, run_id: str) -> dict[str, Any]:
-        """Return a run as the list shows it."""
         found = next((run for run in self.runs(page_size="10") if run["run_id"] == run_id), None)
         assert found is not None, f"{run_id} is not listed"
         return found
 
     def runs(self, **params: str) -> Iterator[dict[str, Any]]:
-        """Yield the listed runs, page by page."""
         token: dict[str, str] | None = {}
         while token is not None:
             page = self.get("/external/runs", params={"page_size": "100"} | params | token).json()
@@ -147,11 +141,9 @@ class Api:
             token = {"page_token": page["next_token"]} if page["next_token"] else None
 
     def ended(self, run_id: str) -> dict[str, Any]:
-        """Wait until a run has ended and return it."""
         return self.reaches(run_id, "completed", "failed")
 
     def reaches(self, run_id: str, *statuses: str) -> dict[str, Any]:
-        """Wait until a run has one of the statuses and return it."""
         self._wait(run_id, statuses)
         return self.run(run_id)
 
@@ -170,7 +162,6 @@ class Api:
         eventually(lambda: status() in statuses, f"{run_id} becomes {' or '.join(statuses)}", COLD_START_S)
 
     def log(self, run_id: str, turn: int = 1) -> str:
-        """Return the log of a turn."""
         shown = self.service.admin("run", run_id, "--log")
         return str(shown["turns"][turn - 1]["log"])
 
@@ -260,7 +251,6 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 @pytest.fixture
 def database_of_idle(idle: Api) -> Iterator[Database]:
-    """The database of the idle service."""
     with contextlib.closing(Database(DataFolder(idle.service.data_dir).database_url)) as database:
         yield database
 
@@ -336,7 +326,6 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
 
 @pytest.fixture
 def lab(laboratory: Laboratory) -> Iterator[Laboratory]:
-    """The laboratory, as at its start."""
     yield laboratory
     laboratory.reset()
 
@@ -398,7 +387,6 @@ def postgres_url(postgres: Cluster, tables: str) -> Iterator[str]:
 
 @pytest.fixture
 def empty_postgres_url(postgres: Cluster) -> Iterator[str]:
-    """The address of an empty PostgreSQL database."""
     with postgres.temporary() as url:
         yield url
 

@@ -5,16 +5,17 @@ import json
 import os
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from service.settings import DataFolder
 from service.store.database import Database
 from tests.service.conftest import Api
-from tests.service.processes import running
 from tests.service_process import Node, command, demo_setup, lay_tables
 
 VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
+_NUMBERS: Final = count(100)
 
 
 class Deployment:
@@ -35,14 +36,12 @@ class Deployment:
         self.repositories = {one["path"]: Path(one["url"]) for one in self.organization["repositories"]}
 
     def machine(self, name: str) -> Path:
-        """Return the data folder of a machine."""
         place = self._folder / name
         place.mkdir(exist_ok=True)
         (place / "service.toml").write_text(self.settings, "utf-8")
         return place
 
     def admin(self, *arguments: str, machine: str = "first") -> dict[str, Any]:
-        """Run an administrating command on a machine and return its JSON."""
         return command(self.machine(machine), *arguments, environment=self.environment)
 
     def begin(self, *arguments: str, machine: str = "first") -> Node:
@@ -53,11 +52,9 @@ class Deployment:
         return node
 
     def api(self, machine: str = "first") -> Node:
-        """Start an API process without a worker."""
         return self.begin("serve", "--no-worker", "--port", "0", machine=machine)
 
     def client(self, node: Node) -> Api:
-        """Return a client of an API process."""
         return Api(node, self.organization)
 
     @cached_property
@@ -66,7 +63,6 @@ class Deployment:
         return Database(self.environment.get(VARIABLE) or DataFolder(self.machine("first")).database_url)
 
     def close(self) -> None:
-        """End all processes."""
         if "database" in vars(self):
             self.database.close()
         for node in self.nodes:
@@ -86,3 +82,26 @@ def deployment(
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(Deployment(folder, database_url, settings, setup)) as made:
         yield made
+
+
+def long_sleep() -> str:
+    """Return seconds to sleep that tell their process from all others of the machine, another suite's among them."""
+    return f"{os.getpid()}{next(_NUMBERS)}"
+
+
+def running(*words: str, naming: str = "", marks: tuple[str, ...] = ("",)) -> list[str]:
+    """Return the command lines that hold all the words and a text, with one of the marks in their environment."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        line = _read(entry / "cmdline")
+        if set(words) <= set(line.split("\0")) and naming in line.replace("\0", " "):
+            found += [line.replace("\0", " ")] * any(mark in _read(entry / "environ") for mark in marks)
+    return found
+
+
+def _read(file: Path) -> str:
+    """Return a file's text, nothing where the process has ended or is not ours to look into."""
+    try:
+        return file.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -2,12 +2,11 @@
 
 import base64
 import os
-import socket
-import ssl
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.lab import Received, Respond, Server, Step
 from tests.service_process import commit_stream, git
@@ -31,33 +30,24 @@ def marked(bares: Iterable[Path]) -> Counter[str]:
     return Counter(line for bare in bares for line in git("log", "--branches", form, cwd=bare).splitlines() if line)
 
 
-class GitHttpHost:
+class GitHttpHost(Server):
     """Serves the bare repositories under a folder over HTTP; with a token, only to clients that send it."""
 
-    def __init__(
-        self,
-        folder: Path,
-        token: str | None = None,
-        tls: ssl.SSLContext | None = None,
-        listener: socket.socket | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, token: str | None = None, **listening: Any) -> None:
+        super().__init__(**listening)
         self.seen: list[str | None] = []
         """The Authorization of each request."""
         self.fault: Callable[[Received], Step | None] = lambda _: None
         """Returns what to answer instead, if anything."""
         self._folder = folder
         self.accept(token)
-        self.server = Server(tls=tls, listener=listener).start()
-        self.server.otherwise = self.serve
-        self.url = self.server.origin
+        self.otherwise = self.serve
+        self.start()
 
     def accept(self, token: str | None) -> None:
         """Accept this token alone; None: nobody needs one."""
         credentials = base64.b64encode(f"x-access-token:{token}".encode()).decode()
         self._expected = None if token is None else f"Basic {credentials}"
-
-    def close(self) -> None:
-        self.server.close()
 
     def serve(self, request: Received) -> Step:
         if (fault := self.fault(request)) is not None:

@@ -23,7 +23,6 @@ def _of(whole: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def github(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
-    """A pull_request event."""
     path, number = given.get("path", "acme/api"), given.get("number", 7)
     repository = {"id": 4100, "full_name": path, "private": True, "default_branch": "main"}
     fork = {"id": 9900, "full_name": "stranger/api", "private": False, "default_branch": "main"}
@@ -70,7 +69,6 @@ def forgejo_run(sha: str, ref: str) -> dict[str, Any]:
 
 
 def gitlab(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
-    """A merge request event."""
     attributes = {
         "id": 900,
         "iid": given.get("number", 7),
@@ -107,7 +105,6 @@ def github_comment(words: str, sha: str = "", **given: Any) -> dict[str, Any]:
 
 
 def github_issue(action: str, /, **given: Any) -> dict[str, Any]:
-    """An issues event."""
     whole = github("opened", "0" * 40, **given)
     issue = {"number": whole["number"], "title": given.get("title", "The login fails")}
     issue |= {"body": given.get("body", "Always."), "labels": [{"name": "old"}], "assignees": []}
@@ -131,7 +128,6 @@ def github_check(sha: str, name: str = "test", **given: Any) -> dict[str, Any]:
 
 
 def gitlab_note(words: str, sha: str, **given: Any) -> dict[str, Any]:
-    """A note on a merge request."""
     whole, at = gitlab("open", sha, **given), _at(12, 0, " UTC")
     note = {"id": 601, "note": words, "noteable_type": given.get("noteable", "MergeRequest"), "author_id": 1}
     note |= {"created_at": at, "updated_at": given.get("updated_at", at), "system": False}
@@ -143,7 +139,6 @@ def gitlab_note(words: str, sha: str, **given: Any) -> dict[str, Any]:
 
 
 def gitlab_issue(action: str, /, **given: Any) -> dict[str, Any]:
-    """An issue event; `labels` and `assignees` are set just now."""
     whole = gitlab("open", "0" * 40, **given)
     issue = {"iid": whole["object_attributes"]["iid"], "title": "The login fails"}
     issue |= {"description": given.get("body", "Always."), "state": given.get("state", "opened"), "action": action}

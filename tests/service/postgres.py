@@ -51,7 +51,6 @@ class Cluster:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
     def start(self) -> None:
-        """Start the server, and wait until it accepts connections."""
         # fsync is off: the machine does not lose power in a test, and a killed server needs no disk to recover.
         settings = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
         self.run("pg_ctl", "-w", "-t", "60", "-l", str(self.folder / "log"), "-o", settings, "start")
@@ -61,7 +60,6 @@ class Cluster:
         self.run("pg_ctl", "-w", "-t", "60", "-m", mode, "stop")
 
     def run(self, program: str, *arguments: str) -> None:
-        """Run one of PostgreSQL's programs on the cluster's data, as an unprivileged user."""
         user: dict[str, Any] = {}
         if os.geteuid() == 0:
             user = {"user": _owner().pw_uid, "group": _owner().pw_gid, "extra_groups": []}

@@ -17,10 +17,9 @@ import pytest
 
 from tests.lab import Drop, Received, Respond, Step, free_port
 from tests.service.conftest import UNBOXED, Api, member, placed
-from tests.service.deployment import Deployment, deployment
+from tests.service.deployment import Deployment, deployment, running
 from tests.service.git_hosts import GitHttpHost, marked
-from tests.service.processes import running
-from tests.service.receiver import Receiver
+from tests.service.servers import Receiver
 from tests.service_process import Node, demo_setup, git, make_repository
 from tests.waiting import COLD_START_S, eventually
 
@@ -234,9 +233,9 @@ def test_whatever_the_code_host_does_each_turn_is_paid_and_pushed_once(tmp_path:
     bare = make_repository(tmp_path / "git" / "acme" / "api", {"README.md": "# api\n"})
     git("config", "core.logAllRefUpdates", "always", cwd=bare)
     with contextlib.closing(GitHttpHost(tmp_path / "git")) as host:
-        owner = member(repositories=[placed(f"{host.url}/acme/api.git")])
+        owner = member(repositories=[placed(f"{host.origin}/acme/api.git")])
         setup = {"organizations": [owner], "agents": [{"name": "dawdler", "argv": ["{python}", str(agent)]}]}
-        host.server.otherwise = unsteady(host, seed)
+        host.otherwise = unsteady(host, seed)
         settings = f"{UNBOXED}worker_ttl_s = 3\ndrain_s = 1\n[limits]\nrequests_per_minute = 1000000\n"
         settings += "[forge]\nretry_s = 0.3\n"
         with deployment(tmp_path / "deployment", settings=settings, setup=setup) as made:

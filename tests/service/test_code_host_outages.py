@@ -37,7 +37,7 @@ class Hosted:
         self.host = GitHttpHost(folder / "hosted")
         (folder / "gate").touch()
         (folder / "agent.py").write_text(AGENT.replace("{folder}", str(folder)), "utf-8")
-        self.repositories = [placed(f"{self.host.url}/api.git"), placed(local, "acme/local")]
+        self.repositories = [placed(f"{self.host.origin}/api.git"), placed(local, "acme/local")]
         self.agents = [{"name": "worker", "argv": ["{python}", str(folder / "agent.py")]}]
         self.api: Api
 
@@ -122,7 +122,7 @@ def test_a_first_push_that_landed_without_an_answer_counts(made: Hosted, tenant:
     """The host made the branch its default one, where a run may push nothing else."""
     bare = made.folder / "hosted" / "empty.git"
     git("init", "--quiet", "--bare", str(bare), cwd=made.folder)
-    made.api = tenant(on=patient, repositories=[placed(f"{made.host.url}/empty.git")], agents=made.agents)
+    made.api = tenant(on=patient, repositories=[placed(f"{made.host.origin}/empty.git")], agents=made.agents)
     made.host.fault = after_a_push(made.host)
     run_id = made.api.begin("worker", instructions=WRITES)
     made.waits(run_id)

@@ -19,7 +19,7 @@ from service.execution.disk import SharedDisk, Usage
 from service.execution.processes import Launcher
 from service.settings import AgentLimits
 from tests.service.conftest import NEEDS_SANDBOX, UNBOXED, Api
-from tests.service.processes import long_sleep, running
+from tests.service.deployment import long_sleep, running
 from tests.service_process import demo_setup, start_service
 from tests.waiting import eventually
 

@@ -20,7 +20,7 @@ def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: P
     file = tmp_path / "environment"
     file.write_text(f"# Tokens\nHOST_TOKEN=first-token\nRUNWARDEN_METRICS_TOKEN='{METRICS_TOKEN}'\n")
     with closing(GitHttpHost(tmp_path / "hosted", "first-token")) as host:
-        url = f"{host.url}/{{path}}.git"
+        url = f"{host.origin}/{{path}}.git"
         entry = {"platform": "github", "host": "127.0.0.1", "probe": "git", "clone_url": url, "token_env": "HOST_TOKEN"}
         setup = demo_setup(tmp_path) | {"organizations": [member(hosts=[entry], repositories=[placed()])]}
         api = start(setup=setup, settings=UNBOXED, environment={ENVIRONMENT_VARIABLE: str(file)})

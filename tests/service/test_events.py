@@ -24,9 +24,8 @@ from service.store.events import DELIVERED, GIVEN_UP, MOST_ENDPOINTS, WAITING, E
 from service.store.hosts import Host
 from service.store.turns import TurnOutcome
 from tests.lab import Drip, Drop, Hang, Received, Respond, Server, Step
-from tests.service.certificates import make_certificate
 from tests.service.conftest import BOTH, Api, Make, accepted, due_jobs, organization
-from tests.service.receiver import Receiver
+from tests.service.servers import Receiver, make_certificate
 from tests.waiting import eventually, present
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)

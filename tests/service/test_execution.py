@@ -149,7 +149,7 @@ def test_a_run_clones_and_pushes_with_the_hosts_token_alone(tenant: Make, tmp_pa
     found = {}
     with contextlib.closing(GitHttpHost(tmp_path, "s3cr3t")) as there:
         for variable in ("SECRET", "UNSET"):
-            host = {"platform": "github", "probe": "git", "clone_url": f"{there.url}/{{path}}.git"}
+            host = {"platform": "github", "probe": "git", "clone_url": f"{there.origin}/{{path}}.git"}
             api = tenant(hosts=[host | {"token_env": variable}], repositories=[placed()])
             run = api.ended(api.start("write it"))
             health = api.get("/external/installation/health").json()["code_hosting"]

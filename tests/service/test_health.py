@@ -14,9 +14,9 @@ from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from tests.lab import Drop, Hang, Respond, Server, Step
-from tests.service.certificates import make_certificate
+from tests.service.deployment import running
 from tests.service.git_hosts import GitHttpHost
-from tests.service.processes import running
+from tests.service.servers import make_certificate
 from tests.service_process import make_repository
 from tests.waiting import eventually
 
@@ -128,10 +128,10 @@ def test_a_token_is_not_sent_to_another_host(
     make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
     with closing(GitHttpHost(tmp_path, token="sesame")) as strict, closing(GitHttpHost(tmp_path)) as there:
         names = ("GIT_TOKEN_HERE", "ANOTHER_TOKEN", None)
-        verdicts = [asked_by_git(probes, f"{strict.url}/acme/api.git", token_env=name) for name in names]
-        url, token_env = f"{there.url}/acme/api.git", "GIT_TOKEN_HERE"
+        verdicts = [asked_by_git(probes, f"{strict.origin}/acme/api.git", token_env=name) for name in names]
+        url, token_env = f"{there.origin}/acme/api.git", "GIT_TOKEN_HERE"
         elsewhere = asked_by_git(probes, url, host="github.example", token_env=token_env).status
-        gone = asked_by_git(probes, f"{there.url}/acme/gone.git").status
+        gone = asked_by_git(probes, f"{there.origin}/acme/gone.git").status
 
     assert [verdict.status for verdict in verdicts] == ["ok", "unauthorized", "unauthorized"]
     assert "--token-env" in str(verdicts[2].reason)

@@ -100,7 +100,7 @@ def begun(tenant: Make, patient: Any, tmp_path: Path) -> Begin:
     """`begun(host, **token)` starts a run on the host; its agent is at work, and goes on when the file exists."""
 
     def begin(host: GitHttpHost, **token: Any) -> tuple[Api, str, Path]:
-        entry = {"platform": "github", "host": "127.0.0.1", "clone_url": f"{host.url}/{{path}}.git", **token}
+        entry = {"platform": "github", "host": "127.0.0.1", "clone_url": f"{host.origin}/{{path}}.git", **token}
         shell = f"cat > /dev/null; echo at work; while [ ! -e {tmp_path}/go-on ]; do sleep 0.05; done; echo 1 > new.txt"
         agent = {"name": "worker", "argv": ["sh", "-c", shell]}
         api = tenant(on=patient, hosts=[entry], repositories=[placed()], agents=[agent])
@@ -135,7 +135,7 @@ def test_an_app_pushes_as_its_own(
     """Its only installation is found; a token is used until it is near its end or refused."""
     file = tmp_path / "app.pem"
     file.write_bytes(key.as_pem(private=True))
-    api, run_id, go_on = begun(app_host, api_url=f"{app_host.url}/api/v3", app={"id": APP, "key_file": str(file)})
+    api, run_id, go_on = begun(app_host, api_url=f"{app_host.origin}/api/v3", app={"id": APP, "key_file": str(file)})
     minted = app_host.minted
     app_host.accept("another, since that one expired")
     go_on.touch()
@@ -156,7 +156,7 @@ def test_an_apps_token_is_replaced_near_its_end_and_faults_are_named(
     def host(name: str, key: bytes) -> Host:
         (tmp_path / name).write_bytes(key)
         app = GitHubApp(APP, str(tmp_path / name), INSTALLATION)
-        return Host("github", "h", None, "api", f"{app_host.url}/api/v3", None, None, app=app)
+        return Host("github", "h", None, "api", f"{app_host.origin}/api/v3", None, None, app=app)
 
     mine = host("mine.pem", key.as_pem(private=True))
     app_host.life = timedelta(minutes=5)

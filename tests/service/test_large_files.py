@@ -60,7 +60,7 @@ class LfsHost:
         answer = {"oid": asked["oid"], "size": asked["size"], "authenticated": True}
         if operation == "download" and not is_there:
             return answer | {"error": {"code": 404, "message": "there is no such object"}}
-        actions = {operation: {"href": f"{self.host.url}/objects-of-lfs/{asked['oid']}"}}
+        actions = {operation: {"href": f"{self.host.origin}/objects-of-lfs/{asked['oid']}"}}
         return answer | ({} if operation == "upload" and is_there else {"actions": actions})
 
 
@@ -80,7 +80,7 @@ def worked(tenant: Make, url: object, words: str, **setup: Any) -> tuple[Api, di
 @NEEDS_LFS
 def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(tenant: Make, lfs: LfsHost) -> None:
     """Changed and new ones are sent to the host's LFS server before the push; others stay as they are."""
-    _, turn = worked(tenant, f"{lfs.host.url}/api.git", CHANGES, lfs=True)
+    _, turn = worked(tenant, f"{lfs.host.origin}/api.git", CHANGES, lfs=True)
     changed = git("diff", "--name-only", "main", turn["branch"], cwd=lfs.bare).split()
     shown = {name: git("show", f"{turn['branch']}:{name}", cwd=lfs.bare) for name in changed}
 
@@ -123,7 +123,7 @@ def test_a_server_that_does_not_give_a_large_file_is_an_error(tenant: Make, lfs:
     """The agent is not started with a pointer in place of the file, nor with anything else."""
     oid = hashlib.sha256(b"old").hexdigest()
     lfs.objects[oid] = b"lie"
-    _, turn = worked(tenant, f"{lfs.host.url}/api.git", CHANGES, lfs=True)
+    _, turn = worked(tenant, f"{lfs.host.origin}/api.git", CHANGES, lfs=True)
 
     assert turn["outcome"] == "failed"
     assert oid[:10] in turn["reason"] or "old.bin" in turn["reason"], turn["reason"]
@@ -148,7 +148,7 @@ def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: M
     bare = make_repository(hosted / "api", {"README.md": "x"})
     with contextlib.closing(GitHttpHost(tmp_path / "hosted")) as host:
         head, old = (git("rev-parse", "main", cwd=one) for one in (inner, lib))
-        link(lib, {"inner": (f"{host.url}/acme/inner.git", head), "loop": ("../lib.git", old)})
+        link(lib, {"inner": (f"{host.origin}/acme/inner.git", head), "loop": ("../lib.git", old)})
         modules = {"vendor/lib": ("../lib.git", git("rev-parse", "main", cwd=lib))}
         modules |= {"vendor/dot": ("../%2e%2e/inner.git", head)}
         link(bare, modules | {"vendor/far": ("https://elsewhere.example/x.git", head)})
@@ -156,7 +156,7 @@ def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: M
         words += "pathlib.Path('vendor/lib/code.c').write_text('y')\npathlib.Path('own.txt').write_text('o')\n"
         words += "shutil.rmtree('vendor/far')\npathlib.Path('vendor/dot/lost').touch()\n"
         words += "for name in ('OWN.txt', 'n\\u00fc', 'nu\\u0308'): pathlib.Path(name).touch()"
-        _, turn = worked(tenant, f"{host.url}/acme/api.git", words, submodules=True)
+        _, turn = worked(tenant, f"{host.origin}/acme/api.git", words, submodules=True)
 
     assert turn["outcome"] == "completed", (turn["reason"], turn["log"])
     assert "seen: deep" in turn["log"]

@@ -18,9 +18,8 @@ from service.settings import DataFolder, MailSettings, Settings, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
 from service.store.invitations import Invitation
-from tests.service.certificates import Certificate, make_certificate
 from tests.service.conftest import Make, due_jobs, said
-from tests.service.mail_servers import PASSWORD, USER, MailServer
+from tests.service.servers import PASSWORD, USER, Certificate, MailServer, make_certificate
 from tests.waiting import eventually, present
 
 # Logins in clear are what is tried here, on loopback.

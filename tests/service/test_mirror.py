@@ -214,7 +214,7 @@ class Hosted:
             git("config", f"uploadpack.{name}", "true", cwd=self.bare)
         push(self.bare, "main", {"old.txt": "second\n"})
         self.host = GitHttpHost(folder / "hosted")
-        self.url = f"{self.host.url}/api.git"
+        self.url = f"{self.host.origin}/api.git"
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.proxy import DatabaseLink
 from tests.service.conftest import UNBOXED, Api, member, placed
-from tests.service.database_link import DatabaseLink
 from tests.service.deployment import Deployment, deployment
 from tests.service.git_hosts import marked
 from tests.service.postgres import Cluster

@@ -13,9 +13,9 @@ from service.git import GitCommandError, GitRunner
 from service.outgoing.webhooks import EndpointError, addresses_of
 from tests import proxy as proxies
 from tests.lab import Received, Respond, Step
-from tests.service.certificates import Certificate, make_certificate
 from tests.service.conftest import UNBOXED, Api, member, placed
 from tests.service.git_hosts import GitHttpHost
+from tests.service.servers import Certificate, make_certificate
 from tests.service_process import git, make_repository
 
 NAME = "git.example.test"
@@ -41,14 +41,14 @@ def host(certificate: Certificate, tmp_path: Path) -> Iterator[GitHttpHost]:
     def api(request: Received) -> Step | None:
         return Respond(200, {"resources": {"core": {"remaining": 9}}}) if request.path.startswith("/api/") else None
 
-    with closing(GitHttpHost(tmp_path / "hosted", "sesame", certificate.server_context())) as there:
+    with closing(GitHttpHost(tmp_path / "hosted", "sesame", tls=certificate.server_context())) as there:
         there.fault = api
         yield there
 
 
 @pytest.fixture
 def proxy(host: GitHttpHost) -> Iterator[proxies.Proxy]:
-    with proxies.running(proxies.Proxy(host.server.port)) as there:
+    with proxies.Proxy(leads_to=host.port) as there:
         yield there
 
 

@@ -21,8 +21,8 @@ from service.store import workers
 from service.store.database import AWAY, Database, round_trip_s
 from service.store.postgresql import connector
 from service.store.usage import TurnMeter
+from tests.proxy import DatabaseLink
 from tests.service.conftest import Api
-from tests.service.database_link import DatabaseLink
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
 from tests.service_process import Node, git

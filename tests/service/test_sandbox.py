@@ -17,7 +17,7 @@ from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
 from tests import service_process
 from tests.service.conftest import BARE, NEEDS_SANDBOX, Api, Make
-from tests.service.processes import long_sleep, running
+from tests.service.deployment import long_sleep, running
 from tests.service_process import ROOT
 from tests.waiting import eventually
 

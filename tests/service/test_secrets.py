@@ -83,7 +83,7 @@ def test_a_password_in_an_address_is_shown_nowhere(tenant: Make, tmp_path: Path)
     """Git uses it, and neither its arguments, nor the log, nor the lists hold it."""
     make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
     with contextlib.closing(GitHttpHost(tmp_path, "pa55/word")) as there:
-        url = f"{there.url}/acme/api.git".replace("http://", "http://x-access-token:pa55%2Fword@")
+        url = f"{there.origin}/acme/api.git".replace("http://", "http://x-access-token:pa55%2Fword@")
         api = tenant(repositories=[placed(url)])
         turn = api.work("write it", "scribe")
         shown = api.service.admin("run", turn["run_id"], "--log")
@@ -92,7 +92,7 @@ def test_a_password_in_an_address_is_shown_nowhere(tenant: Make, tmp_path: Path)
     assert turn["outcome"] == "completed", shown
     for text in (str(shown), str(listed), api.service.log, str(api.organization["repositories"])):
         assert "pa55" not in text
-    assert f"{there.url}/acme/api.git" in str(shown)
+    assert f"{there.origin}/acme/api.git" in str(shown)
 
 
 @given(st.lists(st.binary(max_size=12), max_size=12), st.integers(0, 11))

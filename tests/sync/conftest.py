@@ -26,12 +26,10 @@ MINUTE = timedelta(minutes=1)
 
 
 def seconds(at: datetime) -> str:
-    """A time without its fraction."""
     return f"{at:%Y-%m-%dT%H:%M:%S}Z"
 
 
 def unreadable(at: datetime) -> str:
-    """Not a time."""
     return f"moment {at:%H.%M}"
 
 
@@ -48,7 +46,6 @@ class Recorder(Lab):
         self.born.setdefault(run_id, self.now)
 
     def created(self, run_id: str) -> datetime:
-        """The creation, by the service's own clock."""
         return datetime.fromisoformat(self._true_times[run_id]["created_at"])
 
     def read(self, run_id: str) -> datetime:
@@ -104,7 +101,6 @@ class Desk:
         return asyncio.run(process())
 
     def run(self, *arguments: str) -> Result:
-        """A command."""
         return CommandLine(self.folder, self.peer.base_url, "test-token")(*arguments)
 
     def facts(self, *arguments: str) -> Any:
@@ -128,7 +124,6 @@ class Desk:
         }
 
     def missing(self) -> set[str]:
-        """The runs that the service has and the cache does not hold."""
         (file,) = self.folder.rglob(CACHE_FILE)
         with closing(sqlite3.connect(file)) as cache:
             return set(self.peer.runs) - {run_id for (run_id,) in cache.execute("SELECT run_id FROM runs")}

@@ -1,6 +1,10 @@
 """How hard and how often the service may be asked."""
 
 import asyncio
+import selectors
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
+from typing import Any
 
 import pytest
 
@@ -16,10 +20,47 @@ from app.api.errors import (
 )
 from app.sync.polling import LONGEST_S, Cadence
 from storage.records.activity import BudgetState
-from tests.virtual_time import in_virtual_time
 
 RESTING = (Priority.ACTIVE, Priority.HEALTH, Priority.BACKFILL)
 """What is asked while no person waits."""
+
+
+class _Selector(selectors.DefaultSelector):
+    """Passes the time instead of waiting for it."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready and timeout:
+            self.now_s += timeout
+        return ready
+
+
+def in_virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test on a loop whose time passes only while nothing is left to do; what is for a thread runs at once."""
+
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        selector = _Selector()
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+            loop = runner.get_loop()
+            loop.time = lambda: selector.now_s  # type: ignore[method-assign]
+            loop.run_in_executor = partial(_at_once, loop)  # type: ignore[assignment,method-assign]
+            runner.run(test(*args, **kwargs))
+
+    return run
+
+
+def _at_once(
+    loop: asyncio.AbstractEventLoop, _executor: object, call: Callable[..., Any], *args: Any
+) -> asyncio.Future[Any]:
+    future = loop.create_future()
+    try:
+        future.set_result(call(*args))
+    except Exception as error:  # noqa: BLE001 — as an executor does
+        future.set_exception(error)
+    return future
 
 
 class SharedState:

@@ -27,7 +27,6 @@ class Stage(App[None]):
 
     @property
     def lines(self) -> list[str]:
-        """What is on the screen."""
         return [line.rstrip() for line in lines(self)]
 
 

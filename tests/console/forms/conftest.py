@@ -1,20 +1,34 @@
+"""An empty app over a real engine, in which a form is filled in key by key, and what its service answers."""
+
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
+from textual.app import App
+from textual.pilot import Pilot
 from textual.screen import Screen
 
+from app.actions.drafts import Draft, read_drafts
 from app.console.guard import BaseApp
 from app.console.themes import DEFAULT, THEMES
 from app.engine.engine import Engine
-from app.profiles import PollSettings, Profile, Settings
+from app.profiles import PollSettings, Profile, Settings, data_folder
 from app.profiles.token import EnvToken
+from storage.records import Repository, Run
+from tests import lab
+from tests.console.quiet import key_event, lines, quiet
 from tests.console.scenes import SceneClock
-from tests.lab import Received, Respond, Server, Step
+from tests.lab import RUN, Received, Respond, Server, Step
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+CREATED = RUN | {"run_id": "run_01J8", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}}}
+EXECUTION = lab.EXECUTION | {"agent_name": "security-review", "execution_id": "exec_7", "repository": "acme/web"}
+FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth=3"
+WEB = Repository.parse("acme/web")
 
 
 class Stage(BaseApp[None]):
@@ -43,7 +57,6 @@ def clock() -> SceneClock:
 
 @pytest.fixture
 def profile(server: Server, monkeypatch: pytest.MonkeyPatch) -> Profile:
-    """A profile of that service."""
     monkeypatch.setenv("TOKEN_FOR_TESTS", "token-for-tests")
     return Profile("acme", server.base_url, EnvToken("TOKEN_FOR_TESTS"), poll=PollSettings(deadline_s=60.0))
 
@@ -98,3 +111,54 @@ def post(server: Server) -> Post:
 def stage(engine: Engine) -> Callable[[Callable[[Engine], Screen[Any]]], Stage]:
     """An app that shows one form over that engine."""
     return lambda make: Stage(lambda: make(engine))
+
+
+def a_run(number: int | str, branch: str, status: str = "failed", repository: Repository = WEB) -> Run:
+    """A run as the cache would have it."""
+    return Run(f"run_{number}", status, branch, repository, None, None, "{}")
+
+
+async def settle(pilot: Pilot[Any]) -> None:
+    await quiet(pilot.app)
+
+
+@asynccontextmanager
+async def opened(
+    app: App[Any], typed: str = "", *keys: str, size: tuple[int, int] = (80, 24)
+) -> AsyncIterator[Pilot[Any]]:
+    """An app on show, with fields filled in and then keys pressed."""
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await write(pilot, typed)
+        await press(pilot, *keys)
+        await settle(pilot)
+        yield pilot
+
+
+async def press(pilot: Pilot[Any], *keys: str) -> None:
+    for key in keys:
+        pilot.app.post_message(key_event(key))
+        await settle(pilot)
+
+
+async def write(pilot: Pilot[Any], text: str) -> None:
+    """Fills fields one after the other, each by a paste, as a terminal would send it; a tab goes to the next field."""
+    for at, part in enumerate(text.split("\t")):
+        if at:
+            await pilot.press("tab")
+        if part:
+            pilot.app.post_message(events.Paste(part))
+            await pilot.pause()
+
+
+def painted(app: Any) -> str:
+    return "\n".join(lines(app))
+
+
+def words(app: Any) -> str:
+    """Everything on the screen as one line: frames and line breaks do not matter."""
+    return " ".join(painted(app).replace("│", " ").replace("▌", " ").split())
+
+
+async def draft_of(engine: Engine, name: str) -> Draft | None:
+    return read_drafts(data_folder(engine.settings, engine.profile) / "drafts.json").get(name)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.actions.screen_start import NewRunForm
-from tests.console.forms.steps import EXECUTION, opened, painted, press, settle, words, write
+from tests.console.forms.conftest import EXECUTION, opened, painted, press, settle, words, write
 from tests.lab import Received, Respond, Server
 from tests.waiting import until
 

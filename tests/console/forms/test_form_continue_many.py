@@ -7,7 +7,7 @@ from app.actions.screen_many import ManyForm
 from app.api.requests import StartRun
 from app.engine.engine import Engine
 from storage.records import FINAL_STATUSES, Run, RunDetail
-from tests.console.forms.steps import CREATED, WEB, a_run, opened, painted, press, settle, words, write
+from tests.console.forms.conftest import CREATED, WEB, a_run, opened, painted, press, settle, words, write
 from tests.lab import Drop, Respond
 from widgets.forms.dialog import RequestPreview
 

@@ -11,7 +11,7 @@ import pytest
 from app.actions.drafts import Draft, DraftsError, read_drafts, save_draft
 from app.actions.screen_writes import NewRunForm
 from app.engine.engine import Engine
-from tests.console.forms.steps import FILLED, draft_of, opened, painted, press
+from tests.console.forms.conftest import FILLED, draft_of, opened, painted, press
 from tests.waiting import until
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

@@ -11,7 +11,7 @@ from app.api.requests import ContinueRun
 from app.engine.engine import Engine
 from app.profiles import Template
 from storage.records import Repository
-from tests.console.forms.steps import CREATED, a_run, opened, painted, press, settle, words
+from tests.console.forms.conftest import CREATED, a_run, opened, painted, press, settle, words
 from tests.lab import Drop, Respond
 from widgets.runs.conversation import Conversation
 

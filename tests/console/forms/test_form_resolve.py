@@ -14,7 +14,7 @@ from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere
 from storage.ledger.errors import WrongStateError
 from storage.records import Action
-from tests.console.forms.steps import CREATED, WEB, a_run, opened, painted, press, settle, words, write
+from tests.console.forms.conftest import CREATED, WEB, a_run, opened, painted, press, settle, words, write
 from tests.lab import Drop, Received, Respond, Server, Step
 from widgets.forms.facts import FormChoice
 from widgets.forms.inputs import LineInput

@@ -12,11 +12,11 @@ from app.actions.screen_many import ManyForm
 from app.actions.screen_writes import ContinueRunForm, NewRunForm, OrganizationForm
 from app.engine.engine import Engine
 from storage.records import FINAL_STATUSES
-from tests.console.forms.conftest import Stage
-from tests.console.forms.steps import (
+from tests.console.forms.conftest import (
     CREATED,
     EXECUTION,
     FILLED,
+    Stage,
     a_run,
     draft_of,
     opened,

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from service.agents.allowlist import Entry, RefusedError, addresses_of, decide
 from service.agents.options import AgentOptions
 from service.network import Host, is_public
-from tests.service.certificates import make_certificate
+from tests.service.servers import make_certificate
 
 Make = Callable[..., Any]
 ALLOWED = "allowed.example"

@@ -60,7 +60,7 @@ def entry(forge: GitHubServer, tmp_path: Path) -> Iterator[dict[str, Any]]:
 
     forge.before = refresh
     with closing(GitHttpHost(tmp_path / "git", TOKEN)) as host:
-        address = f"{host.url}/{made.relative_to(tmp_path / 'git')}"
+        address = f"{host.origin}/{made.relative_to(tmp_path / 'git')}"
         yield {
             "agents": [agent | {"on_completion": {"pull_request": "ready", "review": True, "status": True}}],
             "hosts": [connected],

@@ -1,23 +1,51 @@
-"""Real mail servers on loopback: aiosmtpd, told what to refuse."""
+"""Servers on loopback for what the service sends, mails and events, and certificates, each its own authority."""
 
 import email
 import email.policy
+import ssl
+import subprocess
 from dataclasses import dataclass, field
 from email.message import EmailMessage
+from pathlib import Path
 from typing import Any
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
+from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook, WebhookVerificationError
 
-from tests.lab import free_port
-from tests.service.certificates import Certificate
+from tests.lab import Received, Respond, Server, Step, free_port
 
 USER, PASSWORD = "runwarden", "sesame"
 
 
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A key pair for a server."""
+
+    file: Path
+    """The certificate; also what a client has to trust."""
+    key: Path
+
+    def server_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.file, self.key)
+        return context
+
+
+def make_certificate(folder: Path, names: str = "DNS:localhost,IP:127.0.0.1") -> Certificate:
+    """Make a certificate for the names, in the form of subjectAltName."""
+    made = Certificate(folder / "server.pem", folder / "server.key")
+    folder.mkdir(parents=True, exist_ok=True)
+    request = ["req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "2"]
+    places = ["-keyout", str(made.key), "-out", str(made.file)]
+    subject = ["-subj", "/CN=a test server", "-addext", f"subjectAltName={names}"]
+    subprocess.run(["openssl", *request, *places, *subject], check=True, capture_output=True)
+    return made
+
+
 @dataclass
 class MailServer:
-    """A mail server; `security` as in service.toml."""
+    """A real mail server (aiosmtpd), told what to refuse; `security` as in service.toml."""
 
     certificate: Certificate | None = None
     security: str = "none"
@@ -33,13 +61,11 @@ class MailServer:
 
     @property
     def messages(self) -> list[EmailMessage]:
-        """What it took, parsed."""
         contents = [one.content for one in self.taken if isinstance(one.content, bytes)]
         found = [email.message_from_bytes(one, policy=email.policy.default) for one in contents]
         return [one for one in found if isinstance(one, EmailMessage)]
 
     def start(self) -> None:
-        """Listen, again on the same port."""
         options: dict[str, Any] = {}
         if self.certificate is not None:
             options["ssl_context" if self.security == "tls" else "tls_context"] = self.certificate.server_context()
@@ -49,7 +75,6 @@ class MailServer:
         self._controller.start()
 
     def close(self) -> None:
-        """Go away."""
         self._controller.stop()
 
     async def handle_RCPT(self, _server: Any, _session: Any, envelope: Envelope, address: str, _options: Any) -> str:
@@ -68,3 +93,26 @@ class MailServer:
 def _authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> AuthResult:
     right = isinstance(given, LoginPassword) and (given.login, given.password) == (USER.encode(), PASSWORD.encode())
     return AuthResult(success=right, handled=False)
+
+
+class Receiver(Server):
+    """Takes each event once, by its `webhook-id`, if Standard Webhooks' own library verifies it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.secret = ""
+        self.taken: dict[str, Any] = {}
+        """By the `webhook-id`, in the order of arrival."""
+        self.refused: list[Received] = []
+
+    def answer(self, request: Received) -> Step:
+        try:
+            event = Webhook(self.secret).verify(request.body, request.headers)
+        except (EmptyWebhookSecretError, WebhookVerificationError):
+            self.refused.append(request)
+            return Respond(401)
+        self.taken.setdefault(request.headers["webhook-id"], event)
+        return Respond(204)
+
+    def told(self, kind: str) -> list[dict[str, Any]]:
+        return [event["data"] for event in list(self.taken.values()) if event["type"] == kind]
