@@ -72,18 +72,18 @@ def first_fault(error: "ValidationError", document: Any = None) -> str:
         named = document if isinstance(part, int) and isinstance(document, dict) else {}
         parts.append(next((str(named[name]) for name in _NAMES if name in named), str(part)))
     key = ".".join(parts)
-    given, most = first["input"], first.get("ctx", {}).get("max_length")
+    value, limit = first["input"], first.get("ctx", {}).get("max_length")
     fault = _FAULTS.get(first["type"], first["msg"].removeprefix("Value error, "))
-    if isinstance(given, str) and not given.strip() and first["type"].startswith("string"):
+    if isinstance(value, str) and not value.strip() and first["type"].startswith("string"):
         fault = "it is blank"
     elif first["type"] == "string_pattern_mismatch":
         pattern = first["ctx"]["pattern"]
         fault = "it is too long, or has wrong characters"
         if "https?://" in pattern:
             fault = f"it is not an http or https address{' with {run_id}' if 'run_id' in pattern else ''}"
-    elif isinstance(given, str) and most is not None:
-        fault = f"it has {len(given):,} characters; at most {most:,} are allowed"
+    elif isinstance(value, str) and limit is not None:
+        fault = f"it has {len(value):,} characters; at most {limit:,} are allowed"
     if expected := _EXPECTED.get(first["type"]):
         # Only the kind of the value: the value itself may be a secret.
-        fault = f"{_FOUND.get(type(given), 'another value')} was found where {expected} is expected"
+        fault = f"{_FOUND.get(type(value), 'another value')} was found where {expected} is expected"
     return f"{key}: {fault}" if key else fault

@@ -513,7 +513,7 @@ def load_environment(check: Callable[[Mapping[str, str]], object] = lambda _: No
         raise SettingsError(f"{named}: {why}; the service's user must be able to read it") from error
     if is_open_to_all:
         raise SettingsError(f"{named}: everyone may write it: chmod o-w")
-    found = {}
+    variables = {}
     for number, line in enumerate(lines, 1):
         if (entry := line.strip()) and entry[0] not in "#;":
             match = _ENTRY.fullmatch(entry)
@@ -522,17 +522,17 @@ def load_environment(check: Callable[[Mapping[str, str]], object] = lambda _: No
                 raise SettingsError(f"{named}: line {number} is not NAME=value, or a quote in it is not closed")
             if match["name"] == ENVIRONMENT_VARIABLE:
                 raise SettingsError(f"{named}: line {number}: this variable is set for the process, not in the file")
-            found[match["name"]] = match["quoted"] or match["text"] or ""
-    if _held and not found:
+            variables[match["name"]] = match["quoted"] or match["text"] or ""
+    if _held and not variables:
         raise SettingsError(f"{named}: it is empty")
-    gone = _held.keys() - found.keys()
-    check({name: value for name, value in os.environ.items() if name not in gone} | found)
+    gone = _held.keys() - variables.keys()
+    check({name: value for name, value in os.environ.items() if name not in gone} | variables)
     for name in gone:
         os.environ.pop(name, None)
-    os.environ.update(found)
-    changed = sorted(name for name in _held.keys() | found.keys() if _held.get(name) != found.get(name))
+    os.environ.update(variables)
+    changed = sorted(name for name in _held.keys() | variables.keys() if _held.get(name) != variables.get(name))
     _held.clear()
-    _held.update(found)
+    _held.update(variables)
     return changed
 
 

@@ -172,22 +172,22 @@ def apply_setup(
     state.store()
     owners = organizations.named(connection, [entry.organization for entry in setup.agents if entry.organization])
     known = {agent.key: agent for agent in agents.all_of(connection)}
-    made, identities = [], []
+    wished, identities = [], []
     for agent_entry in setup.agents:
         owner = None if agent_entry.organization is None else _named(owners, agent_entry.organization)
         scope = "for all organizations" if owner is None else f"in the organization {owner.id}"
-        made.append(_agent(agent_entry, owner, data))
+        wished.append(_agent(agent_entry, owner, data))
         identities.append((agent_entry.name, f"the name {agent_entry.name} {scope}"))
     _distinct("agents", identities)
-    changed = {agent.key: agent for agent in made if agent != known.get(agent.key)}
+    changed = {agent.key: agent for agent in wished if agent != known.get(agent.key)}
     agents.put_all(connection, [*changed.values()], now)
-    applied = [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in made]
+    applied = [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in wished]
     check_fallbacks(connection)
     for offer in setup.offers:
-        held = organizations.offer_by_code(connection, offer.code)
-        wanted = replace(offer, retired=offer.retired or (held is not None and held.retired))
+        old = organizations.offer_by_code(connection, offer.code)
+        wanted = replace(offer, retired=offer.retired or (old is not None and old.retired))
         organizations.put_offer(connection, wanted)
-        applied.append(_outcome("offer", offer.code, None, held, wanted))
+        applied.append(_outcome("offer", offer.code, None, old, wanted))
     for organization, repository in state.all_repositories():
         check_triggers(connection, organization, repository)
     return {
@@ -297,10 +297,10 @@ def _host(entry: HostEntry) -> hosts.Host:
     host = entry.host or host or platform.host
     if host is None:
         raise SetupError(f"{entry.platform}: name its host (--host), as in the addresses of its repositories")
-    kept = {"group", "probe", "clone_url", "token_env", "app", "rotate"}
+    same = {"group", "probe", "clone_url", "token_env", "app", "rotate"}
     ends = None if entry.token_ends is None else entry.token_ends.isoformat()
     more = {"api_url": api_url, "token_ends": ends, "token_command": entry.token_command or ()}
-    return hosts.Host(entry.platform, host.lower(), **more | {name: getattr(entry, name) for name in kept})
+    return hosts.Host(entry.platform, host.lower(), **more | {name: getattr(entry, name) for name in same})
 
 
 def add_repository(

@@ -146,6 +146,6 @@ def with_examples(command: click.Command, name: str = "") -> click.Command:
     if shown := EXAMPLES.get(name):
         # \b keeps click from joining the lines.
         command.epilog = "\b\nExamples:\n" + "\n".join(f"  runwarden service {line}" for line in shown)
-    for below, each in getattr(command, "commands", {}).items():
-        with_examples(each, f"{name} {below}")
+    for below, subcommand in getattr(command, "commands", {}).items():
+        with_examples(subcommand, f"{name} {below}")
     return command

@@ -31,15 +31,15 @@ def agent() -> None:
     """Agents."""
 
 
-def _document(one: Agent, owner: str | None) -> dict[str, object]:
-    shown: dict[str, object] = {"name": one.name, "argv": one.argv, "timeout_s": one.timeout_s}
-    shown |= {"network": one.network, "environment": one.environment, "organization_id": owner}
-    return shown | one.options.model_dump(mode="json", exclude_defaults=True)
+def _document(row: Agent, owner: str | None) -> dict[str, object]:
+    shown: dict[str, object] = {"name": row.name, "argv": row.argv, "timeout_s": row.timeout_s}
+    shown |= {"network": row.network, "environment": row.environment, "organization_id": owner}
+    return shown | row.options.model_dump(mode="json", exclude_defaults=True)
 
 
-def _line(one: Agent, owner: str | None) -> str:
-    command = [*([one.options.preset] if one.options.preset else []), shlex.join(one.argv)]
-    return f"{one.name}  {owner or 'everyone'}  {one.timeout_s:g} s  {' '.join(filter(None, command))}"
+def _line(row: Agent, owner: str | None) -> str:
+    command = [*([row.options.preset] if row.options.preset else []), shlex.join(row.argv)]
+    return f"{row.name}  {owner or 'everyone'}  {row.timeout_s:g} s  {' '.join(filter(None, command))}"
 
 
 @agent.command("add")
@@ -78,9 +78,9 @@ def add(admin: AdminContext, argv: str, *, elsewhere: bool, **options: Any) -> N
     options = {name: value for name, value in options.items() if value is not None}
     entry = AgentEntry.model_validate({"argv": words, **options})
     with admin.change("agent.add", create=True) as change:
-        made = put_agent(change.connection, entry, now_micros(), None if elsewhere else admin.folder.root)
-        change.target, change.organization_id = made.name, made.organization_id
-    admin.show(_document(made, entry.organization), [_line(made, entry.organization)])
+        row = put_agent(change.connection, entry, now_micros(), None if elsewhere else admin.folder.root)
+        change.target, change.organization_id = row.name, row.organization_id
+    admin.show(_document(row, entry.organization), [_line(row, entry.organization)])
 
 
 @agent.command("list")
@@ -89,10 +89,10 @@ def list_all(admin: AdminContext) -> None:
     """List agents; the reviewer is always there."""
     with admin.read() as connection:
         configured = agents.all_of(connection)
-    if not any(one.organization_id is None and one.name == DEFAULT_NAME for one in configured):
+    if not any(row.organization_id is None and row.name == DEFAULT_NAME for row in configured):
         configured.insert(0, REVIEWER)
-    documents = [_document(one, one.organization_id) for one in configured]
-    admin.show({"agents": documents}, [_line(one, one.organization_id) for one in configured])
+    documents = [_document(row, row.organization_id) for row in configured]
+    admin.show({"agents": documents}, [_line(row, row.organization_id) for row in configured])
 
 
 @agent.command("check")
@@ -104,10 +104,10 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
     """Run an agent once on a scratch repository and report missing parts; this asks its model for one answer."""
     with admin.read() as connection:
         known = agents.by_name(connection, owner_of(connection, slug) or "", name)
-    found = required(known, "agent", name, "service agent list")
+    configured = required(known, "agent", name, "service agent list")
     settings = admin.folder.settings().execution
     sandbox = find(settings)
-    faults = list(missing_parts(found, admin.folder.root))
+    faults = list(missing_parts(configured, admin.folder.root))
     faults += [sandbox.reason] if sandbox.is_missing else []
     document: dict[str, Any] = {"name": name, "missing": faults}
     if not faults:
@@ -115,7 +115,7 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
         patience_s = min(timeout_s / 2, settings.agent.model_patience_s)
         limits = settings.agent.model_copy(update={"model_patience_s": patience_s})
         settings = settings.model_copy(update={"agent": limits})
-        one = replace(found, timeout_s=min(timeout_s, found.timeout_s))
+        tried = replace(configured, timeout_s=min(timeout_s, configured.timeout_s))
         started = shown = time.monotonic()
 
         def report() -> None:
@@ -123,14 +123,14 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
             now = time.monotonic()
             if now >= shown + _REPORTED_S:
                 shown = now
-                click.echo(f"{one.name} has been at work for {now - started:.0f} s", err=True)
+                click.echo(f"{tried.name} has been at work for {now - started:.0f} s", err=True)
 
-        click.echo(f"asking {one.name} one question; this takes at most {one.timeout_s:g} s", err=True)
+        click.echo(f"asking {tried.name} one question; this takes at most {tried.timeout_s:g} s", err=True)
         with tempfile.TemporaryDirectory(prefix="runwarden-check-") as scratch:
             folder = DataFolder(Path(scratch))
             folder.create()
             url = scratch_repository(folder.root / "scratch.git", settings)
-            done = Rehearsal(folder, settings, sandbox, url).turn(one, _QUESTION, check=report)
+            done = Rehearsal(folder, settings, sandbox, url).turn(tried, _QUESTION, check=report)
         document |= {
             "failure": done.failure,
             "reason": done.reason,

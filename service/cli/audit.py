@@ -39,17 +39,17 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
         # A deleted organization has no slug any longer, but its id is still in the trail.
         is_id = slug is not None and slug.startswith("org_")
         wanted = slug if is_id else owner_of(connection, slug)
-        found = trail.latest(connection, limit, organization_id=wanted, since=begin, action=action)
+        rows = trail.latest(connection, limit, organization_id=wanted, since=begin, action=action)
     documents: list[dict[str, object]] = [
-        {"at": rfc3339(one.at), "id": one.id, "actor": one.actor, "action": one.action, "outcome": one.outcome}
-        | {"target": one.target, "organization_id": one.organization_id, "detail": one.detail}
-        for one in found
+        {"at": rfc3339(row.at), "id": row.id, "actor": row.actor, "action": row.action, "outcome": row.outcome}
+        | {"target": row.target, "organization_id": row.organization_id, "detail": row.detail}
+        for row in rows
     ]
     lines = []
-    for one in found:
-        outcome = "" if one.outcome == trail.DONE else one.outcome
-        owner = "" if one.organization_id == one.target else one.organization_id
-        lines.append(line(rfc3339(one.at), one.actor, one.action, outcome, one.target or "-", owner, one.detail))
+    for row in rows:
+        outcome = "" if row.outcome == trail.DONE else row.outcome
+        owner = "" if row.organization_id == row.target else row.organization_id
+        lines.append(line(rfc3339(row.at), row.actor, row.action, outcome, row.target or "-", owner, row.detail))
     admin.show({"entries": documents}, lines)
 
 
@@ -66,15 +66,15 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
     with admin.read() as connection:
         days = [None if day is None else (day.replace(tzinfo=UTC) - EPOCH).days for day in (first, last)]
         filters = UsageFilters(owner_of(connection, slug), *days)
-        found = [*totals(connection, filters, by), *totals(connection, filters, None)]
+        groups = [*totals(connection, filters, by), *totals(connection, filters, None)]
     documents: list[dict[str, object]] = []
-    for one in found:
-        day = {"day": rfc3339(one.subject["day"] * DAY_MICROS)[:10]} if "day" in one.subject else {}
-        documents.append(one.subject | day | {"runs": one.runs, "turns": one.turns} | one.figures.document())
+    for group in groups:
+        day = {"day": rfc3339(group.subject["day"] * DAY_MICROS)[:10]} if "day" in group.subject else {}
+        documents.append(group.subject | day | {"runs": group.runs, "turns": group.turns} | group.figures.document())
     *entries, whole = documents
     lines = []
     if entries:
-        names = [*found[0].subject]
+        names = [*groups[0].subject]
 
         def cell(value: object) -> str:
             number = f"{value:,.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else None
@@ -82,7 +82,7 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
 
         rows = [[*names, *(_HEADS.get(name, name) for name in _NUMBERS)]]
         rows += [
-            [cell(one.get(name)) for name in (*names, *_NUMBERS)] for one in (*entries, {names[0]: "total"} | whole)
+            [cell(row.get(name)) for name in (*names, *_NUMBERS)] for row in (*entries, {names[0]: "total"} | whole)
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         # Numbers are aligned to the right.

@@ -33,8 +33,8 @@ def maintenance(admin: AdminContext, reason: str | None, *, is_end: bool) -> Non
             change.detail = reason
             workers.set_maintenance(change.connection, None if is_end else reason)
         Doorbell(database).ring()
-    said = "the maintenance has ended" if is_end else "no turn begins; status tells when the workers can be stopped"
-    admin.show({"maintenance": reason}, [said])
+    text = "the maintenance has ended" if is_end else "no turn begins; status tells when the workers can be stopped"
+    admin.show({"maintenance": reason}, [text])
 
 
 def drain(admin: AdminContext, ttl_s: float) -> None:

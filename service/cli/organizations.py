@@ -112,8 +112,8 @@ def _change(
         change.target, change.detail = organization.id, given or taken or None
         active = organization.active if active is None else active
         wanted = {*organization.entitlements, given} - {taken}
-        kept = tuple(name for name in ENTITLEMENTS if name in wanted)
-        organizations.change(change.connection, organization.id, active=active, entitlements=kept)
+        entitlements = tuple(name for name in ENTITLEMENTS if name in wanted)
+        organizations.change(change.connection, organization.id, active=active, entitlements=entitlements)
         cancelled = None
         if not active:
             # The organization is inactive by now, so no further run is accepted.
@@ -142,9 +142,9 @@ def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: in
         with admin.change("organization.budget") as change:
             organization = change.of(slug)
             before = {"day_usd": organization.day_usd, "day_tokens": organization.day_tokens}
-            kept = DayBudget() if no_limit else DayBudget.model_validate(before)
-            given = {"day_usd": day_usd, "day_tokens": day_tokens}
-            values = kept.model_dump() | {name: value for name, value in given.items() if value is not None}
+            old = DayBudget() if no_limit else DayBudget.model_validate(before)
+            options = {"day_usd": day_usd, "day_tokens": day_tokens}
+            values = old.model_dump() | {name: value for name, value in options.items() if value is not None}
             limits = DayBudget.model_validate(values)
             organizations.change(change.connection, organization.id, **limits.model_dump())
             change.target = organization.id

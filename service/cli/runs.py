@@ -116,17 +116,17 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     """Show a run's turns, its log or its diff."""
     with admin.read() as connection:
         run = _found(connection, run_id)
-        given = (admin.folder.settings().execution, now_micros)
-        conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *given, for_operator=True)
+        context = (admin.folder.settings().execution, now_micros)
+        conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *context, for_operator=True)
         chosen = [turn for turn in conversation if number in {None, turn.number}]
         posted = [posting.document() for posting in postings.of_run(connection, run_id)]
         if not chosen:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
-        kept = []
+        pieces = []
         for key in [(turn.run_id, turn.number) for turn in chosen]:
             log = turn_files.log_piece(connection, admin.folder, key, 0, LARGEST_LOG) if what == "log" else None
             diff = turn_files.diff(connection, admin.folder, key, "diff") if what == "diff" else None
-            kept.append((log and log.data) or diff or b"")
+            pieces.append((log and log.data) or diff or b"")
     documents: list[dict[str, object]] = [
         {"status": turn.status, "attempt": turn.attempt, "summary": turn.summary, "failure": turn.failure}
         | {"failure_kind": turn.failure_kind, "outcome": turn.outcome, "reason": turn.reason, "caller": turn.caller}
@@ -137,9 +137,9 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         line(f"turn {turn.number}", turn.outcome or turn.status, turn.commit_sha or "-", turn.reason or turn.summary)
         for turn in chosen
     ]
-    if what == "diff" and admin.format == "table" and any(kept):
+    if what == "diff" and admin.format == "table" and any(pieces):
         # As the bytes are, for git apply.
-        for turn, patch in zip(chosen, kept, strict=True):
+        for turn, patch in zip(chosen, pieces, strict=True):
             file = admin.folder.turn_diff(run_id, turn.number)
             click.echo(f"turn {turn.number}: {file if file.exists() else 'in the database'}", err=True)
             click.echo(patch, nl=False)
@@ -147,7 +147,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     if what is None:
         texts += [f"{row['kind']}  {row['state']}  {row['url'] or ''}  {row['reason'] or ''}" for row in posted]
     else:
-        shown = [patch.decode("utf-8", "replace").rstrip("\n") for patch in kept]
+        shown = [patch.decode("utf-8", "replace").rstrip("\n") for patch in pieces]
         documents = [document | {what: text} for document, text in zip(documents, shown, strict=True)]
         none = "nothing changed, it was pruned, or it is kept on the worker's machine"
         texts = [
@@ -224,13 +224,13 @@ def _conclude(
     from service.execution.retention import Deletion  # dbos
 
     with admin.database() as database:
-        held = Deletion(database, admin.folder, now_micros).complete(_WAIT_S)
+        at_work = Deletion(database, admin.folder, now_micros).complete(_WAIT_S)
     document |= {
-        "state": "deleted" if held == 0 else "deleting",
+        "state": "deleted" if at_work == 0 else "deleting",
         "left_on_code_hosts": {"branches": branches, "webhooks": webhooks},
     }
     lines = [head]
-    lines += [f"  a worker still holds {plural(held, 'turn')} and removes the rest afterwards"] if held else []
+    lines += [f"  a worker still holds {plural(at_work, 'turn')} and removes the rest afterwards"] if at_work else []
     left = "  stays on the code host:"
     lines += [f"{left} branch {branch['branch']} of {branch['platform']}:{branch['path']}" for branch in branches]
     lines += [f"{left} webhook of {webhook['platform']}:{webhook['path']}" for webhook in webhooks]

@@ -36,28 +36,28 @@ def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
         masks = start_log(settings.log.format)
         masks.add(settings.secret_names)
 
-        def check(given: Mapping[str, str]) -> None:
+        def check(environment: Mapping[str, str]) -> None:
             for name in (settings.metrics.token_env, settings.page.operator_token_env):
-                operators_token(name, given)
+                operators_token(name, environment)
             try:
                 used = {*settings.secret_names, *masks.used()}
             except SQLAlchemyError as error:
                 raise SettingsError("the database gives no answer, which knows what hosts need") from error
             masks.add(used)
-            if gone := sorted(name for name in used if name and os.environ.get(name) and name not in given):
+            if gone := sorted(name for name in used if name and os.environ.get(name) and name not in environment):
                 shown = ", ".join(gone)
                 raise SettingsError(f"still in use: {shown}; put it back, or write NAME= without a value to remove it")
 
         def read_again() -> None:
-            while asked.get():
+            while signals.get():
                 reload_environment(check, masks.renew)
 
         check(os.environ)
         # In a thread, since it asks the database; a handler may only put into such a queue.
-        asked = SimpleQueue[int]()
+        signals = SimpleQueue[int]()
         # Without a file, closing a terminal ends what runs in it, as usual.
         if os.environ.get(ENVIRONMENT_VARIABLE) or not os.isatty(0):
-            signal.signal(signal.SIGHUP, lambda number, _: asked.put(number))
+            signal.signal(signal.SIGHUP, lambda number, _: signals.put(number))
             threading.Thread(target=read_again, name="environment", daemon=True).start()
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         # Where even this is forbidden, the limit stays as it is.
