@@ -65,7 +65,7 @@ class Place(World):
             responses=self.acts,
             observer=Observer(RunFacts(self.cache, self.ledger), incidents),
             journal=self.journal.append,
-            clock=self.clock,
+            clock=self,
         )
 
     async def begun(self, text: str) -> Runner:
@@ -82,19 +82,19 @@ class Place(World):
 
     async def fails(self, runner: Runner, run_id: str = "run_1") -> None:
         """A minute later a run fails, and the process looks."""
-        self.pass_(minutes=1)
+        self.move(minutes=1)
         await self.run(run_id, "failed")
         await runner.decide_and_act()
 
     async def stuck(self, run_id: str) -> None:
         """A run works for longer than any."""
         for _ in range(11):
-            self.pass_(minutes=5)
+            self.move(minutes=5)
             await self.run(run_id, "working")
 
     async def approve(self, **later: float) -> Decision:
         (waiting,) = await self.state.open_decisions()
-        self.pass_(**later)
+        self.move(**later)
         assert await self.state.answer(waiting.decision_id, "approved", Author("ann", "desk"))
         return waiting
 

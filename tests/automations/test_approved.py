@@ -30,7 +30,7 @@ async def test_who_answered_stays_on_record_whatever_becomes_of_it(place: Place)
     number = (await place.approve(minutes=5)).decision_id
     approved_at = place.now
     assert not await place.state.answer(number, "rejected", Author("bob", "laptop"))
-    place.pass_(minutes=1)
+    place.move(minutes=1)
     await runner.decide_and_act()
     await place.fails(runner, "run_2")
     (other,) = await place.state.open_decisions()
@@ -67,7 +67,7 @@ async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: st
     text = rule(on='{ every = "10m" }', do=START, approval="true", overlap=f'"{overlap}"', limit="{ per_hour = 2 }")
     runner = await place.begun(text)
     for _ in range(3):
-        place.pass_(minutes=10)
+        place.move(minutes=10)
         await runner.decide_and_act()
     for each in await place.state.open_decisions():
         await place.state.take(each.decision_id, "waiting", "approved", "approved by ann")
@@ -88,7 +88,7 @@ async def test_what_another_container_took_an_hour_late_is_left_to_it(place: Pla
     runner = await place.begun(text)
     await place.fails(runner)
     (found,) = await place.state.open_decisions()
-    place.pass_(hours=3)
+    place.move(hours=3)
     await place.state.take(found.decision_id, "waiting", "acting", "")
     await place.owned_by(replace(this_process(), namespace="another"))
 

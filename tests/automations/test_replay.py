@@ -53,16 +53,16 @@ async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> 
     runner = await place.begun(flags)
     for run_id in slow:
         await place.run(run_id, "working")
-    place.pass_(hours=1)
+    place.move(hours=1)
     for run_id in slow:
         await place.run(run_id, "completed")
     await place.run("run_2", "working")
     for _ in range(25):
-        place.pass_(minutes=5)
+        place.move(minutes=5)
         await place.run("run_2", "working")
         await runner.decide_and_act()
     await place.run("run_2", "completed")
-    place.pass_(hours=5)
+    place.move(hours=5)
     for number in range(100):
         await place.run(f"quick_{number}", "completed")
 
@@ -80,7 +80,7 @@ async def test_what_needs_an_approval_would_wait_for_it(place: Place) -> None:
     for number in range(20):
         await place.run("run_1", "failed" if number else "working")
         await place.run("run_2", "completed" if number % 2 else "working")
-        place.pass_(hours=12)
+        place.move(hours=12)
 
     (found,) = (await replayed(place, rule(approval="true"))).values()
 
@@ -91,7 +91,7 @@ async def test_what_needs_an_approval_would_wait_for_it(place: Place) -> None:
 async def test_it_says_which_part_of_the_time_is_held(place: Place) -> None:
     """Runs as far as the coverage reaches, hosts since their first sample, times always."""
     rules = rule(), rule(name='"h"', on=BAD), rule(name='"s"', on='{ schedule = "0 * * * *" }')
-    place.pass_(hours=10)
+    place.move(hours=10)
     nothing = await replayed(place, *rules)
     await place.cache.extend_coverage(START + timedelta(hours=4), place.now, as_of=place.now)
     await place.health(github="ok")
@@ -146,7 +146,7 @@ async def test_a_replay_equals_what_was_done(place: Place, seed: int) -> None:
         if minute and rng.random() < 0.05:
             await place.unknown_write(key=f"k{minute}")
         await runner.decide_and_act()
-        place.pass_(minutes=1)
+        place.move(minutes=1)
     await runner.decide_and_act()
 
     found = await replayed(place, *texts)

@@ -25,7 +25,7 @@ SAYS = "{ notify = 'default', text = '{run.branch}: {run.reason}' }"
 async def shown(place: Place, run_id: str, status: str = "failed", **extra: object) -> None:
     """The service shows a run with more than the API specifies."""
     await place.run(run_id, "working")
-    place.pass_(minutes=1)
+    place.move(minutes=1)
     await place.run(run_id, status)
     run = place.runs[run_id]
     raw = json.dumps({**json.loads(run.raw_json), **extra})
@@ -100,7 +100,7 @@ async def test_an_edit_is_the_cure_of_a_rule_that_paused_itself(place: Place) ->
         (one,) = place.runner(rule(name=f'"{name}"')).rules
         await place.state.begin_rule(name, fingerprint(one), place.now)
         await place.state.pause(name, why)
-    place.pass_(minutes=10)
+    place.move(minutes=10)
 
     text = "\n".join(rule(name=f'"{name}"', pause_after="2") for name in "abd")
     await place.runner(text).decide_and_act()
@@ -122,7 +122,7 @@ async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) 
     runner = place.runner(rule(do=SAYS, limit="{ per_hour = 100 }"))
     runner.observer.run_facts.ask_reason = tell
     await runner.decide_and_act()
-    place.pass_(minutes=1)
+    place.move(minutes=1)
     cache = place.cache
     await place.storm(MOST_QUESTIONS + 5, "acme/api")
     # As a refresh does after failures: none of them asks anything.

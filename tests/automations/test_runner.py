@@ -43,7 +43,7 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
     for step in map(str.strip, re.split("[;\n]", steps.strip())):
         match step.split(maxsplit=2):
             case [time] if found := TIME.fullmatch(time):
-                place.pass_(**{UNITS[found[2]]: int(found[1])})
+                place.move(**{UNITS[found[2]]: int(found[1])})
             case ["look"]:
                 await place.answered()
                 await runner.decide_and_act()
@@ -234,7 +234,7 @@ async def test_a_rule_whose_files_fail_holds_up_no_other(place: Place) -> None:
     assert [name for name, _ in place.acts.done] == ["r", "s"]
 
     place.acts.raises = {}
-    place.pass_(seconds=31)
+    place.move(seconds=31)
     await runner.decide_and_act()
     assert [name for name, _ in place.acts.done] == ["r", "s", "r"]
 
@@ -244,7 +244,7 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
 ) -> None:
     """What was done is entered once there is room again; a command is not run a second time."""
     runner = await place.begun(rule())
-    place.pass_(minutes=1)
+    place.move(minutes=1)
     await place.run("run_1", "failed")
     with monkeypatch.context() as full:
 
@@ -255,7 +255,7 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
         for _ in range(3):
             with pytest.raises(DiskFullError):
                 await runner.decide_and_act()
-            place.pass_(minutes=1)
+            place.move(minutes=1)
     await runner.decide_and_act()
 
     assert len(place.acts.done) == 1
@@ -266,7 +266,7 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
 async def test_a_file_that_is_moved_away_is_not_used_any_longer(place: Place, file: str, error: str) -> None:
     """Another process would begin a new one, know nothing of what is done here, and both would act."""
     runner = await place.begun(rule())
-    place.pass_(minutes=1)
+    place.move(minutes=1)
     await place.run("run_1", "failed")
     path = (place.state if file == "state" else place.ledger).writer.path
     path.rename(path.with_name("aside"))
@@ -282,7 +282,7 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
     runner = await place.begun(f"{slow}\n{quick}")
     place.acts.held["slow"] = asyncio.Event()
     for number in (1, 2):
-        place.pass_(minutes=1)
+        place.move(minutes=1)
         await place.run(f"run_{number}", "failed")
 
         async def is_done(number: int = number) -> bool:
@@ -296,7 +296,7 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
 
     other = place.runner(slow)
     other.work = runner.work
-    place.pass_(minutes=2)
+    place.move(minutes=2)
     await other.decide_and_act(waits=False)
     place.acts.results.append(ActingResult("failed", "no"))
     place.acts.held["slow"].set()
@@ -311,7 +311,7 @@ async def test_queued_programs_keep_to_the_limits(place: Place) -> None:
     runner = await place.begun(rule(do=COMMAND, limit="{ per_hour = 3 }"))
     place.acts.held["r"] = asyncio.Event()
     for number in range(30):
-        place.pass_(seconds=1)
+        place.move(seconds=1)
         await place.run(f"run_{number}", "failed")
         await runner.decide_and_act(waits=False)
     place.acts.held["r"].set()
@@ -351,7 +351,7 @@ async def test_a_loop_ends_at_its_limit_and_says_so_once(place: Place, texts: li
     await runner.decide_and_act()
     await place.run("run_1", "working")
     for _ in range(20):
-        place.pass_(minutes=1)
+        place.move(minutes=1)
         where = ("acme/api", "acme/web")[turns % 2]
         await place.run(f"run_{turns + 1}", statuses[turns % len(statuses)], repository=where)
         await runner.decide_and_act()

@@ -23,6 +23,7 @@ from storage.ledger import Ledger
 from storage.records import HealthSample, PollOutcome, Repository, Run
 from storage.records.alert import Message
 from storage.state import State
+from tests.lab import Clock
 
 TO_ALL = '[notify.routes.oncall]\ncommand = ["true"]\n[[notify.rules]]\nroute = "oncall"\n'
 """Everything goes to one route."""
@@ -30,8 +31,8 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 @dataclass
-class World:
-    """A profile's cache as a service would fill it, minute by minute."""
+class World(Clock):
+    """A profile's cache as a service would fill it, minute by minute, and the clock of all that is open on it."""
 
     now: datetime = NOON
     runs: dict[str, Run] = field(default_factory=dict)
@@ -46,25 +47,17 @@ class World:
     async def opened(self, folder: Path) -> AsyncIterator["World"]:
         """With its files open. No test here cuts the power."""
         async with AsyncExitStack() as stack:
-            self.cache = await stack.enter_async_context(await Cache.open(folder / "cache.sqlite3", clock=self.clock))
-            self.state = await stack.enter_async_context(await State.open(folder / "state.sqlite3", clock=self.clock))
-            self.ledger = await stack.enter_async_context(
-                await Ledger.open(folder / "ledger.sqlite3", clock=self.clock)
-            )
+            self.cache = await stack.enter_async_context(await Cache.open(folder / "cache.sqlite3", clock=self))
+            self.state = await stack.enter_async_context(await State.open(folder / "state.sqlite3", clock=self))
+            self.ledger = await stack.enter_async_context(await Ledger.open(folder / "ledger.sqlite3", clock=self))
             for database in (self.ledger, self.state):
                 await database.writer.run(make_fast)
             yield self
 
-    def clock(self) -> datetime:
-        return self.now
-
-    def pass_(self, **by: float) -> None:
-        self.now += timedelta(**by)
-
     async def watch(self, *, begin: bool = True, **notify: Any) -> Watch:
         settings = NotifySettings(**notify)
         incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=settings.hold_s))
-        watch = Watch(self.cache, self.ledger, self.state, settings, incidents, "acme-prod", self.clock)
+        watch = Watch(self.cache, self.ledger, self.state, settings, incidents, "acme-prod", self)
         if begin:
             await watch.begin()
         return watch
@@ -75,7 +68,7 @@ class World:
         notify, routes = settings.notify, host_routes(settings.automations)
         incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=notify.hold_s))
         files = (self.state, self.cache, self.ledger)
-        return Dispatcher(*files, incidents, notify, "acme", self.clock, self._say, host_routes=routes)
+        return Dispatcher(*files, incidents, notify, "acme", self, self._say, host_routes=routes)
 
     def _say(self, event: str, **facts: Any) -> None:
         self.said.append({"event": event, **facts})
@@ -84,7 +77,7 @@ class World:
         """One that has looked once, a minute ago."""
         dispatcher = self.dispatcher(text)
         await dispatcher.make_messages()
-        self.pass_(minutes=1)
+        self.move(minutes=1)
         return dispatcher
 
     async def made(self) -> list[Message]:
@@ -104,7 +97,7 @@ class World:
         """Lets time pass before each look, and what was made earlier arrive; the titles of what was made then."""
         for _ in range(looks):
             await self.arrive()
-            self.pass_(**by)
+            self.move(**by)
             await dispatcher.make_messages()
         return await self.titles()
 

@@ -42,7 +42,7 @@ async def test_a_storm_of_failures_is_one_message_with_its_recovery(world: World
     await world.storm(500, *names)
     await dispatcher.make_messages()
     assert await world.titles() == []
-    world.pass_(seconds=30)
+    world.move(seconds=30)
     await dispatcher.make_messages()
     (message,) = await world.made()
     assert re.fullmatch(r"Run failed: acme/r\d+ \(and 499 more\)", message.title)
@@ -79,7 +79,7 @@ async def test_while_the_link_is_down_nothing_is_said_to_be_over(world: World) -
     await world.run("run_2", "completed")
     for _ in range(2):
         await world.link("unreachable")
-        world.pass_(minutes=1)
+        world.move(minutes=1)
 
     assert await world.after(dispatcher, looks=2, seconds=30) == ["No link to the service: acme"]
     await world.link()
@@ -92,7 +92,7 @@ async def test_while_the_link_is_down_nothing_is_said_to_be_over(world: World) -
 async def test_history_is_not_told(world: World) -> None:
     """What failed before the bot was there, and what is so old that a bot that was away does not tell it."""
     await world.run("run_1", "failed")
-    world.pass_(seconds=10)
+    world.move(seconds=10)
     dispatcher = world.dispatcher()
     await dispatcher.make_messages()
     assert await world.after(dispatcher, minutes=10) == []
@@ -109,7 +109,7 @@ async def test_a_console_and_a_bot_tell_once_over_the_channels_they_share(world:
     """Whichever comes first, with its recovery."""
     bot, console = await world.began(SHARED), await world.watch(command=("true",))
     await world.health(github="unreachable")
-    world.pass_(minutes=2)
+    world.move(minutes=2)
     await world.health(github="unreachable")
     told: dict[str, list[str]] = {"console": [], "bot": []}
     for _ in range(2):
@@ -120,7 +120,7 @@ async def test_a_console_and_a_bot_tell_once_over_the_channels_they_share(world:
                 told["console"] += outward(await console.look())
         for _ in range(3):
             await world.health(github="ok")
-            world.pass_(minutes=1)
+            world.move(minutes=1)
 
     other = "bot" if first == "console" else "console"
     assert told == {first: ["Code host github is unreachable", "Code host github has recovered"], other: []}
@@ -182,7 +182,7 @@ async def test_what_was_put_off_is_told_if_it_still_is_so(world: World) -> None:
     for _ in range(2):
         await world.link("unreachable")
         assert await world.after(dispatcher, minutes=10) == []
-    world.pass_(days=20)
+    world.move(days=20)
     (title,) = await world.after(dispatcher, minutes=1)
 
     assert title.startswith("No link to the service")
@@ -213,7 +213,7 @@ async def samples(world: World, looks: int, **statuses: str) -> None:
     """Health answers, one every five seconds."""
     for _ in range(looks):
         await world.health(**statuses)
-        world.pass_(seconds=5)
+        world.move(seconds=5)
 
 
 async def enter_rule(world: World, dispatcher: Dispatcher, *platforms: str) -> None:
@@ -231,7 +231,7 @@ async def test_a_reminder_waits_until_the_message_before_it_has_arrived(world: W
     dispatcher = await world.began(REPEATED)
     await world.run("run_1", "failed")
     assert await world.after(dispatcher, looks=2, seconds=30) == [FAILED]
-    world.pass_(hours=2)
+    world.move(hours=2)
     await dispatcher.make_messages()
     assert await world.titles() == []
 
@@ -244,7 +244,7 @@ async def test_a_recovery_waits_until_the_message_before_it_has_arrived(world: W
     await world.run("run_1", "failed")
     assert await world.after(dispatcher, looks=2, seconds=30) == [FAILED]
     await world.run("run_2", "completed")
-    world.pass_(minutes=1)
+    world.move(minutes=1)
     await dispatcher.make_messages()
     assert await world.titles() == []
 
@@ -321,7 +321,7 @@ async def test_health_that_nobody_can_read_is_an_alert_with_an_end(
         await world.cache.record_poll(PollOutcome("health", world.now, "server_error", "503"))
         await world.link()
         await dispatcher.make_messages()
-        world.pass_(minutes=1)
+        world.move(minutes=1)
     await world.arrive()
     await samples(world, 1, github="ok")
     await dispatcher.make_messages()
@@ -486,7 +486,7 @@ async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(world
 
     await world.run("run_1", "completed")
     await world.after(dispatcher, minutes=9)
-    world.pass_(days=90)
+    world.move(days=90)
     assert await world.deliver(dispatcher) == ["expired"]
 
 

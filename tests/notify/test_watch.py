@@ -19,7 +19,7 @@ async def test_a_cancelled_run_is_no_failure(world: World) -> None:
         await world.run(run_id, "working", repository=hostile, branch="\x1b]0;x\x07[/b]")
     await world.cache.pin("run_2", at=world.now)
     watch = await world.watch()
-    world.pass_(minutes=1)
+    world.move(minutes=1)
     for run_id in ("run_1", "run_2"):
         await world.run(run_id, "failed", repository=hostile, branch="\x1b]0;x\x07[/b]")
     await world.cache.store_failure_facts(FailureFacts(cancelled=("run_1", "run_2")), 0)
@@ -35,7 +35,7 @@ async def test_many_at_once_are_told_as_one(world: World) -> None:
         await world.run(f"run_{number}", "working", repository=f"acme/r{number % 2}")
     await world.cache.pin("run_7", at=world.now)
     watch = await world.watch()
-    world.pass_(minutes=1)
+    world.move(minutes=1)
     for number in range(12):
         await world.run(f"run_{number}", "failed", repository=f"acme/r{number % 2}")
 
@@ -52,12 +52,12 @@ async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None
         await world.run(f"run_{number}", "working")
     await world.cache.pin("run_8", at=world.now)
     await (await world.watch()).look()
-    world.pass_(minutes=5)
+    world.move(minutes=5)
     for number in range(9):
         await world.run(f"run_{number}", "failed" if number < 3 or number == 8 else "completed")
     # It came and went unseen, and is no less news; a run of last week that a backfill brings is none.
     await world.run("run_unseen", "failed", minutes=1)
-    world.pass_(hours=8)
+    world.move(hours=8)
     later, world.now = world.now, world.now.replace(day=1, hour=1)
     await world.run("run_old", "failed", hours=1)
     world.now = later
@@ -76,7 +76,7 @@ async def test_a_stuck_run_is_told_once(world: World) -> None:
     await world.run("run_x", "working")
     watch = await world.watch()
     for _ in range(4):
-        world.pass_(minutes=10)
+        world.move(minutes=10)
         await world.run("run_x", "working")
 
     told = await watch.look()
@@ -92,9 +92,9 @@ async def test_the_first_watch_counts_by_the_services_clock(world: World, ahead:
     """What failed an hour before is no news, and what fails a minute later is, once, however its clock is set."""
 
     async def fails(run_id: str, minutes: int) -> None:
-        world.pass_(hours=ahead, minutes=minutes)
+        world.move(hours=ahead, minutes=minutes)
         await world.run(run_id, "failed", hours=3)
-        world.pass_(hours=-ahead, minutes=-minutes)
+        world.move(hours=-ahead, minutes=-minutes)
 
     await world.cache.change_budget(lambda state: replace(state, clock_ahead_s=ahead * 3_600, clock_heard=1))
     watch = await world.watch()
@@ -113,7 +113,7 @@ async def test_the_first_watch_counts_by_the_services_clock(world: World, ahead:
 async def polled(world: World, minutes: float, **statuses: str) -> None:
     """Two health polls a minute."""
     for _ in range(int(minutes * 2)):
-        world.pass_(seconds=30)
+        world.move(seconds=30)
         await world.health(**statuses)
 
 
@@ -145,13 +145,13 @@ async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
     await world.link("unreachable")
     assert await watch.look() == News()
 
-    world.pass_(seconds=61)
+    world.move(seconds=61)
     await world.link("unreachable")
     down = await watch.look()
     assert titles(down) == outward(down) == ["No link to the service: acme-prod"]
     assert await (await world.watch(hold_s=60)).look() == News()
 
-    world.pass_(minutes=3)
+    world.move(minutes=3)
     await world.link()
     assert titles(await watch.look()) == ["The link to the service is back: acme-prod"]
     assert await watch.look() == News()
@@ -169,7 +169,7 @@ async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None
     assert sorted(titles(quiet)) == ["Code host github is unreachable", "Run failed after 2m00s: acme/api"]
     assert outward(quiet) == []
 
-    world.pass_(hours=1)
+    world.move(hours=1)
     await world.health(github="unreachable")
     late = await watch.look()
 
@@ -195,7 +195,7 @@ async def test_what_became_of_a_waiting_continuation_is_told_once(
     asked = await world.state.decide(WHEN_ENDED, occurrence, lambda _: Verdict("queued"), request_json="{}")
     assert asked is not None
     assert await watch.look() == News()
-    world.pass_(minutes=1)
+    world.move(minutes=1)
     await world.state.settle(replace(asked, outcome=outcome, reason="gone"))
 
     news = [await watch.look(), await watch.look(), await (await world.watch()).look()]

@@ -52,7 +52,6 @@ async def decided(
     reason: str = "",
     *,
     ago_m: float = 1.0,
-    identity: str = "",
     request: str = "",
     made: str | None = None,
     **facts: str,
@@ -63,7 +62,7 @@ async def decided(
     await state.begin_rule(rule, fingerprint(known), now - timedelta(days=9))
     scene.clock.now = now - timedelta(minutes=ago_m)
     named = {name.replace("_", ".", 1): value for name, value in facts.items()}
-    occurrence = Occurrence(identity or f"run:{ago_m}", scene.clock.now, facts=named)
+    occurrence = Occurrence(f"run:{ago_m}", scene.clock.now, facts=named)
     first: Outcome = "acting" if outcome in {"done", "failed", "unknown", "interrupted"} else outcome
     decision = await state.decide(rule, occurrence, lambda _: Verdict(first, reason))
     assert decision is not None

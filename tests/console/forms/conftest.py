@@ -26,6 +26,7 @@ from tests.lab import RUN, Received, Respond, Server, Step
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 CREATED = RUN | {"run_id": "run_01J8", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}}}
+CREATED |= dict.fromkeys(("created_at", "updated_at"), "2026-05-04T12:00:00Z")
 EXECUTION = lab.EXECUTION | {"agent_name": "security-review", "execution_id": "exec_7", "repository": "acme/web"}
 FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth=3"
 WEB = Repository.parse("acme/web")
