@@ -515,8 +515,9 @@ class _Organizations:
             organizations.change(self._connection, organization_id, **budget.model_dump())
         hosts.put_all(self._connection, self._connected, self._now)
         repositories.put_all(self._connection, self._configured, self._now)
-        for trial in organizations.trials_of(self._connection, [*{owner for owner, _ in self._connected}]):
-            organizations.start_trial(self._connection, trial.organization_id, self._now)
+        owners = [*{owner for owner, _ in self._connected}]
+        for owner in by_owner(self._connection, organizations.Trial, schema.trials, owners):
+            organizations.start_trial(self._connection, owner, self._now)
 
     def all_repositories(self) -> Iterator[tuple[Organization, repositories.Repository]]:
         """Yield each repository of these organizations, including those that the document leaves out."""

@@ -16,7 +16,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.api import errors, hooks, organizations, results, runs
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, body
-from service.clock import SECOND_MICROS
 from service.observability.metrics import operators_token
 from service.store import workers
 
@@ -76,8 +75,8 @@ async def read_metrics(request: Request, context: RequestContext) -> Response:
     token = operators_token(name, os.environ)
     if token is None:
         raise HttpError(404, "metrics_off", f"/metrics is not offered: set {name} in the service's environment")
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode()):
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not hmac.compare_digest(value.strip().encode("utf-8", "replace"), token.encode()):
         message = "send the token for scraping as 'Authorization: Bearer ...'; tokens of organizations do not open this"
         raise HttpError(401, "invalid_token", message, {"WWW-Authenticate": 'Bearer realm="runwarden metrics"'})
     return Response(await context.scrapes.run(context.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
@@ -99,14 +98,14 @@ class Readiness:
                 return None
             try:
                 with self._context.database.read() as connection:
-                    ttl = int(self._context.settings.execution.worker_ttl_s * SECOND_MICROS)
-                    living = workers.heard_within(connection, ttl, self._context.clock)
+                    ttl_s = self._context.settings.execution.worker_ttl_s
+                    living = workers.heard_within(connection, ttl_s, self._context.clock)
             except SQLAlchemyError:
                 return None
             finally:
                 self._slots.release()
             # The service is ready even without a sandbox: it accepts runs.
-            missing = [one.sandbox for one in living if one.has_no_sandbox]
+            missing = [worker.sandbox for worker in living if worker.has_no_sandbox]
             return {"status": "ok"} | ({"sandbox": missing[0]} if missing else {})
 
         with anyio.move_on_after(self.deadline_s):

@@ -16,7 +16,6 @@ from service.store.tokens import TokenRecord
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="runwarden"'}
 READ: Final = ("runs:read", "runs:write")
-"""The scopes for reading runs."""
 _REJECTED = {"WWW-Authenticate": 'Bearer realm="runwarden", error="invalid_token"'}
 
 
@@ -52,8 +51,8 @@ class Caller:
 
 
 def _caller(request: Request, context: RequestContext) -> Caller:
-    given = request.headers.getlist("authorization")
-    scheme, _, value = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    headers = request.headers.getlist("authorization")
+    scheme, _, value = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
     if scheme.lower() != "bearer" or not value.strip():
         raise HttpError(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
     with context.database.read() as connection:
@@ -106,8 +105,5 @@ AnyCaller = Annotated[Caller, Depends(_caller)]
 Creator = Annotated[Caller, Depends(scoped(_caller, "organizations:create"))]
 """A caller who may create organizations, if its own has the entitlement."""
 Configurer = Annotated[Caller, Depends(scoped(_caller, "settings"))]
-"""A caller who may change the organization's settings."""
 RunWriter = Annotated[Caller, Depends(scoped(_caller, "runs:write"))]
-"""A caller who may start, continue and cancel runs."""
 RunReader = Annotated[Caller, Depends(scoped(_caller, *READ))]
-"""A caller who may read runs and their results."""

@@ -57,7 +57,11 @@ _CONTENT: Final = (
     f"The operator limits the size of the body (413)."
 )
 _REFERENCES: Final = (
-    *((name, {"owner": f"^{SEGMENT}$", "repo": _REPOSITORY}) for name, one in PLATFORMS.items() if not one.has_groups),
+    *(
+        (name, {"owner": f"^{SEGMENT}$", "repo": _REPOSITORY})
+        for name, host in PLATFORMS.items()
+        if not host.has_groups
+    ),
     ("gitlab", {"project_path": _PROJECT_PATH}),
     ("gitlab", {"group": f"^{SEGMENT}(/{SEGMENT}){{0,18}}$", "project": _REPOSITORY}),
 )
@@ -230,7 +234,7 @@ def parameter(name: str, text: str, **schema: object) -> dict[str, object]:
 def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
     """Inline the definitions: in OpenAPI, `#/$defs` would not resolve."""
     if isinstance(schema, list):
-        return [_inlined(one, definitions) for one in schema]
+        return [_inlined(part, definitions) for part in schema]
     if not isinstance(schema, dict):
         return schema
     definition = definitions.get(str(schema.get("$ref", "")).removeprefix("#/$defs/"), schema)

@@ -61,16 +61,13 @@ class Context:
     counts: RunCounter
     """The counter of the runs in lists; the count of a long list may be a few seconds old."""
     wake: Callable[[], None]
-    """The function that notifies the workers of an accepted turn."""
     folder: DataFolder
     """The data folder; on SQLite it contains the logs and diffs of turns."""
     accounts: OwnAccounts
-    """The accounts to which the code hosts' tokens belong."""
     tracer: Tracer
     closing: threading.Event = field(default_factory=threading.Event)
     """Set at shutdown: requests stop waiting for logs to grow."""
     parsing: Threads = field(default_factory=lambda: Threads(1))
-    """The threads that parse large bodies."""
     scrapes: Threads = field(default_factory=lambda: Threads(1))
     """The thread for `/metrics`, so that scrapes run one after the other."""
     outgoing: Threads = field(default_factory=lambda: Threads(32, share=4))

@@ -78,8 +78,8 @@ def refusal_of(request: Request, error: Exception) -> HttpError:
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             # The framework names only the methods of the first route at the path.
             routes, scope = request.app.routes, request.scope
-            found = {name: [one.matches({**scope, "method": name})[0] for one in routes] for name in _METHODS}
-            allowed = ", ".join(name for name, matches in found.items() if Match.FULL in matches)
+            by_method = {name: [route.matches({**scope, "method": name})[0] for route in routes] for name in _METHODS}
+            allowed = ", ".join(name for name, matches in by_method.items() if Match.FULL in matches)
             message = f"{request.method} is not offered at {path}; use {allowed}"
             return HttpError(405, "method_not_allowed", message, {"Allow": allowed})
         return HttpError(error.status_code, "bad_request", str(error.detail))

@@ -35,7 +35,7 @@ _UNPROVEN: Final = Reserve(64 << 20)
 """Memory for large bodies of unknown senders: a signature can only be checked after the body was read."""
 _HEADERS: Final = {
     "x-gitlab-event-uuid",
-    *(name for one in PLATFORMS.values() for name in (one.event, one.delivery, one.proof)),
+    *(name for platform in PLATFORMS.values() for name in (platform.event, platform.delivery, platform.proof)),
 }
 
 
@@ -55,26 +55,26 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
     if not secrets:
         raise HttpError(404, "not_found", f"there is nothing at {request.url.path}")
     # A header that occurs twice proves nothing, so it is left out.
-    given = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
+    headers = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
     try:
         # The body need not be read if the headers hold no possible proof.
-        proof = given.get(PLATFORMS[platform].proof, "")
-        if not (authentic(platform, given, b"", secrets) if platform == "gitlab" else _SIGNATURE.fullmatch(proof)):
+        proof = headers.get(PLATFORMS[platform].proof, "")
+        if not (authentic(platform, headers, b"", secrets) if platform == "gitlab" else _SIGNATURE.fullmatch(proof)):
             raise _unsigned()
         raw = await read_bytes(request, context.settings.triggers.body_bytes, _UNPROVEN)
         # Parsing and database access happen in threads, so that they do not block the event loop.
 
         def read() -> WebhookDelivery | None:
-            proven = authentic(platform, given, raw, secrets)
+            proven = authentic(platform, headers, raw, secrets)
             if not proven:
                 raise _unsigned()
             try:
-                event = event_of(platform, given, raw, context.settings.triggers.mention)
+                event = event_of(platform, headers, raw, context.settings.triggers.mention)
             except PayloadError as error:
                 raise bad_request("invalid_payload", str(error)) from error
             if event is None:
                 return None
-            name = delivery_id(platform, given, raw)
+            name = delivery_id(platform, headers, raw)
             return WebhookDelivery(platform, name, event, proven, trace_parent=context.tracer.parent())
 
         delivery = await context.parsing.run(read)
@@ -102,7 +102,7 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
         context.wake()
     if not any(decision.result in {STARTED, WAITING} for decision in decisions):
         return Response(status_code=204)
-    body: dict[str, object] = {"runs": started, "waiting": sum(one.result == WAITING for one in decisions)}
+    body: dict[str, object] = {"runs": started, "waiting": sum(decision.result == WAITING for decision in decisions)}
     return JSONResponse(body, 202)
 
 
@@ -117,9 +117,9 @@ def authentic(platform: str, headers: Mapping[str, str], raw: bytes, secrets: Ma
 
     GitHub's older header, with SHA-1, is not accepted.
     """
-    given = headers.get(PLATFORMS[platform].proof, "")
+    signature = headers.get(PLATFORMS[platform].proof, "")
     is_secret = platform == "gitlab"
-    if not is_secret and not _SIGNATURE.fullmatch(given):
+    if not is_secret and not _SIGNATURE.fullmatch(signature):
         return frozenset()
 
     def proof(secret: str) -> bytes:
@@ -128,14 +128,14 @@ def authentic(platform: str, headers: Mapping[str, str], raw: bytes, secrets: Ma
         return b"sha256=" + hmac.new(secret.encode(), raw, hashlib.sha256).hexdigest().encode()
 
     # All secrets are compared, each in constant time, so that the time taken says nothing about them.
-    found = {name: hmac.compare_digest(proof(secret), given.encode()) for name, secret in secrets.items()}
-    return frozenset(name for name, matches in found.items() if matches)
+    matching = {name: hmac.compare_digest(proof(secret), signature.encode()) for name, secret in secrets.items()}
+    return frozenset(name for name, matches in matching.items() if matches)
 
 
 def delivery_id(platform: str, headers: Mapping[str, str], raw: bytes) -> str:
     """Return the id of a delivery, which stays the same when the code host sends it again."""
-    if _DELIVERY.fullmatch(given := headers.get(PLATFORMS[platform].delivery, "")):
-        return given
+    if _DELIVERY.fullmatch(name := headers.get(PLATFORMS[platform].delivery, "")):
+        return name
     # GitLab before 17.4 has only this id, which related events share, so the body is added.
     related = f"{headers.get('x-gitlab-event-uuid', '')[:40]}:" if platform == "gitlab" else ""
     return f"{related}{hashlib.sha256(raw).hexdigest()}"
@@ -159,8 +159,8 @@ def event_of(platform: str, headers: Mapping[str, str], raw: bytes, mention: str
     except (ValueError, RecursionError) as error:
         raise PayloadError("the body is not JSON: choose the content type application/json for the webhook") from error
     try:
-        found = model.model_validate(document).event(mention)
+        event = model.model_validate(document).event(mention)
     except ValidationError as error:
         raise PayloadError(first_fault(error)) from error
     is_internal = name == "Confidential Note Hook"
-    return replace(found, fault=found.fault or gitlab.INTERNAL) if found and is_internal else found
+    return replace(event, fault=event.fault or gitlab.INTERNAL) if event and is_internal else event

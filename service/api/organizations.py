@@ -68,7 +68,7 @@ def create_organization(
     domain = email.rpartition("@")[2].split(".")[0]
     with context.database.write() as connection:
         now = context.clock()
-        made = organizations.create(
+        created = organizations.create(
             connection,
             name=domain.replace("-", " ").title() or "Organization",
             now=now,
@@ -76,27 +76,22 @@ def create_organization(
             entitlements=("ServiceAPI",),
             offer_code=creation.offer_code,
         )
-        organizations.sign_up(connection, made.id, creation.offer_code)
-        invitation_id = invitations.invite(connection, made.id, email, now)
-        for action, target in (("organization.create", made.id), ("invitation.send", invitation_id)):
-            audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=made.id)
-    invitation = send_invitation(context, invitation_id)
+        organizations.sign_up(connection, created.id, creation.offer_code)
+        invitation_id = invitations.invite(connection, created.id, email, now)
+        for action, target in (("organization.create", created.id), ("invitation.send", invitation_id)):
+            audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=created.id)
+    invitation = deliver(context.database, context.mailer, context.settings, context.clock, invitation_id)
     if invitation is None or invitation.mail != "sent":
         refused = invitation is not None and invitation.mail == "refused"
-        what = "the mail server refused its invitation" if refused else "its invitation is not sent yet, and is retried"
-        text = f"the organization {made.id} exists, but {what}; a retry creates another organization"
+        why = "the mail server refused its invitation" if refused else "its invitation is not sent yet, and is retried"
+        text = f"the organization {created.id} exists, but {why}; a retry creates another organization"
         raise HttpError(500, "provisioning_failed", text)
     return {
-        "organization_id": made.id,
-        "organization_name": made.name,
-        "organization_slug": made.slug,
+        "organization_id": created.id,
+        "organization_name": created.name,
+        "organization_slug": created.slug,
         "parent_organization_id": caller.organization.id,
     }
-
-
-def send_invitation(context: Context, invitation_id: str) -> Invitation | None:
-    """Send the mail of an invitation; return the invitation, None if it is gone."""
-    return deliver(context.database, context.mailer, context.settings, context.clock, invitation_id)
 
 
 @partners.get("/external/invitations", **described(200, InvitationsBody))
@@ -105,7 +100,7 @@ def list_invitations(context: RequestContext, caller: Creator) -> dict[str, obje
     with context.database.read() as connection:
         newest = invitations.made_by(connection, caller.organization.id, _MOST_INVITATIONS)
     may_create = "CreateOrganizations" in caller.organization.entitlements
-    return {"invitations": [_invitation_body(context, one) for one in newest], "may_create": may_create}
+    return {"invitations": [_invitation_body(context, invitation) for invitation in newest], "may_create": may_create}
 
 
 @partners.post("/external/invitations/{invitation_id}/resend", **described(201, InvitationBody, 409))
@@ -116,21 +111,21 @@ def resend_invitation(invitation_id: str, context: RequestContext, caller: Creat
         owner = None if old is None else organizations.by_id(connection, old.organization_id)
         if old is None or owner is None or owner.parent_id != caller.organization.id:
             raise HttpError(404, "invitation_not_found", f"there is no invitation {invitation_id!r}; list them")
-        made = invitations.invite_again(connection, old, caller.actor, context.clock())
-        if made is None:
+        new_id = invitations.invite_again(connection, old, caller.actor, context.clock())
+        if new_id is None:
             raise HttpError(409, "invitation_closed", f"the invitation is {old.state(context.clock())}")
-    sent = send_invitation(context, made)
+    sent = deliver(context.database, context.mailer, context.settings, context.clock, new_id)
     if sent is None:
         raise HttpError(404, "invitation_not_found", "the organization was deleted")
     return _invitation_body(context, sent)
 
 
-def _invitation_body(context: Context, one: Invitation) -> dict[str, object]:
-    at = {name: getattr(one, name) for name in ("sent_at", "expires_at", "accepted_at")}
-    shown = {name: getattr(one, name) for name in ("organization_id", "email", "failure")}
+def _invitation_body(context: Context, invitation: Invitation) -> dict[str, object]:
+    at = {name: getattr(invitation, name) for name in ("sent_at", "expires_at", "accepted_at")}
+    shown = {name: getattr(invitation, name) for name in ("organization_id", "email", "failure")}
     shown |= {name: rfc3339_or_none(moment) for name, moment in at.items()}
     mail = "outbox" if context.settings.mail.smtp is None else "smtp"
-    return shown | {"invitation_id": one.id, "state": one.state(context.clock()), "mail": mail}
+    return shown | {"invitation_id": invitation.id, "state": invitation.state(context.clock()), "mail": mail}
 
 
 @router.get("/external/installation/health", **described(200, HealthBody))
@@ -191,9 +186,9 @@ async def onboard_project(
         if host is None:
             raise _unconnected("GitLab host")
         owner = caller.organization.id
-        given = (context.database, owner, host, context.settings, context.clock, caller.actor)
+        options = (context.database, owner, host, context.settings, context.clock, caller.actor)
         try:
-            outcome = onboard(*given, project_id=wanted.project_id or None, path=path)
+            outcome = onboard(*options, project_id=wanted.project_id or None, path=path)
         except (OnboardingError, ValueError) as error:
             failed = {"success": False, "project_path": path or "", "status": "failed", "webhook_configured": False}
             return failed | ({"project_id": wanted.project_id} if wanted.project_id else {}) | {"error": str(error)}

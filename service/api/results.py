@@ -52,7 +52,6 @@ _PAUSE_S: Final = 0.5
 """How often a waiting request checks whether the log has grown."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _MOST: Final = 10**18 - 1
-"""The largest number with 18 digits."""
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _logger = logging.getLogger(__name__)
 router = APIRouter(tags=["results"])
@@ -257,8 +256,8 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
     """
     with context.database.read() as connection:
         run = run_of(connection, caller, run_id)
-        given = (context.settings.execution, context.clock)
-        conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *given)
+        options = (context.settings.execution, context.clock)
+        conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *options)
         used = usage.of_turns(connection, run_id)
         shares = usage.of_agents(connection, run_id)
         agent = agents.of_run(connection, run)
@@ -273,34 +272,29 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
         started, ended = map(rfc3339_or_none, (turn.started_at, turn.finished_at))
-        asked = turn.question or {"question": None, "choices": []}
-        body = {
-            "number": turn.number,
-            "instructions": turn.instructions,
-            "caller": turn.caller,
-            "outcome": turn.outcome,
-            "reason": turn.reason,
-            "failure_kind": turn.failure_kind,
-            "summary": turn.summary,
-            "files": turn.files,
-            "additions": turn.additions,
-            "deletions": turn.deletions,
-            "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
+        question = turn.question or {"question": None, "choices": []}
+        outcome = turn.outcome
+        body = {"number": turn.number, "instructions": turn.instructions, "caller": turn.caller, "outcome": outcome}
+        body |= {"reason": turn.reason, "failure_kind": turn.failure_kind, "summary": turn.summary}
+        body |= {"files": turn.files, "additions": turn.additions, "deletions": turn.deletions}
+        body |= {
+            "state": turn.status if outcome in {None, turns.NEEDS_ANSWER} else outcome,
             "started_at": started,
             "ended_at": ended,
             "commit": turn.commit_sha,
             # A turn that was paused continues from its own patch.
             "from_turn": None if turn.from_turn == turn.number else turn.from_turn,
-            "question": asked["question"],
-            "choices": asked["choices"],
-            "offer": offer(turn.summary) if turn.outcome == "completed" else None,
+            "question": question["question"],
+            "choices": question["choices"],
+            "offer": offer(turn.summary) if outcome == "completed" else None,
             "usage": None if figures is None else figures.document(),
             "findings": None if reported is None else json.loads(reported)["findings"],
             "inputs": turn.inputs if by_name else None,
+            "agent": turn.agent or run.agent,
+            "usage_by_agent": {name: share.document() for name, share in shares[turn.number].items()},
+            "messages": [row.document() for row in by_turn[turn.number]],
+            "artifacts": left[turn.number],
         }
-        by_agent = {name: share.document() for name, share in shares.get(turn.number, {}).items()}
-        body |= {"agent": turn.agent or run.agent, "usage_by_agent": by_agent}
-        body |= {"messages": [row.document() for row in by_turn[turn.number]], "artifacts": left[turn.number]}
         bodies.append(body)
     model = None if agent is None else agent.options.model
     share = None if model is None else usage.run_share(used.values(), model.budget)
@@ -312,11 +306,11 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
 def read_questions(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the newest open questions of agents (at most 100) and the newest cancelled runs (at most 1,000)."""
     with context.database.read() as connection:
-        asked = turns.last_turns(connection, caller.organization.id, ASKS, _MOST_QUESTIONS)
+        asking = turns.last_turns(connection, caller.organization.id, ASKS, _MOST_QUESTIONS)
         cancelled = turns.last_turns(connection, caller.organization.id, WAS_CANCELLED, _MOST_CANCELLED)
     questions = [
         {"run_id": row.run_id, "turn": row.number, "asked_at": rfc3339(row.finished_at), **row.question}
-        for row in asked
+        for row in asking
     ]
     return {"cancelled": [row.run_id for row in cancelled], "questions": questions}
 
@@ -438,10 +432,9 @@ def read_run_diff(run_id: str, context: RequestContext, caller: RunReader) -> Re
     """Return the whole run's change since it left the default branch, as a patch."""
     with context.database.read() as connection:
         run_of(connection, caller, run_id)
-        with_commit = [turn for turn in turns.of(connection, run_id) if turn.commit_sha]
-        if not with_commit:
+        last = next((turn for turn in reversed(turns.of(connection, run_id)) if turn.commit_sha), None)
+        if last is None:
             return _text(b"", {})
-        last = with_commit[-1]
         kind: DiffKind = "diff" if last.merge_base == last.base_sha else "run.diff"
         return _patch(context, connection, last, kind, last.merge_base)
 
@@ -506,14 +499,14 @@ def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[
 
 
 @router.post("/external/runs/{run_id}/messages", **described(202, MessageBody, 409, takes=RunMessage))
-async def say_to_run(
+def say_to_run(
     run_id: str,
     context: RequestContext,
     caller: RunWriter,
     message: Annotated[RunMessage, Depends(ReadBody(RunMessage))],
 ) -> dict[str, object]:
     """Send a message to an active run: to its working agent if its program accepts messages, else in the next turn."""
-    return await run_in_threadpool(say, context, caller, run_id, message)
+    return say(context, caller, run_id, message)
 
 
 def say(
@@ -532,11 +525,10 @@ def say(
         if (turn := turns.held(connection, run_id, run.turn)) is None:
             fix = "continue it, with its run_id in POST /external/runs"
             raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: {fix}")
-        if after is not None:
-            for row in messages.of_runs(connection, [run_id]):
-                if row.id > after and row.text == message.text:
-                    return row.document()
-        timings = [row.timing for row in messages.of_runs(connection, [run_id], "waiting")]
+        sent = messages.of_runs(connection, [run_id])
+        if after is not None and (same := next((m for m in sent if m.id > after and m.text == message.text), None)):
+            return same.document()
+        timings = [row.timing for row in sent if row.state == "waiting"]
         # When too many messages wait, one that stops the turn is still accepted.
         if len(timings) >= messages.MOST_WAITING and (message.when != "stop" or "stop" in timings):
             text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"

@@ -95,43 +95,43 @@ _PARAMETERS: Final = [
 @router.get("/external/runs", **described(200, RunListBody, 400, parameters=_PARAMETERS))
 def list_runs(request: Request, context: RequestContext, caller: RunReader) -> dict[str, object]:
     """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
-    given: dict[str, str] = {}
+    query: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name not in _KNOWN:
             continue
-        if name in given:
+        if name in query:
             raise bad_request("invalid_query", f"{name} may be given once")
         if "\0" in value:
             raise bad_request("invalid_query", f"{name} may not hold NUL")
-        given[name] = value
-    shown, following, total = listed(context, caller, given)
-    size = int(given.get("page_size", _DEFAULT_SIZE))
+        query[name] = value
+    shown, following, total = listed(context, caller, query)
+    size = int(query.get("page_size", _DEFAULT_SIZE))
     bodies = [run.body for run in shown]
     return {"runs": bodies, "page_size": size, "next_token": following, "total_count": total}
 
 
-def listed(context: Context, caller: Caller, given: dict[str, str]) -> tuple[list[Run], str | None, int]:
+def listed(context: Context, caller: Caller, query: dict[str, str]) -> tuple[list[Run], str | None, int]:
     """Return a page of the caller's runs for query parameters, each given once, as `page_of` does.
 
     Raises:
         HttpError: 400, a parameter is not valid.
     """
-    text = given.get("page_size", str(_DEFAULT_SIZE))
+    text = query.get("page_size", str(_DEFAULT_SIZE))
     size = int(text) if _INTEGER.fullmatch(text) else 0
     if not 1 <= size <= _LARGEST_SIZE:
         raise bad_request("invalid_page_size", f"page_size must be an integer from 1 to {_LARGEST_SIZE}")
     with context.database.read() as connection:
         connected = {host.host: host.platform for host in hosts.of(connection, caller.organization.id)}
-        platform, path = _repository(given, connected)
+        platform, path = _repository(query, connected)
         filters = Filters(
             organization_id=caller.organization.id,
-            status=given.get("status"),
+            status=query.get("status"),
             platform=platform,
             path=path,
-            date_from=_instant(given, "date_from", round_up=True),
-            date_to=_instant(given, "date_to", round_up=False),
+            date_from=_instant(query, "date_from", round_up=True),
+            date_to=_instant(query, "date_to", round_up=False),
         )
-        return page_of(context, connection, filters, given.get("page_token"), size)
+        return page_of(context, connection, filters, query.get("page_token"), size)
 
 
 def page_of(
@@ -149,33 +149,33 @@ def page_of(
     return shown, following, context.counts.count(connection, filters)
 
 
-def _instant(given: dict[str, str], name: str, *, round_up: bool) -> int | None:
-    if name not in given:
+def _instant(query: dict[str, str], name: str, *, round_up: bool) -> int | None:
+    if name not in query:
         return None
     try:
-        return parse_rfc3339(given[name], round_up=round_up)
+        return parse_rfc3339(query[name], round_up=round_up)
     except ValueError as error:
-        hint = "; write '+' as %2B" if " " in given[name] else ""
+        hint = "; write '+' as %2B" if " " in query[name] else ""
         raise bad_request("invalid_date", f"{name}: {error}{hint}") from error
 
 
-def _repository(given: dict[str, str], connected: dict[str, str]) -> tuple[str | None, str | None]:
+def _repository(query: dict[str, str], connected: dict[str, str]) -> tuple[str | None, str | None]:
     """Return the platform and the path to filter by; None for either matches any."""
-    platform = given.get("platform")
+    platform = query.get("platform")
     if platform is not None and platform not in PLATFORMS:
         raise bad_request("invalid_repository", f"platform must be one of {', '.join(PLATFORMS)}")
     try:
-        if "data" in given:
-            if platform is None or "repository" in given:
+        if "data" in query:
+            if platform is None or "repository" in query:
                 raise bad_request("invalid_repository", "data needs platform, and does not go with repository")
-            data = json.loads(given["data"])
+            data = json.loads(query["data"])
             return platform, reference(platform, data if isinstance(data, dict) else {}).path
-        if "repository" in given:
-            if (where := location(given["repository"])) is not None:
+        if "repository" in query:
+            if (where := location(query["repository"])) is not None:
                 return platform or connected.get(where.host), where.path
             for form in PLATFORMS:
                 with contextlib.suppress(ValueError):
-                    return platform, checked_path(form, given["repository"])
+                    return platform, checked_path(form, query["repository"])
             raise bad_request("invalid_repository", "repository must read owner/repo, group/project or a full URL")
     except json.JSONDecodeError as error:
         text = "data must be the JSON object of a repository reference"
@@ -198,12 +198,12 @@ async def start_run(
     http: Request, context: RequestContext, caller: RunWriter, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
 ) -> dict[str, object]:
     """Accept a run: after a 201 it will be executed, even if the service crashes (spec 4.3)."""
-    given = http.query_params.getlist("start_from")
-    if len(given) > 1 or not set(given) <= set(_STARTS):
+    starts = http.query_params.getlist("start_from")
+    if len(starts) > 1 or not set(starts) <= set(_STARTS):
         raise bad_request("invalid_query", f"start_from must be one of {', '.join(_STARTS)}")
-    if given and start.run_id is None:
+    if starts and start.run_id is None:
         raise bad_request("invalid_query", "start_from is for a run that is continued: name it in run_id")
-    return await begin(context, caller, start, given[0] if given else None)
+    return await begin(context, caller, start, starts[0] if starts else None)
 
 
 async def begin(context: Context, caller: Caller, start: RunStart, begin_with: str | None) -> dict[str, object]:
@@ -242,12 +242,12 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
                 text = f"the run {run_id} works on branch {run.branch!r}; leave branch_name out, or name it"
                 raise bad_request("branch_mismatch", text)
             last = turns.last_begun(turns.of(connection, run_id))
-            kept = None if last is None else last.kept_turn
-            if begin_with == "patch" and kept is None:
+            unpushed = None if last is None else last.kept_turn
+            if begin_with == "patch" and unpushed is None:
                 text = f"the run {run_id} left no change that was not pushed; continue it without start_from=patch"
                 raise HttpError(409, "nothing_kept", text)
             is_wanted = last is not None and last.is_resumed_from_patch if begin_with is None else begin_with == "patch"
-            continued = replace(request, from_turn=kept if is_wanted else None)
+            continued = replace(request, from_turn=unpushed if is_wanted else None)
             resumed = runs.resume(connection, run, continued, context.clock())
             _check_quota(context, connection, request)
         if resumed is None:
@@ -264,8 +264,8 @@ def _request(
     context: Context, caller: Caller, target: Repository, agent: str, branch: str | None, instructions: str, **more: Any
 ) -> TurnRequest:
     owner, where = caller.organization.id, (target.platform, target.path, target.url)
-    asked = TurnRequest(owner, agent, *where, branch, instructions, **more)
-    return replace(asked, trace_parent=context.tracer.parent(), caller=caller.token.alias)
+    request = TurnRequest(owner, agent, *where, branch, instructions, **more)
+    return replace(request, trace_parent=context.tracer.parent(), caller=caller.token.alias)
 
 
 async def _refuse_protected(context: Context, target: Repository, request: TurnRequest) -> None:
@@ -286,14 +286,14 @@ async def _refuse_protected(context: Context, target: Repository, request: TurnR
                 try:
                     login = HostLogin(context.database, host, url)
                     git = GitRunner(Path(home), context.settings.probing.timeout_s, login=login)
-                    found = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
+                    branch = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
                 except GitCommandError:
                     # The worker asks again before the run starts.
                     return None
-            if found is not None:
+            if branch is not None:
                 with context.database.write() as connection:
-                    repositories.note_default_branch(connection, url, found)
-            return found
+                    repositories.note_default_branch(connection, url, branch)
+            return branch
 
         # From the database or the host; None if there is none, or no answer.
         default = await context.outgoing.run(find, owner)
@@ -347,7 +347,7 @@ async def start_agent(
         with context.database.read() as connection:
             agent = agents.by_name(connection, caller.organization.id, name)
             if agent is None:
-                known = [one.name for one in agents.for_organization(connection, caller.organization.id)]
+                known = [agent.name for agent in agents.for_organization(connection, caller.organization.id)]
                 near = get_close_matches(name, known, 1)
                 advice = f"did you mean {near[0]!r}?" if near else "ask the operator of the service to add it"
                 raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
@@ -391,13 +391,13 @@ def _first_target(
     Raises:
         HttpError: 400, there is neither.
     """
-    for one in candidates:
-        if configured := repositories.by_path(connection, organization_id, one.platform, one.path):
+    for candidate in candidates:
+        if configured := repositories.by_path(connection, organization_id, candidate.platform, candidate.path):
             return configured
     connected = hosts.of(connection, organization_id)
-    for one in candidates:
-        if url := hosts.clone_url(connected, one.platform, one.path):
-            return Repository(named, one.platform, one.path, url)
+    for candidate in candidates:
+        if url := hosts.clone_url(connected, candidate.platform, candidate.path):
+            return Repository(named, candidate.platform, candidate.path, url)
     raise bad_request(
         "unknown_repository",
         f"the repository {named!r} is neither configured nor on a connected code host; "

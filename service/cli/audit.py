@@ -9,7 +9,7 @@ from service.cli.output import AdminContext, admin_command, line, owner_of
 from service.clock import DAY_MICROS, EPOCH, now_micros, parse_duration, parse_rfc3339, rfc3339
 from service.setup import SetupError
 from service.store import audit as trail
-from service.store.usage import Grouping, UsageFilters, totals
+from service.store.usage import Grouping, totals
 
 _DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
 _NUMBERS: Final = ("runs", "turns", "requests", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
@@ -64,9 +64,9 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
     if first is not None and last is not None and last < first:
         raise click.UsageError("--to is before --from: swap them.")
     with admin.read() as connection:
-        days = [None if day is None else (day.replace(tzinfo=UTC) - EPOCH).days for day in (first, last)]
-        filters = UsageFilters(owner_of(connection, slug), *days)
-        groups = [*totals(connection, filters, by), *totals(connection, filters, None)]
+        owner = owner_of(connection, slug)
+        begin, end = (None if day is None else (day.replace(tzinfo=UTC) - EPOCH).days for day in (first, last))
+        groups = [*totals(connection, by, owner, begin, end), *totals(connection, None, owner, begin, end)]
     documents: list[dict[str, object]] = []
     for group in groups:
         day = {"day": rfc3339(group.subject["day"] * DAY_MICROS)[:10]} if "day" in group.subject else {}

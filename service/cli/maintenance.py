@@ -46,7 +46,7 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
     machine = socket.gethostname()
     with admin.database() as database:
         with admin.change("worker.drain", database) as change:
-            living = workers.heard_within(change.connection, int(ttl_s * SECOND_MICROS), now_micros)
+            living = workers.heard_within(change.connection, ttl_s, now_micros)
             if not (mine := {worker.executor for worker in living if worker.host == machine}):
                 raise SetupError(f"no worker runs on {machine}; see: runwarden service status")
             workers.drain(change.connection, machine, living)
@@ -55,7 +55,7 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
         shown = None
         while True:
             with database.read() as connection:
-                living = workers.heard_within(connection, int(ttl_s * SECOND_MICROS), now_micros)
+                living = workers.heard_within(connection, ttl_s, now_micros)
             left = [worker for worker in living if worker.executor in mine and (worker.concurrency or worker.at_work)]
             if not left:
                 break

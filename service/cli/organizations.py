@@ -11,6 +11,7 @@ from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
 from service.store import invitations, organizations, tokens, turns
 from service.store.organizations import ENTITLEMENTS, OFFER_KINDS, Offer, Organization
+from service.store.schema import by_owner, trials
 from service.store.tokens import SCOPES
 from service.text import plural
 
@@ -59,11 +60,11 @@ def list_organizations(admin: AdminContext) -> None:
     """List organizations."""
     with admin.read() as connection:
         rows = organizations.all_of(connection)
-        known = organizations.trials_of(connection, [row.id for row in rows])
+        known = by_owner(connection, organizations.Trial, trials, [row.id for row in rows])
     started = {
-        trial.organization_id: {"state": trial.state, "signup_code": trial.signup_code}
+        owner: {"state": trial.state, "signup_code": trial.signup_code}
         | {"granted_code": trial.granted_code, "started_at": rfc3339_or_none(trial.started_at)}
-        for trial in known
+        for owner, (trial,) in known.items()
     }
     documents = [_document(row) | {"trial": started.get(row.id)} for row in rows]
     admin.show({"organizations": documents}, [_line(row) for row in rows])

@@ -5,7 +5,7 @@ from typing import Final
 import click
 
 from service.cli.output import AdminContext, admin_command
-from service.clock import SECOND_MICROS, now_micros, rfc3339
+from service.clock import now_micros, rfc3339
 from service.execution.commits import check_signing
 from service.execution.sandbox import find
 from service.git import GitCommandError
@@ -25,7 +25,7 @@ def status(admin: AdminContext) -> None:
     settings = admin.folder.settings().execution
     with admin.database() as database, database.read() as connection:
         by_status = runs.counts_by_status(connection)
-        living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
+        living = workers.heard_within(connection, settings.worker_ttl_s, now_micros)
         unsent_mails = unsent(connection, invitations.c.mail)
         ending = endings.soon(connection, now_micros())
         unrotated = rotation.faults(connection)

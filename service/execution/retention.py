@@ -25,7 +25,7 @@ from service.settings import DataFolder, Settings
 from service.store import deletions, events, hosts, organizations, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.runs import Run
-from service.store.schema import audit, deliveries, remove_before
+from service.store.schema import audit, delete, deliveries
 
 _DELETION_PAUSE_S: Final = 0.3
 _BATCH: Final = 500
@@ -210,11 +210,11 @@ class Retention:
         kinds = ((settings.logs_days, turn_files.FILES), (settings.artifacts_days, turn_files.ARTIFACTS))
         stored = sum(self._pruner.stored_files(self._before(days), tables) for days, tables in kinds if days)
         with self._database.write() as connection:
-            remove_before(connection, deliveries.c.received_at, self._before(settings.deliveries_days))
+            delete(connection, deliveries, deliveries.c.received_at < self._before(settings.deliveries_days))
             events.remove(connection, self._before(settings.events_days))
             deletions.forget(connection, self._before(_REMEMBERED_DAYS))
             if settings.audit_days is not None:
-                remove_before(connection, audit.c.at, self._before(settings.audit_days))
+                delete(connection, audit, audit.c.at < self._before(settings.audit_days))
         if settings.branches_days is not None:
             self.remove_branches(self._before(settings.branches_days))
         return queue, stored

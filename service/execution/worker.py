@@ -14,7 +14,6 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.clock import SECOND_MICROS
 from service.execution.disk import shortage
 from service.execution.queue import NOBODY, DurableEngine
 from service.execution.record import InterruptedTurnError, SupersededError
@@ -281,8 +280,8 @@ class TurnWorker:
         slots = self.me.concurrency
         # SQLite has one worker at a time; otherwise the slots of all workers count.
         if not self._database.is_sqlite:
-            ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
-            slots = sum(worker.concurrency for worker in workers.heard_within(connection, ttl_micros, self._clock))
+            living = workers.heard_within(connection, self._settings.worker_ttl_s, self._clock)
+            slots = sum(worker.concurrency for worker in living)
         return dispatch.next_turns(connection, slots, self._settings.organization_slots, self._clock())[:free]
 
     def _begin_turns(self, chosen: list[Any]) -> None:
@@ -330,7 +329,7 @@ class TurnWorker:
                 ttl_s, now = self._settings.worker_ttl_s, time.monotonic()
                 # After an outage of the database all heartbeats are old: the others get the time to send one again.
                 is_sure = now - self._beat_at <= max(ttl_s / 2, _LATE_S) and now - self._beating_since >= ttl_s
-                heard = workers.heard_within(connection, int(ttl_s * SECOND_MICROS), self._clock)
+                heard = workers.heard_within(connection, ttl_s, self._clock)
                 found = heard if is_sure else [worker for worker in known if worker.seen_at]
                 living |= {worker.executor for worker in found}
             under_way = [f"{run_id}:{number}" for run_id, number in turns.dispatched(connection)]

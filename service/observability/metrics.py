@@ -133,7 +133,7 @@ class _DatabaseCollector(Collector):
     def __init__(self, database: Database, clock: Clock, worker_ttl_s: float) -> None:
         self._database = database
         self._clock = clock
-        self._ttl_micros = int(worker_ttl_s * SECOND_MICROS)
+        self._worker_ttl_s = worker_ttl_s
         self._ended = _EndedTurns(clock)
         self._used = _ModelUsage(clock)
 
@@ -153,7 +153,7 @@ class _DatabaseCollector(Collector):
         with self._database.read() as connection:
             database_s = round_trip_s(connection)
             shares = dispatch.shares(connection)
-            living = workers.heard_within(connection, self._ttl_micros, self._clock)
+            living = workers.heard_within(connection, self._worker_ttl_s, self._clock)
             owed = unsent(connection, invitations.c.mail)
             unposted = unsent(connection, postings.c.state)
             self._ended.catch_up(connection)

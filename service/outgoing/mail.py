@@ -159,8 +159,8 @@ def checked_address(email: str) -> tuple[str, str]:
     # Many private networks use this top-level name, which the library reserves.
     if "local" in email_validator.SPECIAL_USE_DOMAIN_NAMES:
         email_validator.SPECIAL_USE_DOMAIN_NAMES.remove("local")
-    found = email_validator.validate_email(email, check_deliverability=False, strict=True)
-    return found.normalized, found.ascii_email or found.normalized
+    address = email_validator.validate_email(email, check_deliverability=False, strict=True)
+    return address.normalized, address.ascii_email or address.normalized
 
 
 _logger = logging.getLogger(__name__)
@@ -206,10 +206,10 @@ def send_by_smtp(settings: SmtpSettings, environment: Mapping[str, str], message
     started = time.monotonic()
     try:
         # With a name given, smtplib does not look up this machine's name in the DNS.
-        given: Any = {"local_hostname": socket.gethostname() or "localhost", "timeout": settings.timeout_s}
+        arguments: Any = {"local_hostname": socket.gethostname() or "localhost", "timeout": settings.timeout_s}
         is_tls = settings.security == "tls"
         tls = ssl.create_default_context()
-        session = smtplib.SMTP_SSL(**given, context=tls) if is_tls else smtplib.SMTP(**given)
+        session = smtplib.SMTP_SSL(**arguments, context=tls) if is_tls else smtplib.SMTP(**arguments)
         # Certificates are checked against this name. The constructor would also set it, but connect at once, before
         # the deadline applies.
         session._host = settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
@@ -252,15 +252,15 @@ def _explained(error: Exception, name: str, settings: SmtpSettings) -> MailError
         code, reply = next(iter(error.recipients.values()))
         return MailError(f"{name} refused the recipient: {_reply(code, reply)}", refused=code in _PERMANENT)
     if isinstance(error, smtplib.SMTPResponseException):
-        said = _reply(error.smtp_code, error.smtp_error)
+        answer = _reply(error.smtp_code, error.smtp_error)
         if isinstance(error, smtplib.SMTPDataError):
-            return MailError(f"{name} refused the message: {said}", refused=error.smtp_code in _PERMANENT)
+            return MailError(f"{name} refused the message: {answer}", refused=error.smtp_code in _PERMANENT)
         if isinstance(error, smtplib.SMTPAuthenticationError):
             cure = f"check mail.smtp.username and the variable {settings.password_env}"
-            return MailError(f"{name} refused the login ({said}); {cure}")
+            return MailError(f"{name} refused the login ({answer}); {cure}")
         if isinstance(error, smtplib.SMTPSenderRefused):
-            return MailError(f"{name} refused the sender {error.sender} ({said}); check mail.sender")
-        return MailError(f"{name} answered {said}")
+            return MailError(f"{name} refused the sender {error.sender} ({answer}); check mail.sender")
+        return MailError(f"{name} answered {answer}")
     reason = f"{type(error).__name__} {error}"
     if isinstance(error, smtplib.SMTPNotSupportedError):
         reason = f"{error} Check mail.smtp.security, which is {settings.security!r}"

@@ -1,26 +1,57 @@
-"""The page and the API, as one application."""
+"""The page and the API, as one application, and the page for failures."""
 
+import contextlib
+from http import HTTPStatus
 from importlib.util import find_spec
+from typing import Final
 
-from fastapi import APIRouter, FastAPI, Request, Response
-from starlette.types import ASGIApp
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import how_to_add
 from service.api.context import Context
+from service.api.errors import HttpError, bad_request, refusal_of
 from service.page import entry, log, operator, runs, settings
-from service.page.site import PageOrApi, build, page
-from service.page.visitor import Anybody
+from service.page.site import assets, leads_to, page
+from service.page.visitor import Anybody, NotSignedInError, address, read_form
 from service.settings import SettingsError
+from service.store.database import AWAY
 from service.store.rate_limits import RateLimiter
+from service.store.runs import InactiveOrganizationError
+from service.store.sessions import LastAdminError
 
-_description = APIRouter()
+_TITLES: Final = {
+    400: "That cannot be used",
+    401: "Sign in first",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not offered",
+    409: "Not now",
+    410: "No longer kept",
+    413: "Too large",
+    429: "Too many requests",
+    503: "The service is busy",
+}
+_FIRST_PARTS: Final = frozenset(
+    {"", "runs", "agents", "settings", "operator", "sign-in", "sign-out", "invitation", "api", "assets"}
+)
 
 
 def with_page(api: FastAPI, context: Context) -> ASGIApp:
     """Return the API together with the page, unless the settings turn it off."""
     if not context.settings.page.enabled:
         return api
-    pages = build(context, (entry.router, runs.router, log.router, settings.router, operator.router, _description))
+    pages = FastAPI(
+        openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, dependencies=[Depends(_check_address)]
+    )
+    pages.state.context = context
+    for router in (assets, entry.router, runs.router, log.router, settings.router, operator.router):
+        pages.include_router(router)
+    ours = (HttpError, InactiveOrganizationError, LastAdminError)
+    for kind in (*ours, RequestValidationError, HTTPException, *AWAY, Exception):
+        pages.add_exception_handler(kind, _show_failure)
     if context.settings.page.oidc is not None:
         if find_spec("authlib") is None:
             raise SettingsError(f"page.oidc needs the oidc extra; install it {how_to_add('oidc')}")
@@ -29,18 +60,51 @@ def with_page(api: FastAPI, context: Context) -> ASGIApp:
         pages.include_router(oidc.router)
         pages.state.oidc = oidc.client_of(context.settings.page.oidc)
     pages.state.attempts = RateLimiter(context.database, entry.ATTEMPTS_A_MINUTE, context.clock)
-    pages.state.description = api.openapi
-    return PageOrApi(api, pages)
+
+    @pages.get("/api")
+    def show_description(visitor: Anybody) -> Response:
+        # It needs no token, like /openapi.json itself.
+        document = api.openapi()
+        calls = [
+            (method.upper(), path, call)
+            for path, methods in document["paths"].items()
+            for method, call in methods.items()
+            if method in {"get", "post", "put", "delete"}
+        ]
+        return page("api", visitor, document=document, calls=calls)
+
+    async def page_or_api(scope: Scope, receive: Receive, send: Send) -> None:
+        first = scope["path"].split("/", 2)[1:2] if scope["type"] == "http" else ()
+        await (api if _FIRST_PARTS.isdisjoint(first) else pages)(scope, receive, send)
+
+    return page_or_api
 
 
-@_description.get("/api")
-def show_description(request: Request, visitor: Anybody) -> Response:
-    """Show the API's description, which needs no token, like /openapi.json itself."""
-    document = request.app.state.description()
-    calls = [
-        (method.upper(), path, call)
-        for path, methods in document["paths"].items()
-        for method, call in methods.items()
-        if method in {"get", "post", "put", "delete"}
-    ]
-    return page("api", visitor, document=document, calls=calls)
+def _check_address(request: Request) -> None:
+    if any("\0" in part for part in (request.scope["path"], *request.query_params.values())):
+        raise bad_request("invalid_text", "no address may hold NUL")
+
+
+async def _show_failure(request: Request, error: Exception) -> Response:
+    """Return the page for a failure; it shows the typed text, so that nothing is lost."""
+    if isinstance(error, NotSignedInError) and request.method == "GET":
+        here = address(request.url.path, **request.query_params)
+        return leads_to("/sign-in", next="" if here == "/" else here)
+    match error:
+        case HTTPException():
+            is_missing = error.status_code == HTTPStatus.NOT_FOUND
+            message = "There is no such page." if is_missing else "This is not offered here."
+            refusal = HttpError(error.status_code, "", message, error.headers)
+        case LastAdminError():
+            refusal = HttpError(409, "", str(error))
+        case _:
+            refusal = refusal_of(request, error)
+    status, message, headers = refusal.status, refusal.message, refusal.headers
+    typed: dict[str, str] = {}
+    if request.method == "POST":
+        # What cannot be read, or was read in part, is not shown.
+        with contextlib.suppress(HttpError, RuntimeError):
+            typed = (await read_form(request)).typed
+    title = _TITLES.get(status, "The service failed")
+    message = message[:1].upper() + message[1:] + ("" if message.endswith((".", "!", "?")) else ".")
+    return page("failure", status=status, headers=headers, title=title, message=message, typed=typed)

@@ -42,18 +42,17 @@ def show_sign_in(context: RequestContext, next: str = "") -> Response:  # noqa: 
 @router.post("/sign-in")
 def sign_in(request: Request, context: RequestContext, form: AnyForm) -> Response:
     """Open a session for a token, of which nothing is stored."""
-    now, given = context.expiry_clock(), form.get("token")
+    now, value = context.expiry_clock(), form.get("token")
     secret = context.operator_token
-    if secret and hmac.compare_digest(given.encode(), secret.encode()):
+    if secret and hmac.compare_digest(value.encode(), secret.encode()):
         with context.database.write() as connection:
             value = sessions.begin(connection, now, secret=secret)
             audit.record(connection, "operator:page", "session.begin", context.clock())
         return open_session(leads_to("/operator"), value)
     try:
-        caller = _caller(request, context, given)
+        caller = _caller(request, context, value)
     except HttpError as error:
-        where, oidc = form.get("next"), context.settings.page.oidc
-        return page("sign_in", next=where, fault=error, oidc=oidc)
+        return page("sign_in", next=form.get("next"), fault=error, oidc=context.settings.page.oidc)
     with context.database.write() as connection:
         token, at = caller.token.id, context.clock()
         value = sessions.begin(connection, now, organization_id=caller.organization.id, token_id=token)
@@ -62,9 +61,9 @@ def sign_in(request: Request, context: RequestContext, form: AnyForm) -> Respons
     return open_session(leads_to(local_path(form.get("next"))), value)
 
 
-def _caller(request: Request, context: Context, given: str) -> Caller:
+def _caller(request: Request, context: Context, value: str) -> Caller:
     with context.database.read() as connection:
-        token = tokens.by_value(connection, given)
+        token = tokens.by_value(connection, value)
         owner = None if token is None else organizations.by_id(connection, token.organization_id)
     if token is None or owner is None or not token.is_valid(context.expiry_clock()):
         _count_attempt(request)
@@ -95,8 +94,8 @@ def show_invitation(context: RequestContext, code: str = "") -> Response:
         invitation = invitations.by_code(connection, code) if code else None
         owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
         parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
-    is_open = invitation is not None and invitation.accepted_at is None
-    is_open = is_open and invitation is not None and invitation.expires_at > context.expiry_clock()
+    now = context.expiry_clock()
+    is_open = invitation is not None and invitation.accepted_at is None and invitation.expires_at > now
     if code and not is_open:
         return page("invitation", status=404, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
     task = invitation and sessions.TASKS[invitation.role]

@@ -18,7 +18,6 @@ from service.store.turn_files import LARGEST_LOG
 from service.text import printable
 
 _PAGE_BYTES: Final = 38 << 10
-"""The most bytes of a log on one page."""
 _ROW_BYTES: Final = 90
 """The approximate size of a row without its text."""
 _STEP: Final = 8000
@@ -58,7 +57,7 @@ def _around(preset: PresetName | None, data: bytes, number: int, *, back: bool) 
     while start > 0 if back else end < len(data):
         begin = data.rfind(b"\n", 0, start - 1) + 1 if back else end
         stop = start if back else (data.find(b"\n", end) + 1 or len(data))
-        size -= sum(len(one.text.encode()) + _ROW_BYTES for one in _rows(preset, data[begin:stop], 1))
+        size -= sum(len(row.text.encode()) + _ROW_BYTES for row in _rows(preset, data[begin:stop], 1))
         if size < 0 and start < end:
             break
         start, end = (begin, end) if back else (start, stop)
@@ -89,31 +88,21 @@ def show_log(
     number = min(before if before > 1 else last + 1, last + 1) if back else max(1, min(line, last))
     start, end = _around(preset, data, number, back=back)
     first = data.count(b"\n", 0, start) + 1
-    return page(
-        "log",
-        visitor,
-        run=run,
-        turn=turn,
-        rows=list(_rows(preset, data[start:end], first)),
-        first=first,
-        following=end,
-        next_line=first + data.count(b"\n", start, end),
-        is_end=end >= len(data),
-        is_ended=log.is_ended,
-        find=find,
-        found=list(_found(preset, data, find)) if find.strip() else None,
-        most=_MOST_FOUND,
-    )
+    rows, next_line = list(_rows(preset, data[start:end], first)), first + data.count(b"\n", start, end)
+    matches = list(_found(preset, data, find)) if find.strip() else None
+    facts = {"run": run, "turn": turn, "rows": rows, "first": first, "following": end, "next_line": next_line}
+    facts |= {"is_end": end >= len(data), "is_ended": log.is_ended, "find": find, "found": matches, "most": _MOST_FOUND}
+    return page("log", visitor, **facts)
 
 
 def _found(preset: PresetName | None, data: bytes, find: str) -> Iterator[tuple[int, str, str, str]]:
     """Yield the first lines with a text: number, the text before, the text as it is there, and the text after."""
     # A program's log has it as JSON. An expression without regard to case could be made to take quadratic time.
     forms = {find, json.dumps(find)[1:-1], json.dumps(find, ensure_ascii=False)[1:-1]} if preset else {find}
-    wanted, lowered = {one.encode("utf-8", "replace").lower() for one in forms}, data.lower()
+    wanted, lowered = {form.encode("utf-8", "replace").lower() for form in forms}, data.lower()
     number, counted, end = 1, 0, 0
     for _ in range(_MOST_FOUND):
-        places = {one: at for one in wanted if (at := lowered.find(one, end)) >= 0}
+        places = {form: at for form in wanted if (at := lowered.find(form, end)) >= 0}
         if not places:
             return
         wanted, at = {*places}, min(places.values())
@@ -123,7 +112,7 @@ def _found(preset: PresetName | None, data: bytes, find: str) -> Iterator[tuple[
         near = data[max(begin, at - 3 * _CHUNK) : min(end, at + 3 * _CHUNK)]
         text = plain(near.decode("utf-8", "replace"))
         if preset and near == data[begin:end]:
-            text = plain("\n".join(one.text for one in steps_of(preset, near)))
+            text = plain("\n".join(step.text for step in steps_of(preset, near)))
         at = text.lower().find(find.lower())
         stop = max(0, at) + (len(find) if at >= 0 else 0)
         before, same, after = text[max(0, at - _AROUND) : max(0, at)], text[max(0, at) : stop], text[stop:]

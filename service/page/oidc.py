@@ -59,9 +59,9 @@ async def begin(request: Request, context: RequestContext, next: str = "") -> Re
             raise _failed(f"it calls itself {client.server_metadata.get('issuer')!r}, and not {settings.issuer!r}")
     except (httpx.HTTPError, AuthlibBaseError, ValueError, RuntimeError) as error:
         raise _failed(error) from error
-    kept = _signer(context, "state").dumps(request.session)
+    state = _signer(context, "state").dumps(request.session)
     # Lax: the provider sends the browser back with a GET.
-    answer.set_cookie(_COOKIE, kept, _LIFE_S, path="/sign-in", secure=True, httponly=True, samesite="lax")
+    answer.set_cookie(_COOKIE, state, _LIFE_S, path="/sign-in", secure=True, httponly=True, samesite="lax")
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
@@ -76,10 +76,10 @@ async def come_back(request: Request, context: RequestContext) -> Response:
         claims = dict(token.get("userinfo") or {})
         if "email" not in claims:
             # The standard allows the provider to give an address only in its userinfo.
-            told = await client.userinfo(token=token)
-            if not claims or told.get("sub") != claims.get("sub"):
+            userinfo = await client.userinfo(token=token)
+            if not claims or userinfo.get("sub") != claims.get("sub"):
                 raise _failed("it gave the address of another user")
-            claims |= told
+            claims |= userinfo
     except BadData as error:
         raise HttpError(
             400, "sign_in_expired", "this sign-in took too long, or began elsewhere: sign in again"
@@ -89,20 +89,21 @@ async def come_back(request: Request, context: RequestContext) -> Response:
     email = str(claims.get("email", "")).lower()
     if claims.get("email_verified") is not True or "@" not in email:
         raise HttpError(403, "address_not_verified", "the provider does not vouch for your address: verify it there")
-    found = await run_in_threadpool(_memberships, context, settings, email)
-    if not found:
+    memberships = await run_in_threadpool(_memberships, context, settings, email)
+    if not memberships:
         raise HttpError(403, "not_a_member", f"{email} is in no organization here: ask an administrator to add it")
-    if len(found) > 1:
+    if len(memberships) > 1:
 
         def choices() -> list[tuple[str, str]]:
             with context.database.read() as connection:
-                names = {one.id: f"{one.name} ({one.slug})" for one in organizations.all_of(connection)}
-            return sorted(((one.id, names[one.organization_id]) for one in found), key=lambda choice: choice[1])
+                names = {owner.id: f"{owner.name} ({owner.slug})" for owner in organizations.all_of(connection)}
+            named = ((member.id, names[member.organization_id]) for member in memberships)
+            return sorted(named, key=lambda choice: choice[1])
 
         ticket = _signer(context, "choice").dumps([email, request.session["next"]])
         answer: Response = page("choose", ticket=ticket, choices=await run_in_threadpool(choices))
     else:
-        answer = await run_in_threadpool(_enter, context, found[0], request.session["next"])
+        answer = await run_in_threadpool(_enter, context, memberships[0], request.session["next"])
     answer.delete_cookie(_COOKIE, path="/sign-in", secure=True, httponly=True, samesite="lax")
     return answer
 
@@ -115,7 +116,7 @@ def choose(request: Request, context: RequestContext, form: AnyForm) -> Response
         email, following = _signer(context, "choice").loads(form.get("ticket"), _LIFE_S)
     except BadData as error:
         raise HttpError(400, "sign_in_expired", "this took too long: sign in again") from error
-    member = next((one for one in _memberships(context, settings, email) if one.id == form.get("member")), None)
+    member = next((row for row in _memberships(context, settings, email) if row.id == form.get("member")), None)
     if member is None:
         raise HttpError(403, "not_a_member", f"{email} is no longer in this organization")
     return _enter(context, member, following)
@@ -146,9 +147,9 @@ def _memberships(context: Context, settings: OidcSettings, email: str) -> list[M
         owner = None if slug is None else organizations.by_slug(connection, slug)
         if owner is not None:
             sessions.add_member(connection, owner.id, email, context.clock(), settings.role)
-        found = sessions.memberships(connection, [email])
-        active = {one.id for one in organizations.all_of(connection) if one.active}
-    return [one for one in found if one.organization_id in active]
+        rows = sessions.memberships(connection, [email])
+        active = {owner.id for owner in organizations.all_of(connection) if owner.active}
+    return [row for row in rows if row.organization_id in active]
 
 
 def _enter(context: Context, member: Member, following: str) -> Response:

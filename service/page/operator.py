@@ -7,9 +7,9 @@ from fastapi import APIRouter, Depends, Response
 
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
-from service.api.organizations import send_invitation
 from service.api.runs import page_of
-from service.clock import DAY_MICROS, SECOND_MICROS
+from service.clock import DAY_MICROS
+from service.outgoing.mail import deliver
 from service.page.site import leads_to, page
 from service.page.visitor import Operator, Visitor, Writer
 from service.store import (
@@ -37,7 +37,6 @@ _AT_ONCE: Final = 100
 _MOST_CANCELLED: Final = 1000
 """Runs of one preview; the page then offers to continue."""
 _SHOWN: Final = re.compile(r"(run_\w+):([0-9]{1,9})(?!\S)")
-"""A turn of a preview."""
 ACTOR: Final = "operator:page"
 router = APIRouter(prefix="/operator")
 
@@ -48,11 +47,11 @@ def show(context: RequestContext, visitor: Operator) -> Response:
     now = context.clock()
     with context.database.read() as connection:
         by_status = {status: runs.count(connection, Filters(None, status)) for status in OPEN}
-        ttl = int(context.settings.execution.worker_ttl_s * SECOND_MICROS)
-        living = workers.heard_within(connection, ttl, context.clock)
+        living = workers.heard_within(connection, context.settings.execution.worker_ttl_s, context.clock)
         taken = len(turns.dispatched(connection))
         owners = organizations.all_of(connection)
-        connected = by_owner(connection, Host, hosts, [organization.id for organization in owners[::-1][:_MOST]])
+        newest, hidden = owners[::-1][:_MOST], max(0, len(owners) - _MOST)
+        connected = by_owner(connection, Host, hosts, [organization.id for organization in newest])
         invited = invitations.all_of(connection)
         ending = endings.soon(connection, now)
         refused = postings.refused(connection, _MOST)
@@ -60,31 +59,16 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         away = outages.ProviderOutages(connection).waiting(connection)
         disabled = [endpoint for endpoint in events.endpoints(connection) if endpoint.disabled_at is not None]
         trail = audit.latest(connection, _MOST)[::-1]
-        facts = (fact for entry in trail for fact in (entry.target, entry.organization_id, entry.actor.split(":")[-1]))
-        named = [fact or "" for fact in facts]
+        named = [name for row in trail for name in (row.target, row.organization_id, row.actor.split(":")[-1]) if name]
         named += [endpoint.organization_id for endpoint in disabled]
         named += [run.organization_id for run in posted_for.values()]
         names = audit.names(connection, named)
-    return page(
-        "operator",
-        visitor,
-        by_status=by_status,
-        workers=living,
-        taken=taken,
-        organizations=owners[::-1][:_MOST],
-        connected=connected,
-        hidden=max(0, len(owners) - _MOST),
-        invited={invitation.organization_id: invitation for invitation in invited},
-        unsent=[invitation for invitation in invited if invitation.state(now) in {"waiting", "refused"}],
-        now=now,
-        ending=ending,
-        refused=refused,
-        posted_for=posted_for,
-        away=away,
-        disabled=disabled,
-        trail=trail,
-        names=names,
-    )
+    unsent = [invitation for invitation in invited if invitation.state(now) in {"waiting", "refused"}]
+    latest = {invitation.organization_id: invitation for invitation in invited}
+    facts: dict[str, Any] = {"by_status": by_status, "workers": living, "taken": taken, "organizations": newest}
+    facts |= {"connected": connected, "invited": latest, "unsent": unsent, "now": now, "ending": ending, "names": names}
+    facts |= {"refused": refused, "posted_for": posted_for, "away": away, "disabled": disabled, "trail": trail}
+    return page("operator", visitor, hidden=hidden, **facts)
 
 
 def _chosen(context: RequestContext, _: Operator, org: str = "", status: str = "") -> Filters:
@@ -157,7 +141,7 @@ def show_usage(context: RequestContext, visitor: Operator) -> Response:
     """Show what each organization used in the last thirty days, the most expensive first."""
     today = context.clock() // DAY_MICROS
     with context.database.read() as connection:
-        totals = usage.totals(connection, usage.UsageFilters(None, today - _DAYS + 1, today), "organization")
+        totals = usage.totals(connection, "organization", None, today - _DAYS + 1, today)
         limits = {organization.slug: organization for organization in organizations.all_of(connection)}
     totals.sort(key=lambda total: (-total.figures.micro_usd, -total.figures.tokens))
     return page("operator_usage", visitor, found=totals, limits=limits)
@@ -172,5 +156,5 @@ def resend(invitation_id: str, context: RequestContext, _: Writer, __: Operator)
         invitation = None if old is None else invitations.invite_again(connection, old, ACTOR, now)
         if invitation is None:
             raise HttpError(404, "invitation_not_found", "there is no invitation that could be sent again")
-    send_invitation(context, invitation)
+    deliver(context.database, context.mailer, context.settings, context.clock, invitation)
     return leads_to("/operator")

@@ -23,7 +23,7 @@ from service.page import text
 from service.page.site import HEADERS, leads_to, page, repository_name
 from service.page.visitor import Anybody, Fault, Form, RunReader, RunWriter, Typed, Writer
 from service.reference import PLATFORMS, location
-from service.store import postings, repositories, turn_files, turns
+from service.store import agents, postings, repositories, turn_files, turns
 from service.store.runs import Run
 
 STATUSES: Final = ("queued", "working", "completed", "failed")
@@ -32,7 +32,6 @@ _PAGE: Final = 25
 _DIFF_BYTES: Final = 36 << 10
 """The most bytes of a change on one page; the rest has separate pages."""
 _FILES: Final = 50
-"""The most files of a change in one list."""
 _BEFORE: Final = 5
 """Lines that are shown before the one that a finding is about."""
 _IMAGES: Final = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
@@ -72,9 +71,9 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
         known = [repository.path for repository in repositories.of(connection, caller.organization.id)]
         for run, turn in ((run, last[run.id]) for run in matches if run.id in last):
             of_turn, reported = (turn.run_id, turn.number), ""
-            if turn.outcome == "completed" and (kept := turn_files.content(connection, of_turn, turn_files.FINDINGS)):
+            if turn.outcome == "completed" and (stored := turn_files.content(connection, of_turn, turn_files.FINDINGS)):
                 # Such as `1 blocker, 3 minor`.
-                counts = Counter(finding["severity"] for finding in json.loads(kept)["findings"])
+                counts = Counter(finding["severity"] for finding in json.loads(stored)["findings"])
                 reported = ", ".join(f"{counts[severity]} {severity}" for severity in SEVERITIES if counts[severity])
             row = {"run": run, "turn": turn, "findings": reported, "pull_url": pulls.get(run.id)}
             rows.append(row | {"site": _site_of(run), "platform": PLATFORMS[run.platform]})
@@ -99,25 +98,28 @@ def show_new_run(
         run: Any = results.run_document(like, context, caller)
         fields = {"agent": run["agent"], "repository": repository_name(run["repository"])}
         fields |= {INSTRUCTIONS: run["turns"][0]["instructions"]}
-    known: Any = results.list_agents(context, caller)["agents"]
-    chosen = next((agent for agent in known if agent["name"] == fields.get("agent")), None)
+    with context.database.read() as connection:
+        known = {agent.name: agent for agent in agents.for_organization(connection, caller.organization.id)}
+        paths = [repository.path for repository in repositories.of(connection, caller.organization.id)]
+    chosen = known.get(fields.get("agent", ""))
     if chosen is None:
         missing = f"there is no agent {fields.get('agent')!r}: choose one below"
-        fault = fault or HttpError(404, "agent_not_found", missing)
-        chosen = next(agent for agent in known if agent["name"] == DEFAULT_NAME)
-    with context.database.read() as connection:
-        paths = [repository.path for repository in repositories.of(connection, caller.organization.id)]
-    return page("new_run", visitor, fault=fault, agents=known, chosen=chosen, fields=fields, paths=paths)
+        chosen, fault = known[DEFAULT_NAME], fault or HttpError(404, "agent_not_found", missing)
+    return page("new_run", visitor, fault=fault, agents=[*known], chosen=chosen, fields=fields, paths=paths)
 
 
 @router.post("/runs/new")
 async def start_run(context: RequestContext, form: Writer, caller: RunWriter, visitor: Anybody) -> Response:
     """Start the chosen agent; a form that cannot be used comes back with all that was typed."""
+
+    def declared() -> dict[str, AgentInput]:
+        with context.database.read() as connection:
+            agent = agents.by_name(connection, caller.organization.id, form.get("agent"))
+        return {} if agent is None else agent.options.inputs
+
     try:
-        known: Any = (await run_in_threadpool(results.list_agents, context, caller))["agents"]
-        inputs: dict[str, Any] = next((agent["inputs"] for agent in known if agent["name"] == form.get("agent")), {})
-        declared = {name: AgentInput.model_validate(declaration) for name, declaration in inputs.items()}
-        started = await runs_api.start_agent(form.get("agent"), context, caller, _start_body(form, declared))
+        body = _start_body(form, await run_in_threadpool(declared))
+        started = await runs_api.start_agent(form.get("agent"), context, caller, body)
     except HttpError as error:
         typed = {"repository": ""} | dict(form.fields)
         return await run_in_threadpool(show_new_run, context, caller, visitor, fault=error, typed=typed)
@@ -223,22 +225,10 @@ def show_changes(
         start = max(0, places[0] - _BEFORE) if places else 0
     first = max(0, min(file, len(files) - 1)) // _FILES * _FILES
     listed = files[first : first + _FILES]
-    chosen = files[file : file + 1] if file >= 0 else listed
-    return page(
-        "changes",
-        visitor,
-        run=run,
-        turn=turn,
-        is_large=is_large,
-        count=len(files),
-        first=first,
-        listed=listed,
-        shown=list(text.shown(chosen, max(0, start), _DIFF_BYTES)),
-        start=max(0, start),
-        file=file,
-        path=path,
-        line=line,
-    )
+    chosen, start = files[file : file + 1] if file >= 0 else listed, max(0, start)
+    facts = {"run": run, "turn": turn, "is_large": is_large, "count": len(files), "first": first, "listed": listed}
+    facts |= {"shown": list(text.shown(chosen, start, _DIFF_BYTES)), "start": start, "file": file}
+    return page("changes", visitor, path=path, line=line, **facts)
 
 
 @router.get("/runs/{run_id}/changes.patch")

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from service.api import organizations as organizations_api
 from service.api import results as results_api
 from service.api.auth import Caller
-from service.api.context import RequestContext
+from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import DAY_MICROS, EPOCH
 from service.errors import first_fault
@@ -35,7 +35,6 @@ from service.setup import SetupError, TokenEntry, make_token
 from service.store import deliveries, events, organizations, repositories, sessions, tokens, usage
 from service.store.sessions import ROLES
 from service.store.tokens import SCOPES
-from service.store.usage import UsageFilters
 
 DURATIONS: Final = ("1d", "7d", "30d", "90d", "365d")
 _DAYS: Final = 30
@@ -123,21 +122,20 @@ def add_member(context: RequestContext, form: Writer, caller: Administrator, vis
 @router.post("/members/{member_id}/role")
 def change_role(member_id: str, context: RequestContext, form: Writer, caller: Administrator) -> Response:
     """Give a member another role, which also holds in open sessions."""
-    with context.database.write() as connection:
-        role = _role(form)
-        if not sessions.set_role(connection, caller.organization.id, member_id, role, context.clock()):
-            raise HttpError(404, "member_not_found", "there is no such member")
-        caller.record(connection, "member.role", context.clock(), member_id, role)
-    return leads_to("/settings/members")
+    return _set_role(context, caller, member_id, "member.role", _role(form))
 
 
 @router.post("/members/{member_id}/remove")
 def remove_member(member_id: str, context: RequestContext, _: Writer, caller: Administrator) -> Response:
     """Let a user sign in no longer; open sessions are closed."""
+    return _set_role(context, caller, member_id, "member.remove", None)
+
+
+def _set_role(context: Context, caller: Caller, member_id: str, action: str, role: Role | None) -> Response:
     with context.database.write() as connection:
-        if not sessions.set_role(connection, caller.organization.id, member_id, None, context.clock()):
+        if not sessions.set_role(connection, caller.organization.id, member_id, role, context.clock()):
             raise HttpError(404, "member_not_found", "there is no such member")
-        caller.record(connection, "member.remove", context.clock(), member_id)
+        caller.record(connection, action, context.clock(), member_id, role)
     return leads_to("/settings/members")
 
 
@@ -254,11 +252,11 @@ def show_usage(context: RequestContext, caller: SettingsReader, visitor: Anybody
     """Show the usage of the last thirty days, by day, agent and repository, and the trial."""
     today = context.clock() // DAY_MICROS
     days = range(today - _DAYS + 1, today + 1)
-    filters = UsageFilters(caller.organization.id, days[0], today)
+    filters = (caller.organization.id, days[0], today)
     with context.database.read() as connection:
-        (total,) = usage.totals(connection, filters, None)
-        by_day = {row.subject["day"]: row for row in usage.totals(connection, filters, "day")}
-        tables = {by: usage.totals(connection, filters, by) for by in ("agent", "repository")}
+        (total,) = usage.totals(connection, None, *filters)
+        by_day = {row.subject["day"]: row for row in usage.totals(connection, "day", *filters)}
+        tables = {by: usage.totals(connection, by, *filters) for by in ("agent", "repository")}
         trial = organizations.trial_of(connection, caller.organization.id)
     dated = [(EPOCH.date() + timedelta(days=day), by_day.get(day)) for day in days]
     most = max((row.figures.micro_usd for _, row in dated if row), default=0)

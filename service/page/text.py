@@ -49,9 +49,9 @@ _COLOURS: Final = (
 
 def markdown(words: str | None) -> Markup:
     """Return Markdown as HTML: no scripts, images, styles or foreign forms; links open without a referrer."""
-    made = _MARKDOWN.render(words or "")
+    rendered = _MARKDOWN.render(words or "")
     clean = nh3.clean(
-        made,
+        rendered,
         tags=set(_TAGS),
         attributes={"a": {"href"}},
         url_schemes={"http", "https", "mailto"},
@@ -84,7 +84,7 @@ def terminal(text: str, kinds: set[str] | None = None) -> Markup:
                 Markup("<i class='{}'>{}</i>").format(names, printable(part)) if kinds and part else printable(part)
             )
             continue
-        codes = [int(one[:9] or 0) for one in part.split(";")]
+        codes = [int(code[:9] or 0) for code in part.split(";")]
         if 38 in codes or 48 in codes:  # noqa: PLR2004 — a palette of 256, or RGB
             continue
         for code in codes:
@@ -142,20 +142,20 @@ def shown(files: Iterable[DiffFile], start: int, size: int) -> Iterator[tuple[Di
 
 def diff_files(patch: str) -> list[DiffFile]:
     """Return the files of a patch as git writes it, without renames."""
-    made: list[DiffFile] = []
+    files: list[DiffFile] = []
     old = new = 0
     in_hunk = False
     for line in patch.split("\n"):
         if line.startswith("diff --git "):
-            made.append(DiffFile(_path(line.removeprefix("diff --git "))))
+            files.append(DiffFile(_path(line.removeprefix("diff --git "))))
             in_hunk = False
-        elif not made:
+        elif not files:
             continue
-        elif line.startswith("@@ ") and (found := _HUNK.match(line)):
-            old, new, in_hunk = int(found[1]), int(found[2]), True
-            made[-1].lines.append(DiffLine("@", None, None, line))
+        elif line.startswith("@@ ") and (hunk := _HUNK.match(line)):
+            old, new, in_hunk = int(hunk[1]), int(hunk[2]), True
+            files[-1].lines.append(DiffLine("@", None, None, line))
         elif not in_hunk:
-            file = made[-1]
+            file = files[-1]
             if line.startswith("new file"):
                 file.note = "new"
             elif line.startswith("deleted file"):
@@ -166,14 +166,14 @@ def diff_files(patch: str) -> list[DiffFile]:
                 file.note = f"{file.note}, not text".strip(", ")
         elif line.startswith(("+", "-", " ")):
             is_new, is_old = line[0] != "-", line[0] != "+"
-            one = DiffLine(line[0], old if is_old else None, new if is_new else None, line[1:])
-            made[-1].lines.append(one)
-            made[-1].additions += not is_old
-            made[-1].deletions += not is_new
+            row = DiffLine(line[0], old if is_old else None, new if is_new else None, line[1:])
+            files[-1].lines.append(row)
+            files[-1].additions += not is_old
+            files[-1].deletions += not is_new
             old, new = old + is_old, new + is_new
         elif line.startswith("\\"):
-            made[-1].lines.append(DiffLine("@", None, None, line[2:]))
-    return made
+            files[-1].lines.append(DiffLine("@", None, None, line[2:]))
+    return files
 
 
 def _path(names: str) -> str:

@@ -197,15 +197,13 @@ async def _nothing() -> None:
 
 
 Fault = Annotated[HttpError | str | None, Depends(_nothing)]
-"""Why a form cannot be used."""
 Typed = Annotated[Mapping[str, str] | None, Depends(_nothing)]
-"""What was typed into it."""
 
 
 def origin_of(request: Request) -> str:
     """Return the service's address, as the browser that sent a form knows it."""
-    given = request.headers.get("origin", "")
-    return given if given.startswith("http") else str(request.base_url).rstrip("/")
+    origin = request.headers.get("origin", "")
+    return origin if origin.startswith("http") else str(request.base_url).rstrip("/")
 
 
 def local_path(text: str) -> str:
@@ -215,5 +213,5 @@ def local_path(text: str) -> str:
 
 def address(path: str, /, **query: object) -> str:
     """Return a path with a query; empty values are left out."""
-    given = {name: str(value) for name, value in query.items() if value not in {None, ""}}
-    return f"{path}?{urlencode(given)}" if given else path
+    values = {name: str(value) for name, value in query.items() if value not in {None, ""}}
+    return f"{path}?{urlencode(values)}" if values else path

@@ -175,7 +175,6 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.woken = asyncio.Event()
-        """The event that is set with `should_exit`."""
 
     async def main_loop(self) -> None:
         """Renew the Date header once a second until the end; uvicorn would wake ten times a second to look for it."""

@@ -9,7 +9,7 @@ from service import ids
 from service.agents.options import DEFAULT_NAME, REVIEWER, Agent
 from service.store.database import lock_subject
 from service.store.runs import Run
-from service.store.schema import agents, first, found, replace_rows
+from service.store.schema import agents, delete, first, found, replace_rows
 
 
 def put(connection: sa.Connection, agent: Agent, now: int) -> None:
@@ -26,8 +26,8 @@ def put_all(connection: sa.Connection, configured: Sequence[Agent], now: int) ->
 
 def remove(connection: sa.Connection, name: str, organization_id: str | None) -> bool:
     """Remove an organization's agent, or a shared one; False if there is none."""
-    condition = (agents.c.name == name, agents.c.organization_id.is_not_distinct_from(organization_id))
-    return connection.execute(sa.delete(agents).where(*condition)).rowcount > 0
+    is_its_own = agents.c.organization_id.is_not_distinct_from(organization_id)
+    return delete(connection, agents, agents.c.name == name, is_its_own) > 0
 
 
 def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent | None:
@@ -56,13 +56,13 @@ def of_run(connection: sa.Connection, run: Run | None, fallback: str | None = No
     agent = own = None if run is None else by_name(connection, run.organization_id, run.agent)
     if run is not None and fallback is not None:
         agent = by_name(connection, run.organization_id, fallback)
-        kept: dict[str, object] = {"session": False}
+        changed: dict[str, object] = {"session": False}
         if own is not None:
             names = own.options.fallback
             behind = names[names.index(fallback) + 1 :] if fallback in names else ()
-            kept |= {"on_completion": own.options.on_completion, "fallback": behind}
-            kept |= {"fallback_after": own.options.fallback_after}
-        agent = agent and replace(agent, options=agent.options.model_copy(update=kept))
+            changed |= {"on_completion": own.options.on_completion, "fallback": behind}
+            changed |= {"fallback_after": own.options.fallback_after}
+        agent = agent and replace(agent, options=agent.options.model_copy(update=changed))
     return agent.restricted() if agent and run and run.is_restricted else agent
 
 

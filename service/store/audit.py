@@ -93,7 +93,8 @@ def names(connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
     """Return the names of organizations, tokens, members, invitations and endpoints; those without are left out."""
     named: dict[str, str] = {}
     for kind, column in _NAMED.items():
-        wanted = {one for one in ids if one.startswith(f"{kind}_")}
-        key = column.table.c.id
-        named |= {row[0]: row[1] for row in connection.execute(sa.select(key, column).where(key.in_(wanted))) if row[1]}
+        wanted = {key for key in ids if key.startswith(f"{kind}_")}
+        id_column = column.table.c.id
+        rows = connection.execute(sa.select(id_column, column).where(id_column.in_(wanted)))
+        named |= {key: name for key, name in rows if name}
     return named

@@ -294,20 +294,20 @@ class DatabaseClock:
 
 def _checked(url: str) -> sa.URL:
     try:
-        made = _of_several_hosts(url) or sa.make_url(url)
+        address = _of_several_hosts(url) or sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError) as error:
         raise DatabaseError(
             "the database's address must read postgresql://user@host/name, or postgresql://user@host1:5432,host2:5432/name"
         ) from error
-    if made.drivername == "sqlite":
-        return made
-    if made.drivername not in {"postgres", "postgresql", "postgresql+psycopg"}:
-        raise DatabaseError(f"{made.drivername!r} is not a supported database; use postgresql://user@host/name")
+    if address.drivername == "sqlite":
+        return address
+    if address.drivername not in {"postgres", "postgresql", "postgresql+psycopg"}:
+        raise DatabaseError(f"{address.drivername!r} is not a supported database; use postgresql://user@host/name")
     if find_spec("psycopg") is None:
         raise DatabaseError(
             f"PostgreSQL needs the postgres extra, which is not installed; install it {how_to_add('postgres')}"
         )
-    return made.set(drivername="postgresql+psycopg")
+    return address.set(drivername="postgresql+psycopg")
 
 
 def _of_several_hosts(url: str) -> sa.URL | None:
@@ -326,7 +326,7 @@ def _of_several_hosts(url: str) -> sa.URL | None:
         parts = conninfo_to_dict(f"postgresql://{match['rest']}")
     except ProgrammingError as error:
         raise ValueError(str(error)) from error
-    if any(not one.isdecimal() for one in str(parts.get("port", "")).split(",") if one):
+    if any(not port.isdecimal() for port in str(parts.get("port", "")).split(",") if port):
         raise ValueError("a port must be a number")
     user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
     # Only one of several servers accepts writes.

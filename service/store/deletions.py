@@ -8,14 +8,17 @@ import sqlalchemy as sa
 from service.store.database import insert_new
 from service.store.schema import (
     default_branches,
+    delete,
     deletions,
     deliveries,
+    exists,
     organizations,
     rate_limits,
     repositories,
     runs,
     tokens,
     turns,
+    update,
 )
 
 Kind = Literal["organization", "run", "turn"]
@@ -27,32 +30,30 @@ _ADDRESSES: Final = sa.union(sa.select(repositories.c.url), sa.select(runs.c.url
 
 def begin_organization(connection: sa.Connection, organization_id: str, now: int) -> None:
     """Deactivate an organization, delete its tokens, and record that it is to be deleted."""
-    one = organizations.c.id == organization_id
-    connection.execute(sa.update(organizations).where(one).values(active=False))
-    connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
+    update(connection, organizations, organizations.c.id == organization_id, active=False)
+    delete(connection, tokens, organization_id=organization_id)
     _note(connection, "organization", [organization_id], now)
 
 
 def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) -> int:
     """Delete the rows of one batch of an organization's runs; return how many runs were deleted."""
     query = sa.select(runs.c.id).where(runs.c.organization_id == organization_id).limit(BATCH)
-    found = list(connection.execute(query).scalars())
-    delete_runs(connection, found, now)
-    return len(found)
+    batch = list(connection.execute(query).scalars())
+    delete_runs(connection, batch, now)
+    return len(batch)
 
 
 def delete_organization(connection: sa.Connection, organization_id: str) -> bool:
     """Delete the rest of an organization; False if it has new runs, accepted just before it was deactivated."""
-    mine = organizations.c.id == organization_id
-    connection.execute(sa.select(organizations.c.id).where(mine).with_for_update())
-    if connection.execute(sa.select(runs.c.id).where(runs.c.organization_id == organization_id)).first():
+    connection.execute(sa.select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update())
+    if exists(connection, runs, organization_id=organization_id):
         return False
     # The database empties tables that have a foreign key; these two have none.
-    connection.execute(sa.delete(rate_limits).where(rate_limits.c.organization_id == organization_id))
-    connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
-    connection.execute(sa.delete(organizations).where(mine))
+    delete(connection, rate_limits, organization_id=organization_id)
+    delete(connection, tokens, organization_id=organization_id)
+    delete(connection, organizations, id=organization_id)
     in_use = sa.select(_ADDRESSES.subquery().c.url)
-    connection.execute(sa.delete(default_branches).where(default_branches.c.url.not_in(in_use)))
+    delete(connection, default_branches, default_branches.c.url.not_in(in_use))
     return True
 
 
@@ -74,13 +75,13 @@ def addresses(connection: sa.Connection) -> set[str]:
 
 def forget_turns(connection: sa.Connection, names: Sequence[str]) -> None:
     """Forget deleted turns, which are no longer in the queue."""
-    connection.execute(sa.delete(deletions).where(deletions.c.kind == "turn", deletions.c.id.in_(names)))
+    delete(connection, deletions, deletions.c.id.in_(names), kind="turn")
 
 
 def forget(connection: sa.Connection, before: int) -> None:
     """Forget the deletions before an instant (microseconds), except turns and organizations that still have rows."""
     old = (deletions.c.requested_at <= before, deletions.c.kind != "turn")
-    connection.execute(sa.delete(deletions).where(*old, deletions.c.id.not_in(sa.select(organizations.c.id))))
+    delete(connection, deletions, *old, deletions.c.id.not_in(sa.select(organizations.c.id)))
 
 
 def branches_of(connection: sa.Connection, organization_id: str, run_id: str | None = None) -> list[dict[str, str]]:
@@ -94,17 +95,17 @@ def branches_of(connection: sa.Connection, organization_id: str, run_id: str | N
 
 
 def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> None:
-    """Delete the rows of runs."""
+    """Delete runs with all that belongs to them."""
     query = sa.select(turns.c.run_id, turns.c.number).where(turns.c.run_id.in_(run_ids))
     _note(connection, "turn", [f"{run_id}:{number}" for run_id, number in connection.execute(query)], now)
     _note(connection, "run", run_ids, now)
     # Decisions on deliveries stay, so that a repeated delivery starts nothing.
     owners = sa.select(runs.c.organization_id).where(runs.c.id.in_(run_ids))
     started = (deliveries.c.organization_id.in_(owners), deliveries.c.run_id.in_(run_ids))
-    connection.execute(sa.update(deliveries).where(*started).values(run_id=None))
-    connection.execute(sa.delete(runs).where(runs.c.id.in_(run_ids)))
+    update(connection, deliveries, *started, run_id=None)
+    delete(connection, runs, runs.c.id.in_(run_ids))
 
 
-def _note(connection: sa.Connection, kind: Kind, deleted: Sequence[str], now: int) -> None:
-    for one in deleted:
-        insert_new(connection, deletions, {"kind": kind, "id": one, "requested_at": now})
+def _note(connection: sa.Connection, kind: Kind, names: Sequence[str], now: int) -> None:
+    for name in names:
+        insert_new(connection, deletions, {"kind": kind, "id": name, "requested_at": now})

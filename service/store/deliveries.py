@@ -6,7 +6,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.rules import CLOSED, NO_CHANGES, SCHEDULE
-from service.store.schema import deliveries, exists, found, given
+from service.store.schema import deliveries, exists, found, given, update
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"
@@ -58,8 +58,7 @@ class DeliveryEntry:
 
 def is_known(connection: sa.Connection, organization_id: str, platform: str, delivery: str) -> bool:
     """Whether a delivery was already decided."""
-    here = (deliveries.c.organization_id == organization_id, deliveries.c.platform == platform)
-    return exists(connection, deliveries, *here, deliveries.c.delivery == delivery)
+    return exists(connection, deliveries, organization_id=organization_id, platform=platform, delivery=delivery)
 
 
 def record(connection: sa.Connection, entry: DeliveryEntry) -> None:
@@ -104,7 +103,7 @@ def latest_scheduled(connection: sa.Connection, organization_id: str) -> dict[tu
     newest = sa.select(sa.func.max(deliveries.c.id)).where(*mine)
     newest = newest.group_by(deliveries.c.platform, deliveries.c.path_key, deliveries.c.rule)
     entries = _entries(connection, deliveries.c.id.in_(newest))
-    return {(f"{one.platform}:{one.path_key}", one.rule): one for one in entries}
+    return {(f"{entry.platform}:{entry.path_key}", entry.rule): entry for entry in entries}
 
 
 def by_id(connection: sa.Connection, entry_id: str) -> DeliveryEntry | None:
@@ -115,8 +114,7 @@ def by_id(connection: sa.Connection, entry_id: str) -> DeliveryEntry | None:
 def conclude(connection: sa.Connection, entry_id: str, result: str, detail: str, run_id: str | None = None) -> bool:
     """Record the result of a pending decision; False if it is no longer pending."""
     waits = (deliveries.c.id == entry_id, deliveries.c.result == WAITING)
-    values = {"result": result, "detail": detail, "run_id": run_id, "request": None}
-    return connection.execute(sa.update(deliveries).where(*waits).values(values)).rowcount > 0
+    return update(connection, deliveries, *waits, result=result, detail=detail, run_id=run_id, request=None) > 0
 
 
 def _about(subject: SubjectKey) -> list[sa.ColumnElement[bool]]:

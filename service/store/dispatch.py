@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service.clock import SECOND_MICROS, Clock
+from service.clock import Clock
 from service.settings import ExecutionSettings
 from service.store import events, invitations, postings, repositories, workers
 from service.store.outages import ProviderOutages, clock_time
@@ -46,17 +46,17 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     # Turns on the same branch of a repository (a lane) are executed one after the other.
     lanes = {(row.url, row.branch) for row in under_way}
     sources = ProviderOutages(connection)
-    asked = {sources.of(row.organization_id, row.agent) for row in under_way} - {None}
+    busy = {sources.of(row.organization_id, row.agent) for row in under_way} - {None}
     chosen: list[Any] = []
     while len(chosen) < room and (able := [owner for owner in able if taken[owner] < share]):
-        owner = min(able, key=lambda one: taken[one])
+        owner = min(able, key=taken.__getitem__)
         able.remove(owner)
-        given = {"owner": owner, "lanes": [*lanes], "held": sources.held(owner, asked, now), "now": now}
-        row = connection.execute(_next_of_owner(), given).first()
+        values = {"owner": owner, "lanes": [*lanes], "held": sources.held(owner, busy, now), "now": now}
+        row = connection.execute(_next_of_owner(), values).first()
         if row is not None:
             chosen.append(row)
             if not row.is_restricted:
-                asked |= {sources.of(owner, row.agent)} - {None}
+                busy |= {sources.of(owner, row.agent)} - {None}
             taken[owner] += 1
             lanes.add((row.url, row.branch))
             # It is now the one served most recently.
@@ -135,11 +135,9 @@ class Share:
     organization: str
     """The organization's slug."""
     waiting: int
-    """Accepted turns that have no slot yet."""
     oldest: int | None
     """When the oldest of those was accepted."""
     at_work: int
-    """Turns that have a slot."""
 
 
 def shares(connection: sa.Connection) -> list[Share]:
@@ -195,26 +193,26 @@ def _reason(
         .join(organizations, organizations.c.id == runs.c.organization_id)
         .where(SLOTTED)
     ).all()
-    if any(one.id == run.id for one in under_way):
+    if any(row.id == run.id for row in under_way):
         return None
-    living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), clock)
-    slots = sum(one.concurrency for one in living)
+    living = workers.heard_within(connection, settings.worker_ttl_s, clock)
+    slots = sum(worker.concurrency for worker in living)
     pauses = workers.pauses(connection)
     if pauses.maintenance is not None:
         return f"maintenance: {pauses.maintenance}"
     if not living:
         return "no worker is running" + ("; start one: runwarden service worker" if for_operator else "")
     if not slots:
-        if all(pauses.holds(one) for one in living):
+        if all(pauses.holds(worker) for worker in living):
             return "every worker is drained" + ("; start one: runwarden service worker" if for_operator else "")
-        is_boxless = any(one.has_no_sandbox for one in living)
+        is_boxless = any(worker.has_no_sandbox for worker in living)
         return "no worker has a sandbox" if is_boxless else "the disk of every worker is nearly full"
-    lane = next((one for one in under_way if (one.url, one.branch) == (run.url, run.branch)), None)
+    lane = next((row for row in under_way if (row.url, row.branch) == (run.url, run.branch)), None)
     if lane is not None:
         other = lane.id if for_operator or lane.organization_id == run.organization_id else "another run"
         return f"{other} is at work on the branch {run.branch}"
-    takers = Counter(one.slug for one in under_way)
-    mine = sum(one.organization_id == run.organization_id for one in under_way)
+    takers = Counter(row.slug for row in under_way)
+    mine = sum(row.organization_id == run.organization_id for row in under_way)
     if len(under_way) >= slots:
         by = ", ".join(f"{count} by {slug}" for slug, count in takers.most_common())
         by = by if for_operator else f"{mine} by this organization"

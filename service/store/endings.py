@@ -65,7 +65,7 @@ def soon(connection: sa.Connection, now: int) -> list[EndingKey]:
         for key, at in expiries.items()
         if (days := next((some for some in (0, *WARNED_DAYS) if at <= now + some * DAY_MICROS), None)) is not None
     ]
-    return sorted(listed, key=lambda one: (one.ends_at, one.kind, one.name))
+    return sorted(listed, key=lambda key: (key.ends_at, key.kind, key.name))
 
 
 def _micros(day: str) -> int:

@@ -13,7 +13,7 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.store.database import lock_subject
-from service.store.schema import Network, event_endpoints, events, first, found, given
+from service.store.schema import Network, delete, event_endpoints, events, exists, first, found, given, update
 from service.text import storable
 
 EventType = Literal["run.started", "run.ended", "health.changed", "invitation.accepted"]
@@ -23,7 +23,6 @@ DELIVERED: Final = "delivered"
 GIVEN_UP: Final = "given up"
 STATES: Final = (WAITING, DELIVERED, GIVEN_UP)
 MOST_ENDPOINTS: Final = 10
-"""The limit for one organization."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,6 @@ class Event:
     payload: str
     """The delivered body: JSON with `type`, `timestamp` and `data`."""
     state: str
-    """`waiting`, `delivered` or `given up`."""
     attempts: int
     occurred_at: int
     wanted_at: int
@@ -69,7 +67,6 @@ class Event:
     due_at: int
     delivered_at: int | None
     failure: str | None
-    """Why the last attempt failed."""
 
 
 class EndpointError(ServiceError):
@@ -90,9 +87,9 @@ def add_endpoint(
     lock_subject(connection, "endpoint", owner)
     if len(endpoints(connection, owner)) >= MOST_ENDPOINTS:
         raise EndpointError(f"an organization can have at most {MOST_ENDPOINTS} endpoints: remove one first")
-    made = Endpoint(f"ep_{ids.ulid(now)}", owner, url, types, _new_secret(), None, allowed, now, None, None)
-    connection.execute(sa.insert(event_endpoints).values(asdict(made)))
-    return made
+    added = Endpoint(f"ep_{ids.ulid(now)}", owner, url, types, _new_secret(), None, allowed, now, None, None)
+    connection.execute(sa.insert(event_endpoints).values(asdict(added)))
+    return added
 
 
 def endpoints(connection: sa.Connection, organization_id: str | None = None) -> list[Endpoint]:
@@ -103,20 +100,18 @@ def endpoints(connection: sa.Connection, organization_id: str | None = None) -> 
 def endpoint(connection: sa.Connection, endpoint_id: str, organization_id: str | None = None) -> Endpoint | None:
     """Return one endpoint, of an organization or of any."""
     # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
-    same = event_endpoints.c.id == storable(endpoint_id)
-    return first(connection, Endpoint, event_endpoints, same, _owned(organization_id))
+    return first(connection, Endpoint, event_endpoints, _owned(organization_id), id=storable(endpoint_id))
 
 
 def remove_endpoint(connection: sa.Connection, endpoint_id: str) -> None:
     """Remove an endpoint and its events."""
-    connection.execute(sa.delete(event_endpoints).where(event_endpoints.c.id == endpoint_id))
+    delete(connection, event_endpoints, id=endpoint_id)
 
 
 def rotate(connection: sa.Connection, old: Endpoint, now: int) -> str:
     """Give an endpoint a new secret and return it; deliveries are signed with both for a day."""
-    secret = _new_secret()
-    changed = sa.update(event_endpoints).where(event_endpoints.c.id == old.id)
-    connection.execute(changed.values(secret=secret, old_secret=old.secret, rotated_at=now))
+    secret, same = _new_secret(), event_endpoints.c.id == old.id
+    update(connection, event_endpoints, same, secret=secret, old_secret=old.secret, rotated_at=now)
     return secret
 
 
@@ -135,10 +130,9 @@ def record(
     active = (_owned(organization_id), event_endpoints.c.disabled_at.is_(None))
     chosen = [row.id for row in connection.execute(wanting.where(*active)) if kind in row.types]
     payload = json.dumps({"type": kind, "timestamp": rfc3339(now), "data": data}, separators=(",", ":"))
-    for one in chosen:
-        values = {"id": f"evt_{ids.ulid(now)}", "endpoint_id": one, "run_id": run_id, "type": kind, "payload": payload}
-        values |= {"state": WAITING, "attempts": 0, **dict.fromkeys(("occurred_at", "wanted_at", "due_at"), now)}
-        connection.execute(sa.insert(events).values(values))
+    for endpoint_id in chosen:
+        event = Event(f"evt_{ids.ulid(now)}", endpoint_id, kind, payload, WAITING, 0, now, now, now, None, None)
+        connection.execute(sa.insert(events).values(asdict(event) | {"run_id": run_id}))
 
 
 def due_endpoints() -> sa.Select[Any]:
@@ -154,39 +148,38 @@ def due_endpoints() -> sa.Select[Any]:
 def first_due(connection: sa.Connection, endpoint_id: str, now: int) -> Event | None:
     """Return the endpoint's event that has been due the longest."""
     order = [events.c.due_at, events.c.id]
-    return first(connection, Event, events, *_due(now), events.c.endpoint_id == endpoint_id, order=order)
+    return first(connection, Event, events, *_due(now), endpoint_id=endpoint_id, order=order)
 
 
 def mark_delivered(connection: sa.Connection, event_id: str, now: int) -> None:
     """Record a success."""
     values = {"state": DELIVERED, "delivered_at": now, "failure": None, "attempts": events.c.attempts + 1}
-    connection.execute(sa.update(events).where(events.c.id == event_id).values(values))
+    update(connection, events, events.c.id == event_id, **values)
 
 
 def mark_failed(connection: sa.Connection, event: Event, failure: str, *, due_at: int | None) -> None:
     """Record why a waiting event was not delivered; `due_at` is when to retry, None to give up."""
-    again = {"state": GIVEN_UP} if due_at is None else {"due_at": due_at}
-    tried = sa.update(events).where(events.c.id == event.id, events.c.state == WAITING)
-    connection.execute(tried.values({"failure": failure, "attempts": events.c.attempts + 1} | again))
+    then: dict[str, object] = {"state": GIVEN_UP} if due_at is None else {"due_at": due_at}
+    waiting = (events.c.id == event.id, events.c.state == WAITING)
+    update(connection, events, *waiting, failure=failure, attempts=events.c.attempts + 1, **then)
 
 
 def put_off(connection: sa.Connection, endpoint_id: str, until: int) -> None:
     """Postpone everything due at an endpoint until an instant: it asked for a pause, or does not answer."""
     waiting = (events.c.endpoint_id == endpoint_id, events.c.state == WAITING, events.c.due_at < until)
-    connection.execute(sa.update(events).where(*waiting).values(due_at=until))
+    update(connection, events, *waiting, due_at=until)
 
 
 def has_taken_since(connection: sa.Connection, endpoint_id: str, since: int) -> bool:
     """Whether an endpoint accepted any event since an instant."""
-    accepted = (events.c.endpoint_id == endpoint_id, events.c.delivered_at >= since)
-    return connection.execute(sa.select(events.c.id).where(*accepted).limit(1)).first() is not None
+    return exists(connection, events, events.c.delivered_at >= since, endpoint_id=endpoint_id)
 
 
 def disable(connection: sa.Connection, endpoint_id: str, why: str, now: int) -> None:
     """Disable an endpoint, and give up its waiting events."""
-    connection.execute(sa.update(event_endpoints).where(event_endpoints.c.id == endpoint_id).values(disabled_at=now))
+    update(connection, event_endpoints, event_endpoints.c.id == endpoint_id, disabled_at=now)
     waiting = (events.c.endpoint_id == endpoint_id, events.c.state == WAITING)
-    connection.execute(sa.update(events).where(*waiting).values(state=GIVEN_UP, failure=why))
+    update(connection, events, *waiting, state=GIVEN_UP, failure=why)
 
 
 def latest(
@@ -199,22 +192,21 @@ def latest(
 
 def by_id(connection: sa.Connection, event_id: str, organization_id: str | None = None) -> Event | None:
     """Return one event, of an organization or of any."""
-    return first(connection, Event, events, events.c.id == storable(event_id), _of(organization_id))
+    return first(connection, Event, events, _of(organization_id), id=storable(event_id))
 
 
 def replay(connection: sa.Connection, event: Event, now: int) -> None:
     """Deliver an event again, whatever its state; its endpoint, if disabled, becomes active again."""
     again = {"state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now, "failure": None}
-    connection.execute(sa.update(events).where(events.c.id == event.id).values(again))
-    enabled = sa.update(event_endpoints).where(event_endpoints.c.id == event.endpoint_id)
-    connection.execute(enabled.values(disabled_at=None))
+    update(connection, events, events.c.id == event.id, **again)
+    update(connection, event_endpoints, event_endpoints.c.id == event.endpoint_id, disabled_at=None)
 
 
 def remove(connection: sa.Connection, before: int) -> int:
     """Remove events that occurred before an instant (microseconds); return their number."""
     # Ids begin with their time.
     end = f"evt_{ids.ulid(max(0, before), lambda _: 0)}"
-    return connection.execute(sa.delete(events).where(events.c.id < end)).rowcount
+    return delete(connection, events, events.c.id < end)
 
 
 def _new_secret() -> str:

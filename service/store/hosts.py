@@ -10,7 +10,7 @@ from service import ids
 from service.reference import location
 from service.store import events
 from service.store.database import lock_subject
-from service.store.schema import GitHubApp, found, hosts, replace_rows
+from service.store.schema import GitHubApp, delete, found, hosts, replace_rows, update
 
 PROBES: Final = ("api", "git")
 _last_status: Final = sa.func.coalesce(hosts.c.status, "ok")
@@ -48,9 +48,7 @@ class Host:
 
     def clone_url_of(self, path: str) -> str | None:
         """Return the clone URL of a repository; None if there is no template, or the groups do not include it."""
-        if self.clone_url is None or not self.owns(path):
-            return None
-        return self.clone_url.replace("{path}", path)
+        return self.clone_url.replace("{path}", path) if self.clone_url is not None and self.owns(path) else None
 
 
 def connect(connection: sa.Connection, organization_id: str, host: Host, now: int) -> None:
@@ -76,10 +74,10 @@ def note_answer(
 
     The status is not stored if another request stored one first.
     """
-    mine = sa.update(hosts).where(hosts.c.organization_id == organization_id, hosts.c.platform == host.platform)
+    same = (hosts.c.organization_id == organization_id, hosts.c.platform == host.platform)
     if day:
-        connection.execute(mine.values(token_told=day))
-    if status != before and connection.execute(mine.where(_last_status == before).values(status=status)).rowcount:
+        update(connection, hosts, *same, token_told=day)
+    if status != before and update(connection, hosts, *same, _last_status == before, status=status):
         data = {"platform": host.platform, "host": host.host, "status": status, "previous_status": before}
         events.record(connection, organization_id, "health.changed", data, now)
 
@@ -95,8 +93,7 @@ def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], no
 
 def disconnect(connection: sa.Connection, organization_id: str, platform: str) -> bool:
     """Remove an organization's host on a platform; False when there is none."""
-    condition = (hosts.c.organization_id == organization_id, hosts.c.platform == platform)
-    return connection.execute(sa.delete(hosts).where(*condition)).rowcount > 0
+    return delete(connection, hosts, organization_id=organization_id, platform=platform) > 0
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[Host]:
@@ -106,9 +103,10 @@ def of(connection: sa.Connection, organization_id: str) -> list[Host]:
 
 def at(connection: sa.Connection, organization_id: str, platform: str, url: str) -> Host | None:
     """Return the connected host that a repository's address is on; None: it is on none."""
-    where = location(url)
-    found = of(connection, organization_id) if where is not None else []
-    return next((one for one in found if where and (one.platform, one.host) == (platform, where.host)), None)
+    if (where := location(url)) is None:
+        return None
+    connected = of(connection, organization_id)
+    return next((host for host in connected if (host.platform, host.host) == (platform, where.host)), None)
 
 
 def clone_url(connected: Iterable[Host], platform: str, path: str) -> str | None:

@@ -10,7 +10,7 @@ from service.clock import DAY_MICROS, SECOND_MICROS
 from service.settings import Role
 from service.store import audit, events
 from service.store.database import lock_subject
-from service.store.schema import first, found, given, invitations, organizations
+from service.store.schema import first, found, given, invitations, organizations, update
 from service.text import storable
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
@@ -30,12 +30,11 @@ class Invitation:
     expires_at: int
     accepted_at: int | None
     mail: str
-    """State of the mail: `waiting`, `sent`, `refused` or `withdrawn`."""
+    """The state of the mail: `waiting`, `sent`, `refused` or `withdrawn`."""
     attempts: int
     due_at: int
     """When a waiting mail is sent or retried."""
     failure: str | None
-    """Why the last attempt failed."""
 
     def state(self, now: int) -> str:
         """`accepted`, `withdrawn`, `expired`, or the state of the mail: `waiting`, `sent`, `refused`."""
@@ -66,7 +65,7 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
 def by_id(connection: sa.Connection, invitation_id: str) -> Invitation | None:
     """Return the invitation with an id."""
     # It may come from a URL, and PostgreSQL refuses NUL as a parameter.
-    return first(connection, Invitation, invitations, invitations.c.id == storable(invitation_id))
+    return first(connection, Invitation, invitations, id=storable(invitation_id))
 
 
 def all_of(connection: sa.Connection, organization_id: str | None = None) -> list[Invitation]:
@@ -77,54 +76,52 @@ def all_of(connection: sa.Connection, organization_id: str | None = None) -> lis
 
 def made_by(connection: sa.Connection, parent_id: str, most: int) -> list[Invitation]:
     """Return the invitations to organizations that a partner created, newest first, at most `most`."""
-    made = sa.select(organizations.c.id).where(organizations.c.parent_id == parent_id).scalar_subquery()
-    to_those = invitations.c.organization_id.in_(made)
-    return found(connection, Invitation, invitations, to_those, order=[invitations.c.id.desc()], limit=most)
+    created = sa.select(organizations.c.id).where(organizations.c.parent_id == parent_id).scalar_subquery()
+    theirs = invitations.c.organization_id.in_(created)
+    return found(connection, Invitation, invitations, theirs, order=[invitations.c.id.desc()], limit=most)
 
 
 def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: int) -> str | None:
     """Replace an invitation with a new one that has a new code; return its id, or None if the old one was accepted."""
     if old.state(now) in {"accepted", "withdrawn"}:
         return None
-    made = invite(connection, old.organization_id, old.email, now, old.role)
-    for action, target in (("invitation.withdraw", old.id), ("invitation.send", made)):
+    new_id = invite(connection, old.organization_id, old.email, now, old.role)
+    for action, target in (("invitation.withdraw", old.id), ("invitation.send", new_id)):
         audit.record(connection, actor, action, now, target=target, organization_id=old.organization_id)
-    return made
+    return new_id
 
 
 def by_code(connection: sa.Connection, code: str) -> Invitation | None:
     """Return the invitation with a code, in any state."""
-    return first(connection, Invitation, invitations, invitations.c.code_digest == ids.digest(code))
+    return first(connection, Invitation, invitations, code_digest=ids.digest(code))
 
 
 def accept(connection: sa.Connection, code: str, now: int) -> str | None:
     """Accept an invitation and return its organization's id; None if the code is unknown, used or expired."""
-    if (known := by_code(connection, code)) is None:
+    if (invitation := by_code(connection, code)) is None:
         return None
-    lock_subject(connection, "members", known.organization_id)
-    unused = (invitations.c.accepted_at.is_(None), invitations.c.expires_at > now)
-    taken = sa.update(invitations).where(invitations.c.id == known.id, *unused).values(accepted_at=now)
-    if not connection.execute(taken).rowcount:
+    owner = invitation.organization_id
+    lock_subject(connection, "members", owner)
+    is_open = (invitations.c.accepted_at.is_(None), invitations.c.expires_at > now)
+    if not update(connection, invitations, invitations.c.id == invitation.id, *is_open, accepted_at=now):
         return None
-    owner = known.organization_id
-    data = {"organization_id": owner, "invitation_id": known.id, "email": known.email}
+    data = {"organization_id": owner, "invitation_id": invitation.id, "email": invitation.email}
     events.record(connection, owner, "invitation.accepted", data, now)
     return owner
 
 
 def withdraw_all(connection: sa.Connection, organization_id: str, email: str, now: int) -> None:
     """Withdraw an organization's open invitations of an address; the caller holds the lock on its members."""
-    for one in all_of(connection, organization_id):
-        if one.email.lower() == email.lower():
-            withdraw(connection, one.id, now)
+    for invitation in all_of(connection, organization_id):
+        if invitation.email.lower() == email.lower():
+            withdraw(connection, invitation.id, now)
 
 
 def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
     """Close an invitation permanently and stop its mail; False if none that is unused and not withdrawn has that id."""
     # An expired one as well: it could be sent again.
-    unused = (invitations.c.accepted_at.is_(None), invitations.c.mail != "withdrawn")
-    closing = sa.update(invitations).where(invitations.c.id == invitation_id, *unused)
-    return connection.execute(closing.values(expires_at=now, mail="withdrawn", code=None)).rowcount > 0
+    unused = (invitations.c.id == invitation_id, invitations.c.accepted_at.is_(None), invitations.c.mail != "withdrawn")
+    return update(connection, invitations, *unused, expires_at=now, mail="withdrawn", code=None) > 0
 
 
 def waiting_code(connection: sa.Connection, invitation_id: str) -> str | None:
@@ -140,26 +137,24 @@ def due_mails() -> sa.Select[Any]:
 
 def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:
     """Record that a mail was sent, even if it was withdrawn meanwhile; its code is deleted."""
-    connection.execute(sa.update(invitations).where(invitations.c.id == invitation_id).values(sent_at=now))
+    update(connection, invitations, invitations.c.id == invitation_id, sent_at=now)
     sent = {"attempts": invitations.c.attempts + 1, "mail": "sent", "code": None, "failure": None}
-    connection.execute(sa.update(invitations).where(*_waits(invitation_id)).values(sent))
+    update(connection, invitations, *_waits(invitation_id), **sent)
 
 
 def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, due_at: int | None) -> None:
     """Record why a mail was not sent and when to retry; None if it was refused and is not retried."""
-    values = {"attempts": invitations.c.attempts + 1, "failure": failure}
-    values |= {"mail": "refused"} if due_at is None else {"due_at": due_at}
-    connection.execute(sa.update(invitations).where(*_waits(invitation_id)).values(values))
+    then: dict[str, object] = {"mail": "refused"} if due_at is None else {"due_at": due_at}
+    update(
+        connection, invitations, *_waits(invitation_id), attempts=invitations.c.attempts + 1, failure=failure, **then
+    )
 
 
 def retry(connection: sa.Connection, now: int, invitation_id: str | None) -> list[str]:
     """Let the caller send unsent mails now, including refused ones; return their invitations."""
     unsent = (invitations.c.mail.in_(("waiting", "refused")), invitations.c.code.is_not(None))
-    again = (
-        sa.update(invitations)
-        .where(*unsent, given(invitations.c.id, invitation_id))
-        .values(mail="waiting", due_at=now + _OWN_MICROS)
-    )
+    again = sa.update(invitations).where(*unsent, given(invitations.c.id, invitation_id))
+    again = again.values(mail="waiting", due_at=now + _OWN_MICROS)
     return sorted(connection.execute(again.returning(invitations.c.id)).scalars())
 
 

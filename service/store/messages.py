@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import rfc3339
-from service.store.schema import found, given, messages
+from service.store.schema import found, given, messages, update
 
 Timing = Literal["now", "end", "stop"]
 """`now`: while the agent works; `end`: when its turn has ended; `stop`: stop the turn, then deliver it."""
@@ -30,7 +30,6 @@ class Message:
     """`waiting`; `delivered` to the turn's agent; `continued`: it started the next turn; `dropped`: the turn was
     cancelled."""
     caller: str | None
-    """The alias of the caller's token."""
     sent_at: int
 
     def document(self) -> dict[str, object]:
@@ -43,9 +42,9 @@ def add(
     connection: sa.Connection, run_id: str, number: int, text: str, timing: Timing, caller: str | None, now: int
 ) -> Message:
     """Store a message for a turn, which the caller has found to be open in the same transaction."""
-    made = Message(run_id, f"msg_{ids.ulid(now)}", number, text, timing, "waiting", caller, now)
-    connection.execute(sa.insert(messages).values(asdict(made)))
-    return made
+    added = Message(run_id, f"msg_{ids.ulid(now)}", number, text, timing, "waiting", caller, now)
+    connection.execute(sa.insert(messages).values(asdict(added)))
+    return added
 
 
 def of_runs(connection: sa.Connection, run_ids: Collection[str], state: str | None = None) -> list[Message]:
@@ -57,19 +56,19 @@ def of_runs(connection: sa.Connection, run_ids: Collection[str], state: str | No
 def by_turn(connection: sa.Connection, run_id: str) -> defaultdict[int, list[Message]]:
     """Return a run's messages, keyed by the turn that was under way, oldest first."""
     grouped = defaultdict[int, list[Message]](list)
-    for one in of_runs(connection, [run_id]):
-        grouped[one.number].append(one)
+    for message in of_runs(connection, [run_id]):
+        grouped[message.number].append(message)
     return grouped
 
 
 def mark(connection: sa.Connection, some: Sequence[Message], state: str) -> None:
     """Move those that still wait to another state."""
-    for one in some:
-        same = (messages.c.run_id == one.run_id, messages.c.id == one.id, messages.c.state == "waiting")
-        connection.execute(sa.update(messages).where(*same).values(state=state))
+    for message in some:
+        same = (messages.c.run_id == message.run_id, messages.c.id == message.id, messages.c.state == "waiting")
+        update(connection, messages, *same, state=state)
 
 
 def with_messages(instructions: str, some: Sequence[Message]) -> str:
     """Return a turn's instructions with what was said to its agent later."""
-    said = [one.text for one in some if one.state == "delivered"]
-    return "\n\n".join([instructions, *(f"Said later:\n\n{text}" for text in said)])
+    later = (f"Said later:\n\n{message.text}" for message in some if message.state == "delivered")
+    return "\n\n".join([instructions, *later])

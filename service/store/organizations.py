@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 
 from service import ids
 from service.store.database import lock_subject
-from service.store.schema import batches, by_owner, first, found, offers, organizations, replace_rows, runs, trials
+from service.store.schema import batches, first, found, offers, organizations, replace_rows, runs, trials, update
 
 ENTITLEMENTS: Final = ("ServiceAPI", "CreateOrganizations")
 
@@ -46,28 +46,21 @@ def create(
     offer_code: str | None = None,
 ) -> Organization:
     """Add an organization; the slug defaults to one made from the name, and gets a suffix if it is taken."""
-    new_id = f"org_{ids.ulid(now)}"
-    wanted = slug or slug_of(name)
-    lock_subject(connection, "organization", wanted)
-    taken = connection.execute(sa.select(organizations.c.id).where(organizations.c.slug == wanted)).first()
-    made = Organization(
-        id=new_id,
-        name=name,
-        slug=f"{wanted}-{new_id[-8:].lower()}" if taken else wanted,
-        parent_id=parent_id,
-        active=True,
-        entitlements=entitlements,
-        offer_code=offer_code,
-        created_at=now,
+    new_id, slug = f"org_{ids.ulid(now)}", slug or slug_of(name)
+    lock_subject(connection, "organization", slug)
+    if first(connection, Organization, organizations, slug=slug):
+        slug = f"{slug}-{new_id[-8:].lower()}"
+    created = Organization(
+        new_id, name, slug, parent_id, active=True, entitlements=entitlements, offer_code=offer_code, created_at=now
     )
-    add(connection, [made])
-    return made
+    add(connection, [created])
+    return created
 
 
-def add(connection: sa.Connection, made: Sequence[Organization]) -> None:
+def add(connection: sa.Connection, created: Sequence[Organization]) -> None:
     """Add organizations whose slugs are free."""
-    if made:
-        connection.execute(sa.insert(organizations), [asdict(one) for one in made])
+    if created:
+        connection.execute(sa.insert(organizations), [asdict(organization) for organization in created])
 
 
 def slug_of(name: str) -> str:
@@ -91,8 +84,8 @@ def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organiza
     known: dict[str, Organization] = {}
     for some in batches(slugs):
         typed = sa.or_(organizations.c.slug.in_([slug.lower() for slug in some]), organizations.c.id.in_(some))
-        for one in found(connection, Organization, organizations, typed):
-            known |= {one.slug: one, one.id: one}
+        for organization in found(connection, Organization, organizations, typed):
+            known |= {organization.slug: organization, organization.id: organization}
     return known
 
 
@@ -109,7 +102,7 @@ def all_of(connection: sa.Connection) -> list[Organization]:
 
 def change(connection: sa.Connection, organization_id: str, **values: object) -> None:
     """Set fields of an organization, such as its entitlements, or what its agents may spend in a day."""
-    connection.execute(sa.update(organizations).where(organizations.c.id == organization_id).values(values))
+    update(connection, organizations, organizations.c.id == organization_id, **values)
 
 
 OFFER_KINDS: Final = ("partner", "public")
@@ -153,7 +146,6 @@ class Trial:
     signup_code: str | None
     """The offer given at signup; None for the standard trial."""
     signup_price: str | None
-    """The offer's price at signup."""
     started_at: int | None
     """When the trial began; None until a code host is connected."""
     granted_code: str | None
@@ -179,11 +171,6 @@ def trial_of(connection: sa.Connection, organization_id: str) -> Trial | None:
     return first(connection, Trial, trials, organization_id=organization_id)
 
 
-def trials_of(connection: sa.Connection, organization_ids: Sequence[str]) -> list[Trial]:
-    """Return the trials of the organizations that have one."""
-    return [one for (one,) in by_owner(connection, Trial, trials, organization_ids).values()]
-
-
 def start_trial(connection: sa.Connection, organization_id: str, now: int) -> Trial | None:
     """Start the trial if it has not begun; a retired, repriced or removed offer becomes the standard trial (spec 3)."""
     trial = trial_of(connection, organization_id)
@@ -191,9 +178,6 @@ def start_trial(connection: sa.Connection, organization_id: str, now: int) -> Tr
         return trial
     offer = None if trial.signup_code is None else offer_by_code(connection, trial.signup_code)
     applies = offer is not None and not offer.retired and offer.kind == "partner" and offer.price == trial.signup_price
-    connection.execute(
-        sa.update(trials)
-        .where(trials.c.organization_id == organization_id, trials.c.started_at.is_(None))
-        .values(started_at=now, granted_code=trial.signup_code if applies else None)
-    )
+    waits = (trials.c.organization_id == organization_id, trials.c.started_at.is_(None))
+    update(connection, trials, *waits, started_at=now, granted_code=trial.signup_code if applies else None)
     return trial_of(connection, organization_id)

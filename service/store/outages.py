@@ -14,7 +14,7 @@ from service.clock import SECOND_MICROS, rfc3339
 from service.store import agents
 from service.store.database import insert_new
 from service.store.runs import Run
-from service.store.schema import UNDER_WAY, WAITING, WORKS, found, model_outages, runs, turns
+from service.store.schema import UNDER_WAY, WAITING, WORKS, delete, found, model_outages, runs, turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def begin(connection: sa.Connection, access: ModelAccess, now: int) -> int:
 
 def end(connection: sa.Connection, source: str) -> None:
     """Record that a provider answered."""
-    connection.execute(sa.delete(model_outages).where(model_outages.c.source == source))
+    delete(connection, model_outages, source=source)
 
 
 def all_of(connection: sa.Connection) -> list[Outage]:
@@ -54,7 +54,7 @@ class ProviderOutages:
     """The agents whose provider is down; agents are read only if any provider is."""
 
     def __init__(self, connection: sa.Connection) -> None:
-        self.outages = {one.source: one for one in all_of(connection)}
+        self.outages = {outage.source: outage for outage in all_of(connection)}
         configured = [REVIEWER, *agents.all_of(connection)] if self.outages else []
         self._options = {(agent.organization_id, agent.name): agent.options for agent in configured}
 
@@ -70,8 +70,8 @@ class ProviderOutages:
     def held(self, organization_id: str, sources: Iterable[str | None], now: int) -> list[str]:
         """Return the names of an organization's agents that use one of the providers, and have no fallback by now."""
         names = {name for owner, name in self._options if owner in {None, organization_id}}
-        held = {name for name in names if self.of(organization_id, name) in {*sources}}
-        return sorted(name for name in held if self.stand_in(organization_id, name, now) is None)
+        waiting = {name for name in names if self.of(organization_id, name) in {*sources}}
+        return sorted(name for name in waiting if self.stand_in(organization_id, name, now) is None)
 
     def fallback(self, organization_id: str, agent: str, unavailable: dict[str, str]) -> str | None:
         """Return the first fallback of an agent that may work; those before it are added to the unavailable ones."""
@@ -98,7 +98,7 @@ class ProviderOutages:
         """Whether another run has a slot and asks the provider of a run's agent."""
         query = sa.select(turns.c.organization_id, WORKS).join(runs, runs.c.id == turns.c.run_id)
         at_work = connection.execute(query.where(UNDER_WAY, runs.c.id != run.id)).all()
-        return self.of(run.organization_id, run.agent) in {self.of(*one) for one in at_work}
+        return self.of(run.organization_id, run.agent) in {self.of(*row) for row in at_work}
 
     def waiting(self, connection: sa.Connection) -> list[tuple[Outage, int]]:
         """Return the outages, each with the number of turns that wait for it to end."""
@@ -112,7 +112,7 @@ class ProviderOutages:
         if self.outages:
             for owner, agent, number in connection.execute(query):
                 counted[self.of(owner, agent)] += number
-        return [(one, counted[source]) for source, one in self.outages.items()]
+        return [(outage, counted[source]) for source, outage in self.outages.items()]
 
 
 def clock_time(micros: int) -> str:

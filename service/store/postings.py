@@ -17,7 +17,7 @@ from service.findings import SEVERITIES
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
-from service.store.schema import first, found, postings, turns
+from service.store.schema import first, found, postings, turns, update
 from service.store.schema import runs as runs_table
 from service.store.turn_files import Key
 
@@ -100,9 +100,9 @@ def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int
 
 def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: int) -> None:
     """Request the status that a turn is at work, for the commit that its branch had when it began."""
-    one = (turns.c.run_id == run.id, turns.c.number == number, turns.c.status.in_(runs.OPEN))
+    is_open = (turns.c.run_id == run.id, turns.c.number == number, turns.c.status.in_(runs.OPEN))
     # The row is locked: if the turn ends at the same time, no later status would replace this one.
-    if connection.execute(sa.select(turns.c.number).where(*one).with_for_update()).first() is not None:
+    if connection.execute(sa.select(turns.c.number).where(*is_open).with_for_update()).first() is not None:
         wanted = {"state": "pending", "text": f"{run.agent} is at work", "agent": run.agent}
         want(connection, (run.id, number), "status", wanted, now, commit)
 
@@ -151,14 +151,14 @@ def want(connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any
     key = {"run_id": run_id, "kind": kind, "subject": subject}
     news = {"number": number, "wanted": wanted}
     if not insert_new(connection, postings, key | news | _waiting(now) | {"version": 1}):
-        connection.execute(sa.update(postings).where(*_is(run_id, kind, subject)).values(news | _again(now)))
+        update(connection, postings, *_is(run_id, kind, subject), **news, **_again(now))
 
 
 def withdraw_pull_requests(connection: sa.Connection, run_ids: Sequence[str], reason: str, now: int) -> None:
     """Open none of the runs' pull requests that are not open yet."""
     mine = (postings.c.run_id.in_(run_ids), postings.c.kind == "pull_request", postings.c.state == WAITING)
     news = {"state": POSTED, "failure": reason, "posted_at": now, "version": postings.c.version + 1}
-    connection.execute(sa.update(postings).where(*mine).values(news))
+    update(connection, postings, *mine, **news)
 
 
 def renew_comment(connection: sa.Connection, run_id: str, now: int, number: int | None = None) -> None:
@@ -167,7 +167,7 @@ def renew_comment(connection: sa.Connection, run_id: str, now: int, number: int 
     A run that is not from an issue has none.
     """
     news = _again(now) | ({} if number is None else {"number": number})
-    connection.execute(sa.update(postings).where(*_is(run_id, "comment", "")).values(news))
+    update(connection, postings, *_is(run_id, "comment", ""), **news)
 
 
 def pull_requests(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, str]:
@@ -186,7 +186,7 @@ def due_runs() -> sa.Select[Any]:
 def first_due(connection: sa.Connection, run_id: str, now: int) -> Posting | None:
     """Return a run's first due posting; a pull request comes before its review and the comment, which need it."""
     order = [postings.c.wanted_at, postings.c.kind != "pull_request", postings.c.kind]
-    return first(connection, Posting, postings, postings.c.run_id == run_id, *_due(now), order=order)
+    return first(connection, Posting, postings, *_due(now), run_id=run_id, order=order)
 
 
 def put_off(connection: sa.Connection, run: Run, until: int) -> None:
@@ -195,16 +195,14 @@ def put_off(connection: sa.Connection, run: Run, until: int) -> None:
         runs_table.c.organization_id == run.organization_id, runs_table.c.platform == run.platform
     )
     waiting = (postings.c.state == WAITING, postings.c.due_at < until, postings.c.run_id.in_(same_host))
-    connection.execute(sa.update(postings).where(*waiting).values(due_at=until))
+    update(connection, postings, *waiting, due_at=until)
 
 
 def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: int) -> None:
     """Record a success; the posting stays due if a newer request replaced it in the meantime."""
-    update = sa.update(postings).where(*_is(posting.run_id, posting.kind, posting.subject))
-    shown = {"url": posted.url or posting.url, "posted_at": now}
-    connection.execute(update.values(shown | {"attempts": postings.c.attempts + 1}))
-    same = update.where(postings.c.version == posting.version)
-    connection.execute(same.values(state=POSTED, failure=posted.note))
+    same, url = _is(posting.run_id, posting.kind, posting.subject), posted.url or posting.url
+    update(connection, postings, *same, url=url, posted_at=now, attempts=postings.c.attempts + 1)
+    update(connection, postings, *same, postings.c.version == posting.version, state=POSTED, failure=posted.note)
     if posting.kind == "pull_request" and posted.url != posting.url:
         renew_comment(connection, posting.run_id, now)
     if posting.kind != "status" and posting.posted_at is None:
@@ -215,21 +213,18 @@ def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now
 def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, due_at: int | None) -> None:
     """Record why it was not posted, unless a newer request replaced it; `due_at` is when to retry, None to give up."""
     same = (*_is(posting.run_id, posting.kind, posting.subject), postings.c.version == posting.version)
-    values = {"attempts": postings.c.attempts + 1, "failure": failure}
-    values |= {"state": REFUSED} if due_at is None else {"due_at": due_at}
-    connection.execute(sa.update(postings).where(*same).values(values))
+    then: dict[str, object] = {"state": REFUSED} if due_at is None else {"due_at": due_at}
+    update(connection, postings, *same, attempts=postings.c.attempts + 1, failure=failure, **then)
 
 
 def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
     """Return a run's postings in every state."""
-    order = [postings.c.kind, postings.c.wanted_at]
-    return found(connection, Posting, postings, run_id=run_id, order=order)
+    return found(connection, Posting, postings, run_id=run_id, order=[postings.c.kind, postings.c.wanted_at])
 
 
 def refused(connection: sa.Connection, limit: int) -> list[Posting]:
     """Return the latest postings that were given up."""
-    order = [postings.c.wanted_at.desc()]
-    return found(connection, Posting, postings, postings.c.state == REFUSED, order=order, limit=limit)
+    return found(connection, Posting, postings, state=REFUSED, order=[postings.c.wanted_at.desc()], limit=limit)
 
 
 def _waiting(now: int) -> dict[str, Any]:

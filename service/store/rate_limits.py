@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from service.clock import SECOND_MICROS, Clock
 from service.store.database import Database, insert_new, now_in
-from service.store.schema import rate_limits
+from service.store.schema import rate_limits, update
 
 _TAKES_PER_MINUTE: Final = 100
 """How often per minute, at most, a process asks the database about one organization under steady load."""
@@ -80,5 +80,5 @@ def take(
     passed_s = max(0, now - counted_at) / SECOND_MICROS
     remaining = min(float(per_minute), remaining + passed_s * per_second)
     taken = min(wanted, int(remaining))
-    connection.execute(sa.update(rate_limits).where(mine).values(remaining=remaining - taken, counted_at=now))
+    update(connection, rate_limits, mine, remaining=remaining - taken, counted_at=now)
     return taken, 0.0 if taken else (1 - remaining) / per_second

@@ -14,6 +14,7 @@ from service.store.database import insert_new, lock_subject
 from service.store.runs import InactiveOrganizationError
 from service.store.schema import (
     default_branches,
+    delete,
     exists,
     first,
     found,
@@ -23,6 +24,7 @@ from service.store.schema import (
     replace_rows,
     repositories,
     schedules,
+    update,
 )
 
 
@@ -40,11 +42,9 @@ class Repository:
     protected: tuple[str, ...] | None = None
     """Patterns of branches that no run may work on; None protects only the default branch."""
     triggers: tuple[TriggerRule, ...] = ()
-    """The rules by which deliveries start runs."""
     webhook_secret_env: str | None = None
     """The variable with its webhook's secret; None for the one that all repositories of the platform share."""
     setup: RepositorySetup | None = None
-    """How it is prepared before an agent starts."""
 
 
 def is_protected(branch: str, default: str | None, patterns: tuple[str, ...] | None) -> bool:
@@ -66,7 +66,7 @@ def note_default_branch(connection: sa.Connection, url: str, branch: str) -> Non
     if not is_text or default_branch(connection, url) == branch:
         return
     if not insert_new(connection, default_branches, {"url": url, "branch": branch}):
-        connection.execute(sa.update(default_branches).where(default_branches.c.url == url).values(branch=branch))
+        update(connection, default_branches, default_branches.c.url == url, branch=branch)
 
 
 def begin_change(connection: sa.Connection, organization_id: str) -> None:
@@ -112,14 +112,16 @@ def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repositor
     keys = [repositories.c.organization_id, repositories.c.platform, repositories.c.path_key]
     # An unchanged rule keeps its time, even a missed one; others are due from now on.
     owners = {owner for owner, _ in configured}
-    held = scheduled(connection, owners.pop() if len(owners) == 1 else None, is_locked=True)
-    known = {(one.organization_id, one.repository.platform, one.repository.path, one.rule): one.due_at for one in held}
+    before = scheduled(connection, owners.pop() if len(owners) == 1 else None, is_locked=True)
+    known = {
+        (old.organization_id, old.repository.platform, old.repository.path, old.rule): old.due_at for old in before
+    }
     replace_rows(connection, repositories, rows, keys)
     due = []
-    for (owner, one), row in zip(configured, rows, strict=True):
-        for index, rule in enumerate(one.triggers):
+    for (owner, repository), row in zip(configured, rows, strict=True):
+        for index, rule in enumerate(repository.triggers):
             if rule.schedule is not None:
-                at = known.get((owner, one.platform, one.path, rule)) or rule.next_time(now)
+                at = known.get((owner, repository.platform, repository.path, rule)) or rule.next_time(now)
                 due.append({"repository_id": row["id"], "index": index, "due_at": at})
     if due:
         connection.execute(sa.insert(schedules), due)
@@ -173,35 +175,32 @@ def begin_due(connection: sa.Connection, key: str, now: int) -> Schedule | None:
     """Return a due schedule, which is due next at its first time after `now`; None: it is not due any longer."""
     repository_id, _, index = key.partition("/")
     mine = (schedules.c.repository_id == repository_id, schedules.c.index == int(index), schedules.c.due_at <= now)
-    found = next(iter(scheduled(connection, None, *mine, is_locked=True)), None)
-    if found is not None:
-        connection.execute(sa.update(schedules).where(*mine).values(due_at=found.rule.next_time(now)))
-    return found
+    schedule = next(iter(scheduled(connection, None, *mine, is_locked=True)), None)
+    if schedule is not None:
+        update(connection, schedules, *mine, due_at=schedule.rule.next_time(now))
+    return schedule
 
 
 def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:
     """Remove the repository with a name, but not its runs; False if there is none."""
-    condition = (repositories.c.organization_id == organization_id, repositories.c.name == name)
-    return connection.execute(sa.delete(repositories).where(*condition)).rowcount > 0
+    return delete(connection, repositories, organization_id=organization_id, name=name) > 0
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[Repository]:
     """Return an organization's repositories, by name."""
-    mine = repositories.c.organization_id == organization_id
-    return found(connection, Repository, repositories, mine, order=[repositories.c.name])
+    return found(connection, Repository, repositories, organization_id=organization_id, order=[repositories.c.name])
 
 
 def by_path(connection: sa.Connection, organization_id: str, platform: str, path: str) -> Repository | None:
     """Return the repository at a path, ignoring case as code hosts do."""
-    mine = repositories.c.organization_id == organization_id
-    return first(connection, Repository, repositories, mine, *_at(platform, path))
+    return first(connection, Repository, repositories, *_at(platform, path), organization_id=organization_id)
 
 
 def named(connection: sa.Connection, organization_id: str, text: str) -> Repository | None:
     """Return the repository configured under a name, otherwise one that is cloned from that URL."""
-    mine, has_name = repositories.c.organization_id == organization_id, repositories.c.name == text
-    either = has_name | (repositories.c.url == text)
-    return first(connection, Repository, repositories, mine, either, order=[sa.desc(has_name)])
+    has_name = repositories.c.name == text
+    either, order = has_name | (repositories.c.url == text), [sa.desc(has_name)]
+    return first(connection, Repository, repositories, either, organization_id=organization_id, order=order)
 
 
 def everywhere(connection: sa.Connection, platform: str, path: str) -> list[tuple[str, Repository]]:

@@ -14,7 +14,7 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
-from service.store.schema import exists, first, found, given, organizations, runs, turns
+from service.store.schema import exists, first, found, given, organizations, runs, turns, update
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
@@ -82,11 +82,9 @@ class TurnRequest:
     trace_parent: str | None = None
     """The caller's span (W3C traceparent), which the turn continues."""
     caller: str | None = None
-    """The alias of the caller's token."""
     head_ref: str | None = None
     head_sha: str | None = None
     is_restricted: bool | None = None
-    """Whether its agent runs without secrets and without network access, as `Run.is_restricted`."""
     from_turn: int | None = None
     """The turn whose unpushed change a further turn starts from."""
 
@@ -127,14 +125,12 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
     # The lock makes `created_at` increase strictly in commit order, so that a page never misses a run accepted in the
     # same microsecond, or a moment earlier by another process.
     _hold_organization(connection, request.organization_id)
-    latest = connection.execute(
-        sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == request.organization_id)
-    ).scalar()
-    created_at = max(now, (latest or 0) + 1)
+    latest = sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == request.organization_id)
+    created_at = max(now, (connection.execute(latest).scalar() or 0) + 1)
     run_id = f"run_{ids.ulid(created_at)}"
-    asked = {one.name: getattr(request, one.name) for one in fields(Run) if hasattr(request, one.name)}
-    asked |= {"branch": request.branch or default_branch(request.instructions, run_id)}
-    run = Run(id=run_id, status="queued", turn=1, created_at=created_at, updated_at=created_at, **asked)
+    shared = {field.name: getattr(request, field.name) for field in fields(Run) if hasattr(request, field.name)}
+    shared |= {"branch": request.branch or default_branch(request.instructions, run_id)}
+    run = Run(id=run_id, status="queued", turn=1, created_at=created_at, updated_at=created_at, **shared)
     more = {"path_key": run.path.lower(), "metadata": request.metadata}
     connection.execute(sa.insert(runs).values(asdict(run) | more))
     _add_turn(connection, run, request, created_at)
@@ -149,14 +145,10 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
     """
     _hold_organization(connection, run.organization_id)
     # The repository's address may have changed since the last turn.
-    values: dict[str, object] = {"status": "queued", "turn": runs.c.turn + 1, "updated_at": _later(now)}
-    values["url"] = request.url
-    if request.metadata is not None:
-        values["metadata"] = request.metadata
-    changed = connection.execute(
-        sa.update(runs).where(runs.c.id == run.id, runs.c.status.in_(FINAL), runs.c.turn == run.turn).values(values)
-    )
-    if changed.rowcount == 0:
+    values = {"status": "queued", "turn": runs.c.turn + 1, "updated_at": _later(now), "url": request.url}
+    values |= {} if request.metadata is None else {"metadata": request.metadata}
+    has_ended = (runs.c.id == run.id, runs.c.status.in_(FINAL), runs.c.turn == run.turn)
+    if not update(connection, runs, *has_ended, **values):
         return None
     resumed = by_id(connection, run.id)
     if resumed is not None:
@@ -228,9 +220,9 @@ def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | N
 
 def active(connection: sa.Connection, filters: Filters, limit: int | None) -> tuple[list[Run], int]:
     """Return the newest active runs that match, at most `limit` of each status, and how many there are."""
-    each = [replace(filters, status=one) for one in ((filters.status,) if filters.status else OPEN)]
-    newest = [run for one in each for run in page(connection, one, None, limit)]
-    return newest, sum(count(connection, one) for one in each)
+    by_status = [replace(filters, status=status) for status in ((filters.status,) if filters.status else OPEN)]
+    newest = [run for one in by_status for run in page(connection, one, None, limit)]
+    return newest, sum(count(connection, one) for one in by_status)
 
 
 def count(connection: sa.Connection, filters: Filters) -> int:
@@ -245,12 +237,12 @@ def counts_by_status(connection: sa.Connection) -> dict[str, int]:
 
 def touch(connection: sa.Connection, run_id: str, now: int) -> None:
     """Mark a run's results as changed, so that clients reload them."""
-    connection.execute(sa.update(runs).where(runs.c.id == run_id).values(updated_at=_later(now)))
+    update(connection, runs, runs.c.id == run_id, updated_at=_later(now))
 
 
 def set_status(connection: sa.Connection, run_id: str, status: str, now: int) -> None:
     """Move a run to a status; `updated_at` never goes back."""
-    connection.execute(sa.update(runs).where(runs.c.id == run_id).values(status=status, updated_at=_later(now)))
+    update(connection, runs, runs.c.id == run_id, status=status, updated_at=_later(now))
 
 
 def _later(now: int) -> sa.ColumnElement[int]:
@@ -258,9 +250,10 @@ def _later(now: int) -> sa.ColumnElement[int]:
 
 
 def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: int) -> None:
-    asked = {name: getattr(request, name) for name in ("instructions", "inputs", "trace_parent", "caller", "from_turn")}
+    names = ("instructions", "inputs", "trace_parent", "caller", "from_turn")
+    shared = {name: getattr(request, name) for name in names}
     key = {"run_id": run.id, "number": run.turn, "organization_id": run.organization_id}
-    connection.execute(sa.insert(turns).values(key | asked | {"status": "queued", "attempt": 0, "accepted_at": now}))
+    connection.execute(sa.insert(turns).values(key | shared | {"status": "queued", "attempt": 0, "accepted_at": now}))
 
 
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:

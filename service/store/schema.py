@@ -97,8 +97,8 @@ def by_owner(
     """Return the records of many organizations, keyed by organization id."""
     grouped = defaultdict[str, list[Record]](list)
     for some in batches(owners):
-        for owner, one in owned(connection, record, table, table.c.organization_id.in_(some)):
-            grouped[owner].append(one)
+        for owner, row in owned(connection, record, table, table.c.organization_id.in_(some)):
+            grouped[owner].append(row)
     return grouped
 
 
@@ -109,16 +109,25 @@ def given(
     return sa.true() if value is None else compare(column, value)
 
 
-def remove_before(connection: sa.Connection, column: sa.Column[int], before: int) -> int:
-    """Remove the rows whose instant is before another (microseconds); return how many."""
-    return connection.execute(sa.delete(column.table).where(column < before)).rowcount
+def of_turn(table: sa.Table, run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+    """Return the conditions for the rows of a turn."""
+    return table.c.run_id == run_id, table.c.number == number
 
 
-def exists(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]) -> bool:
+def update(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool], **values: Any) -> int:
+    """Set columns of the matching rows; return how many matched."""
+    return connection.execute(sa.update(table).where(*conditions).values(values)).rowcount
+
+
+def delete(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool], **equal: object) -> int:
+    """Delete the matching rows; return how many there were."""
+    return connection.execute(sa.delete(table).where(*conditions).filter_by(**equal)).rowcount
+
+
+def exists(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool], **equal: object) -> bool:
     """Whether any row matches."""
-    return (
-        connection.execute(sa.select(sa.literal(1)).select_from(table).where(*conditions).limit(1)).first() is not None
-    )
+    query = sa.select(sa.literal(1)).select_from(table).where(*conditions).filter_by(**equal)
+    return connection.execute(query.limit(1)).first() is not None
 
 
 def replace_rows(
@@ -128,8 +137,8 @@ def replace_rows(
     if rows:
         same = []
         for key in keys:
-            given = sa.bindparam(f"of_{key.name}", type_=key.type)
-            same.append(key.is_not_distinct_from(given) if key.nullable else key == given)
+            value = sa.bindparam(f"of_{key.name}", type_=key.type)
+            same.append(key.is_not_distinct_from(value) if key.nullable else key == value)
         connection.execute(sa.delete(table).where(*same), [{f"of_{k.name}": row[k.name] for k in keys} for row in rows])
         connection.execute(sa.insert(table), rows)
 

@@ -13,7 +13,7 @@ from service.errors import ServiceError
 from service.settings import Role
 from service.store import invitations
 from service.store.database import insert_new, lock_subject
-from service.store.schema import first, found, members, sessions
+from service.store.schema import delete, first, found, members, sessions, update
 from service.store.tokens import SCOPES, Scope
 
 ROLES: Final[Mapping[str, tuple[Scope, ...]]] = {
@@ -21,7 +21,6 @@ ROLES: Final[Mapping[str, tuple[Scope, ...]]] = {
     "developer": ("runs:read", "runs:write"),
     "admin": SCOPES,
 }
-"""The roles of members, with their scopes."""
 TASKS: Final = {"viewer": "view", "developer": "work in", "admin": "administer"}
 """The purpose of an invitation to a role."""
 IDLE_MICROS: Final = 12 * 3600 * SECOND_MICROS
@@ -70,8 +69,8 @@ def begin(
 
     `secret` is also needed to find the session again, so the session stops working when the secret changes.
     """
-    expired = (sessions.c.opened_at <= now - LIFE_MICROS, sessions.c.seen_at <= now - IDLE_MICROS)
-    connection.execute(sa.delete(sessions).where(sa.or_(*expired)))
+    is_expired = (sessions.c.opened_at <= now - LIFE_MICROS) | (sessions.c.seen_at <= now - IDLE_MICROS)
+    delete(connection, sessions, is_expired)
     value = secrets.token_urlsafe(32)
     session = Session(ids.digest(value + secret), organization_id, token_id, member_id, now, now)
     connection.execute(sa.insert(sessions).values(asdict(session)))
@@ -88,12 +87,12 @@ def by_value(connection: sa.Connection, value: str, now: int, secret: str = "") 
 
 def note_use(connection: sa.Connection, session: Session, now: int) -> None:
     """Note that a session was used."""
-    connection.execute(sa.update(sessions).where(sessions.c.digest == session.digest).values(seen_at=now))
+    update(connection, sessions, sessions.c.digest == session.digest, seen_at=now)
 
 
 def end(connection: sa.Connection, digest: str) -> None:
     """End a session."""
-    connection.execute(sa.delete(sessions).where(sessions.c.digest == digest))
+    delete(connection, sessions, digest=digest)
 
 
 def member(connection: sa.Connection, member_id: str) -> Member | None:
@@ -103,28 +102,27 @@ def member(connection: sa.Connection, member_id: str) -> Member | None:
 
 def members_of(connection: sa.Connection, organization_id: str) -> list[Member]:
     """Return an organization's members, by address."""
-    return found(connection, Member, members, members.c.organization_id == organization_id, order=[members.c.email])
+    return found(connection, Member, members, organization_id=organization_id, order=[members.c.email])
 
 
 def memberships(connection: sa.Connection, emails: Iterable[str]) -> list[Member]:
     """Return the members with the given addresses, in all organizations."""
-    return found(connection, Member, members, members.c.email.in_([one.lower() for one in emails]))
+    return found(connection, Member, members, members.c.email.in_([email.lower() for email in emails]))
 
 
 def add_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role = "admin") -> Member:
     """Return the member with an address, adding it with a role if the organization does not have it yet."""
-    made = Member(f"mem_{ids.ulid(now)}", organization_id, email.lower(), role, now)
-    insert_new(connection, members, asdict(made))
-    same = (members.c.organization_id == organization_id, members.c.email == made.email)
-    return found(connection, Member, members, *same)[0]
+    added = Member(f"mem_{ids.ulid(now)}", organization_id, email.lower(), role, now)
+    insert_new(connection, members, asdict(added))
+    return found(connection, Member, members, organization_id=organization_id, email=added.email)[0]
 
 
 def put_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role) -> Member:
     """Add a member with a role, or give the one with this address that role, as `set_role` does."""
     lock_subject(connection, "members", organization_id)
-    kept = add_member(connection, organization_id, email, now, role)
-    set_role(connection, organization_id, kept.id, role, now)
-    return replace(kept, role=role)
+    present = add_member(connection, organization_id, email, now, role)
+    set_role(connection, organization_id, present.id, role, now)
+    return replace(present, role=role)
 
 
 def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None, now: int) -> bool:
@@ -136,15 +134,17 @@ def set_role(connection: sa.Connection, organization_id: str, member_id: str, ro
         LastAdminError: It is the last admin, and either gets another role, or leaves other members behind.
     """
     lock_subject(connection, "members", organization_id)
-    others = {one.id: one for one in members_of(connection, organization_id)}
+    others = {row.id: row for row in members_of(connection, organization_id)}
     changed = others.pop(member_id, None)
     if changed is None:
         return False
-    has_admin = role == "admin" or any(one.role == "admin" for one in others.values())
+    has_admin = role == "admin" or any(other.role == "admin" for other in others.values())
     if changed.role == "admin" and not has_admin and (role or others):
         raise LastAdminError("this is the last admin: make another member an admin first")
     # None of them gives back an older role.
     invitations.withdraw_all(connection, organization_id, changed.email, now)
-    statement = sa.update(members).values(role=role) if role else sa.delete(members)
-    connection.execute(statement.where(members.c.id == member_id))
+    if role:
+        update(connection, members, members.c.id == member_id, role=role)
+    else:
+        delete(connection, members, id=member_id)
     return True

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS
-from service.store.schema import first, found, tokens
+from service.store.schema import first, found, tokens, update
 
 Scope = Literal["admin", "organizations:create", "runs:read", "runs:write", "settings"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -29,7 +29,6 @@ class TokenRecord:
     revoked_at: int | None
     first_used_at: int | None = None
     last_used_at: int | None = None
-    """The last use, to the hour."""
 
     def is_valid(self, now: int) -> bool:
         """Whether the token is accepted at this instant."""
@@ -75,6 +74,5 @@ def revoke(connection: sa.Connection, token_id: str, now: int) -> str | None:
 
 def note_use(connection: sa.Connection, token_id: str, now: int) -> bool:
     """Record a use of a token; return whether it is the first."""
-    connection.execute(sa.update(tokens).where(tokens.c.id == token_id).values(last_used_at=now))
-    fresh = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.first_used_at.is_(None))
-    return connection.execute(fresh.values(first_used_at=now)).rowcount > 0
+    update(connection, tokens, tokens.c.id == token_id, last_used_at=now)
+    return update(connection, tokens, tokens.c.id == token_id, tokens.c.first_used_at.is_(None), first_used_at=now) > 0

@@ -14,10 +14,9 @@ import sqlalchemy as sa
 from service.settings import DataFolder
 from service.store.database import insert_new
 from service.store.runs import OPEN
-from service.store.schema import artifacts, log_pieces, runs, turn_files, turns
+from service.store.schema import artifacts, delete, log_pieces, of_turn, runs, turn_files, turns
 
 FINDINGS: Final = "findings"
-"""The file kind of findings."""
 UNREAD: Final = "unread"
 """The fault of an agent's findings: some, or all, are left out."""
 COMMIT: Final = "commit"
@@ -81,21 +80,21 @@ def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: b
 def _put(
     connection: sa.Connection, table: sa.Table, key: Key, attempt: int, name: dict[str, str], values: dict[str, object]
 ) -> None:
-    one = {"run_id": key[0], "number": key[1], **name}
-    if _is_latest(connection, key, attempt) and not insert_new(connection, table, one | values):
-        connection.execute(sa.update(table).filter_by(**one).values(values))
+    names = {"run_id": key[0], "number": key[1], **name}
+    if _is_latest(connection, key, attempt) and not insert_new(connection, table, names | values):
+        connection.execute(sa.update(table).filter_by(**names).values(values))
 
 
 def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
     """Return a stored file; None if there is none of its kind."""
-    query = sa.select(turn_files.c.content).where(*_of(turn_files, key), turn_files.c.kind == kind)
+    query = sa.select(turn_files.c.content).where(*of_turn(turn_files, *key), turn_files.c.kind == kind)
     packed = connection.execute(query).scalar()
     return None if packed is None else zlib.decompress(packed)
 
 
 def remove(connection: sa.Connection, key: Key, kind: str) -> None:
     """Remove a stored file, if there is one of its kind."""
-    connection.execute(sa.delete(turn_files).where(*_of(turn_files, key), turn_files.c.kind == kind))
+    delete(connection, turn_files, *of_turn(turn_files, *key), kind=kind)
 
 
 def newest(connection: sa.Connection, run_id: str, kind: str, most_bytes: int) -> dict[int, bytes]:
@@ -116,19 +115,19 @@ def newest(connection: sa.Connection, run_id: str, kind: str, most_bytes: int) -
 def artifacts_of(connection: sa.Connection, run_id: str) -> dict[int, list[dict[str, object]]]:
     """Return the artifacts of a run's turns by number, as the API lists them; at most 1,000, of the newest turns."""
     query = sa.select(artifacts.c.number, artifacts.c.name, artifacts.c.size).where(artifacts.c.run_id == run_id)
-    found = defaultdict[int, list[dict[str, object]]](list)
+    listed = defaultdict[int, list[dict[str, object]]](list)
     order = (artifacts.c.number.desc(), artifacts.c.name)
     for number, name, size in connection.execute(query.order_by(*order).limit(_MOST_LISTED)):
-        found[number].append({"name": name, "bytes": size})
-    return found
+        listed[number].append({"name": name, "bytes": size})
+    return listed
 
 
 def artifacts_held(connection: sa.Connection, organization_id: str, key: Key) -> tuple[dict[str, int], int]:
     """Return the sizes of a turn's artifacts by name, and how many bytes all others of the organization have."""
-    query = sa.select(artifacts.c.name, artifacts.c.size).where(*_of(artifacts, key))
-    held = {one.name: one.size for one in connection.execute(query)}
+    query = sa.select(artifacts.c.name, artifacts.c.size).where(*of_turn(artifacts, *key))
+    sizes = {row.name: row.size for row in connection.execute(query)}
     total = sa.select(sa.func.sum(artifacts.c.size)).where(artifacts.c.organization_id == organization_id)
-    return held, int(connection.execute(total).scalar() or 0) - sum(held.values())
+    return sizes, int(connection.execute(total).scalar() or 0) - sum(sizes.values())
 
 
 def put_artifact(
@@ -142,7 +141,7 @@ def put_artifact(
 
 def artifact(connection: sa.Connection, folder: DataFolder, key: Key, name: str) -> bytes | None:
     """Return an artifact; None if there is none of this name."""
-    query = sa.select(artifacts.c.content).where(*_of(artifacts, key), artifacts.c.name == name)
+    query = sa.select(artifacts.c.content).where(*of_turn(artifacts, *key), artifacts.c.name == name)
     row = connection.execute(query).first()
     if row is None:
         return None
@@ -163,7 +162,7 @@ def pack_log(connection: sa.Connection, key: Key) -> None:
     """Join the pieces of a log that is no longer written."""
     whole = read_log(connection, key, 0, LARGEST_LOG)
     if whole:
-        connection.execute(sa.delete(log_pieces).where(*_of(log_pieces, key), log_pieces.c.ends_at <= len(whole)))
+        delete(connection, log_pieces, *of_turn(log_pieces, *key), log_pieces.c.ends_at <= len(whole))
         insert_new(connection, log_pieces, _piece(key, 0, whole))
 
 
@@ -174,14 +173,14 @@ def _piece(key: Key, starts_at: int, piece: bytes) -> dict[str, object]:
 
 def log_size(connection: sa.Connection, key: Key) -> int | None:
     """Return the size of a turn's log in bytes; None if it has no log."""
-    query = sa.select(sa.func.max(log_pieces.c.ends_at)).where(*_of(log_pieces, key))
+    query = sa.select(sa.func.max(log_pieces.c.ends_at)).where(*of_turn(log_pieces, *key))
     return connection.execute(query).scalar()
 
 
 def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> bytes:
     """Return up to `limit` bytes of a log, starting at an offset."""
     inside = (log_pieces.c.ends_at > offset, log_pieces.c.starts_at < offset + limit)
-    query = sa.select(log_pieces.c.starts_at, log_pieces.c.content).where(*_of(log_pieces, key), *inside)
+    query = sa.select(log_pieces.c.starts_at, log_pieces.c.content).where(*of_turn(log_pieces, *key), *inside)
     rows = connection.execute(query.order_by(log_pieces.c.starts_at))
     return b"".join(zlib.decompress(piece)[max(0, offset - starts_at) :] for starts_at, piece in rows)[:limit]
 
@@ -194,11 +193,10 @@ def count_ended(connection: sa.Connection, before: int, tables: tuple[sa.Table, 
 
 def remove_ended(connection: sa.Connection, before: int, tables: tuple[sa.Table, ...], limit: int) -> int:
     """Remove up to `limit` of these rows from each table; return how many were removed."""
-    deletions = (
-        sa.delete(table).where(sa.tuple_(*table.primary_key).in_(_ended(table, before).limit(limit)))
+    return sum(
+        delete(connection, table, sa.tuple_(*table.primary_key).in_(_ended(table, before).limit(limit)))
         for table in tables
     )
-    return sum(connection.execute(deletion).rowcount for deletion in deletions)
 
 
 def _ended(table: sa.Table, before: int) -> sa.Select[tuple[object, ...]]:
@@ -215,8 +213,4 @@ def _is_latest(connection: sa.Connection, key: Key, attempt: int) -> bool:
     run = sa.select(runs.c.id).where(runs.c.id == key[0]).with_for_update(read=True, key_share=True)
     if connection.execute(run).first() is None:
         return False
-    return connection.execute(sa.select(turns.c.attempt).where(*_of(turns, key))).scalar() == attempt
-
-
-def _of(table: sa.Table, key: Key) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-    return table.c.run_id == key[0], table.c.number == key[1]
+    return connection.execute(sa.select(turns.c.attempt).where(*of_turn(turns, *key))).scalar() == attempt

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from service.rules import ISSUE_TEXT
 from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
 from service.store.runs import Run
-from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, exists, first, found, runs, turns
+from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, exists, first, found, of_turn, runs, turns, update
 
 WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery started."""
@@ -29,6 +30,7 @@ NO_AGENT: Final = "no agent could work"
 _OPEN: Final = turns.c.status.not_in(run_store.FINAL)
 SLOTTED: Final = UNDER_WAY & turns.c.executor.is_distinct_from(MADE_UP)
 """The condition of the turns that take a slot."""
+_is = partial(of_turn, turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,10 @@ class Turn:
         """Why it failed, or that the agent changed nothing; None if it changed something, or before the end."""
         is_idle = self.status == "completed" and self.commit_sha is None
         nothing = NOT_EXECUTED if self.executor == MADE_UP else NOTHING_CHANGED
-        said = [self.failure or (nothing if is_idle else None)]
+        reasons = [self.failure or (nothing if is_idle else None)]
         if self.agent is not None and NO_AGENT not in (self.failure or ""):
-            said.append(f"by the fallback {self.agent}, since {unavailable_words(self.unavailable)}")
-        return "; ".join(filter(None, said)) or None
+            reasons.append(f"by the fallback {self.agent}, since {unavailable_words(self.unavailable)}")
+        return "; ".join(filter(None, reasons)) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,6 @@ class TurnPause:
     is_counted: bool
     """Whether this was an attempt; otherwise it counts as a pause."""
     from_turn: int | None = None
-    """The turn whose unpushed change the next attempt starts from, as `Turn.from_turn`."""
     since: int | None = None
     """Since when its code host has not answered; None if it waits for something else."""
     change: Mapping[str, object] = field(default_factory=dict)
@@ -170,8 +171,7 @@ def unavailable_words(unavailable: Mapping[str, str] | None) -> str:
 
 def fall_back(connection: sa.Connection, turn: Turn, name: str, unavailable: dict[str, str]) -> Turn:
     """Give a claimed turn to a fallback; return it as it is then."""
-    values = {"agent": name, "unavailable": unavailable}
-    connection.execute(sa.update(turns).where(*_is(turn.run_id, turn.number)).values(values))
+    update(connection, turns, *_is(turn.run_id, turn.number), agent=name, unavailable=unavailable)
     return replace(turn, agent=name, unavailable=unavailable)
 
 
@@ -184,19 +184,9 @@ def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, i
 
 def claim(connection: sa.Connection, run_id: str, number: int, executor: str, now: int) -> tuple[Run, Turn] | None:
     """Claim a turn: status working, attempt incremented; return it with its run, None if it has already ended."""
-    changed = connection.execute(
-        sa.update(turns)
-        .where(*_is(run_id, number), _OPEN)
-        .values(
-            status="working",
-            attempt=turns.c.attempt + 1,
-            executor=executor,
-            due_at=None,
-            failure=None,
-            started_at=sa.func.coalesce(turns.c.started_at, now),
-        )
-    )
-    if changed.rowcount == 0:
+    values = {"status": "working", "attempt": turns.c.attempt + 1, "executor": executor, "due_at": None}
+    values |= {"failure": None, "started_at": sa.func.coalesce(turns.c.started_at, now)}
+    if not update(connection, turns, *_is(run_id, number), _OPEN, **values):
         return None
     run_store.set_status(connection, run_id, "working", now)
     run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
@@ -210,39 +200,30 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
 
 def held(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
     """Return an open turn, which nobody else can change before the transaction ends; None: it has ended."""
-    same = sa.update(turns).where(*_is(run_id, number), _OPEN).values(number=number)
-    return by_number(connection, run_id, number) if connection.execute(same).rowcount else None
+    is_open = update(connection, turns, *_is(run_id, number), _OPEN, number=number)
+    return by_number(connection, run_id, number) if is_open else None
 
 
 def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
     """Give a turn's slot back for a while; False if it has ended, or another attempt has taken over."""
-    same = (*_is(turn.run_id, turn.number), turns.c.attempt == turn.attempt, _OPEN)
-    values = {
-        **paused.change,
-        "status": "queued",
-        "dispatched_at": None,
-        "due_at": paused.due_at,
-        "waiting_since": paused.since,
-        "failure": paused.why,
-    }
-    values |= {"pauses": turn.pauses + (not paused.is_counted), "from_turn": paused.from_turn}
-    changed = connection.execute(sa.update(turns).where(*same).values(values))
-    if changed.rowcount:
-        run_store.set_status(connection, turn.run_id, "queued", now)
-    return changed.rowcount > 0
+    values = {**paused.change, "status": "queued", "dispatched_at": None, "due_at": paused.due_at}
+    values |= {"waiting_since": paused.since, "failure": paused.why, "from_turn": paused.from_turn}
+    values |= {"pauses": turn.pauses + (not paused.is_counted)}
+    if not update(connection, turns, *_is_latest(turn), **values):
+        return False
+    run_store.set_status(connection, turn.run_id, "queued", now)
+    return True
 
 
 def note_put_back(connection: sa.Connection, run_id: str, number: int, why: str, now: int) -> None:
     """Record why an open turn's worker has no room for it at present."""
-    connection.execute(sa.update(turns).where(*_is(run_id, number), _OPEN).values(failure=why))
+    update(connection, turns, *_is(run_id, number), _OPEN, failure=why)
     run_store.touch(connection, run_id, now)
 
 
 def begin_push(connection: sa.Connection, turn: Turn, commit: str) -> bool:
     """Store the commit that is about to be pushed; False unless this is the latest attempt of an open turn."""
-    held = (turns.c.attempt == turn.attempt, _OPEN)
-    noted = sa.update(turns).where(*_is(turn.run_id, turn.number), *held).values(pushing_sha=commit)
-    return connection.execute(noted).rowcount > 0
+    return update(connection, turns, *_is_latest(turn), pushing_sha=commit) > 0
 
 
 def last_begun(past: Sequence[Turn]) -> Turn | None:
@@ -252,7 +233,7 @@ def last_begun(past: Sequence[Turn]) -> Turn | None:
 
 def is_own_commit(connection: sa.Connection, commit: str) -> bool:
     """Whether a turn of any organization pushed a commit, or is about to push it."""
-    return exists(connection, turns, turns.c.pushing_sha == commit)
+    return exists(connection, turns, pushing_sha=commit)
 
 
 def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
@@ -314,19 +295,18 @@ def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: Tu
     late = {name: value for name, value in asdict(outcome).items() if name not in {"attempt", "status", "failure"}}
     is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), WAS_CANCELLED)
     failure = turns.c.failure + "; its change had been pushed already"
-    connection.execute(sa.update(turns).where(*_is(run_id, number), *is_late).values(late | {"failure": failure}))
+    update(connection, turns, *_is(run_id, number), *is_late, **late | {"failure": failure})
 
 
 def is_cancelled(connection: sa.Connection, turn: Turn) -> bool:
     """Whether the turn was cancelled, and this attempt was its last."""
-    held = by_number(connection, turn.run_id, turn.number)
-    return held is not None and held.outcome == CANCELLED and held.attempt == turn.attempt
+    stored = by_number(connection, turn.run_id, turn.number)
+    return stored is not None and stored.outcome == CANCELLED and stored.attempt == turn.attempt
 
 
 def note_kept(connection: sa.Connection, turn: Turn, change: Mapping[str, object], now: int) -> None:
     """Record the change that the agent of a cancelled turn had made, in the fields of a turn."""
-    noted = sa.update(turns).where(*_is(turn.run_id, turn.number), turns.c.commit_sha.is_(None))
-    connection.execute(noted.values(**change))
+    update(connection, turns, *_is(turn.run_id, turn.number), turns.c.commit_sha.is_(None), **change)
     run_store.touch(connection, turn.run_id, now)
 
 
@@ -344,12 +324,13 @@ def cancel_each(
 
     The operator saw these turns, each a run's id and a number, and confirmed. Each has an entry in the audit trail.
     """
-    found = run_store.by_ids(connection, [run_id for run_id, _ in shown])
-    ended = TurnOutcome("failed", failure=f"{CANCELLED} by the operator")
-    chosen = [(found[one], number) for one, number in shown if one in found and status in {None, found[one].status}]
-    done = [run for run, number in chosen if end(connection, run.id, number, ended, clock())]
-    audit.record_each(connection, actor, [("run.cancel", one.id, one.organization_id) for one in done], clock)
-    return [one.id for one in done]
+    known = run_store.by_ids(connection, [run_id for run_id, _ in shown])
+    outcome = TurnOutcome("failed", failure=f"{CANCELLED} by the operator")
+    chosen = [(known[run_id], number) for run_id, number in shown if run_id in known]
+    chosen = [(run, number) for run, number in chosen if status in {None, run.status}]
+    ended = [run for run, number in chosen if end(connection, run.id, number, outcome, clock())]
+    audit.record_each(connection, actor, [("run.cancel", run.id, run.organization_id) for run in ended], clock)
+    return [run.id for run in ended]
 
 
 def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now: int) -> int:
@@ -400,10 +381,8 @@ def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | Non
 def newest_of(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Turn]:
     """Return the last turn of each of the runs, keyed by run id."""
     number = sa.select(runs.c.turn).where(runs.c.id == turns.c.run_id).scalar_subquery()
-    return {
-        turn.run_id: turn
-        for turn in found(connection, Turn, turns, turns.c.run_id.in_(run_ids), turns.c.number == number)
-    }
+    last = found(connection, Turn, turns, turns.c.run_id.in_(run_ids), turns.c.number == number)
+    return {turn.run_id: turn for turn in last}
 
 
 def of(connection: sa.Connection, run_id: str) -> list[Turn]:
@@ -411,8 +390,9 @@ def of(connection: sa.Connection, run_id: str) -> list[Turn]:
     return found(connection, Turn, turns, run_id=run_id, order=[turns.c.number])
 
 
-def _is(run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-    return turns.c.run_id == run_id, turns.c.number == number
+def _is_latest(turn: Turn) -> tuple[sa.ColumnElement[bool], ...]:
+    """The condition that a turn is open, and no later attempt has it."""
+    return (*_is(turn.run_id, turn.number), turns.c.attempt == turn.attempt, _OPEN)
 
 
 def ended_since(connection: sa.Connection, earliest: int) -> Sequence[Any]:
@@ -420,10 +400,8 @@ def ended_since(connection: sa.Connection, earliest: int) -> Sequence[Any]:
 
     Instants are microseconds; `started_at` is None if the turn was cancelled before any worker claimed it.
     """
-    cancelled = (WAS_CANCELLED, CANCELLED)
-    outcome = sa.case(cancelled, else_=turns.c.status).label("outcome")
+    outcome = sa.case((WAS_CANCELLED, CANCELLED), else_=turns.c.status).label("outcome")
     columns = (turns.c.accepted_at, turns.c.started_at, turns.c.finished_at)
-    query = sa.select(turns.c.run_id, turns.c.number, outcome, *columns).where(
-        turns.c.finished_at >= earliest, turns.c.executor.is_distinct_from(MADE_UP)
-    )
-    return connection.execute(query).all()
+    is_real = turns.c.executor.is_distinct_from(MADE_UP)
+    query = sa.select(turns.c.run_id, turns.c.number, outcome, *columns)
+    return connection.execute(query.where(turns.c.finished_at >= earliest, is_real)).all()

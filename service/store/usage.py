@@ -1,6 +1,7 @@
 """Model usage: recorded for each turn, and summed over turns, runs, days and organizations."""
 
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -14,7 +15,7 @@ from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.store import outages
 from service.store.database import Database, insert_new
-from service.store.schema import given, model_usage, organizations, runs, usage_days
+from service.store.schema import given, model_usage, organizations, runs, update, usage_days
 from service.store.turns import Turn
 
 Grouping = Literal["organization", "repository", "agent", "day"]
@@ -86,7 +87,6 @@ class TurnMeter:
     _agent: Agent
     _clock: Clock
     trace: Callable[[ModelUse], None] = lambda _: None
-    """Called with each request."""
     _down_since: int | None = None
 
     def spent(self) -> Spending:
@@ -169,9 +169,7 @@ def _add(
         dated, mine = once["list_prices_of"], table.c.list_prices_of
         if dated is not None:
             more["list_prices_of"] = sa.case((mine < dated, mine), else_=dated)
-        connection.execute(
-            sa.update(table).where(*(table.c[name] == value for name, value in key.items())).values(more)
-        )
+        update(connection, table, *(table.c[name] == value for name, value in key.items()), **more)
 
 
 def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> Spending:
@@ -180,8 +178,8 @@ def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> S
     of_day = (usage_days.c.day == now // DAY_MICROS) & (usage_days.c.agent_key == agent_key)
     tokens = model_usage.c.input_tokens + model_usage.c.cached_tokens + model_usage.c.output_tokens
     sums = [
-        sa.select(sa.func.coalesce(sa.func.sum(what), 0)).where(where).scalar_subquery()
-        for what, where in ((model_usage.c.micro_usd, of_run), (usage_days.c.micro_usd, of_day), (tokens, of_run))
+        sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(where).scalar_subquery()
+        for column, where in ((model_usage.c.micro_usd, of_run), (usage_days.c.micro_usd, of_day), (tokens, of_run))
     ]
     run_usd, day_usd, run_tokens = connection.execute(sa.select(*sums)).one()
     day = OrganizationDay()
@@ -189,7 +187,8 @@ def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> S
     joined = runs.join(organizations, organizations.c.id == runs.c.organization_id)
     owner = connection.execute(sa.select(*columns).select_from(joined).where(runs.c.id == run_id)).first()
     if owner is not None and (owner.day_usd is not None or owner.day_tokens is not None):
-        used = totals(connection, UsageFilters(owner.id, now // DAY_MICROS, now // DAY_MICROS), None)[0].figures
+        today = now // DAY_MICROS
+        used = totals(connection, None, owner.id, today, today)[0].figures
         day = OrganizationDay(used.micro_usd, used.tokens, owner.day_usd, owner.day_tokens)
     return Spending(int(run_usd), int(day_usd), int(run_tokens), day)
 
@@ -199,8 +198,8 @@ def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, floa
     limits = (organizations.c.slug, organizations.c.day_usd, organizations.c.day_tokens)
     has_limit = sa.or_(organizations.c.day_usd.is_not(None), organizations.c.day_tokens.is_not(None))
     limited = connection.execute(sa.select(*limits).where(has_limit)).all()
-    today = UsageFilters(None, now // DAY_MICROS, now // DAY_MICROS)
-    used = {one.subject["organization"]: one.figures for one in totals(connection, today, "organization")}
+    of_today = totals(connection, "organization", None, now // DAY_MICROS, now // DAY_MICROS)
+    used = {total.subject["organization"]: total.figures for total in of_today}
     shares = []
     for slug, usd, tokens in limited:
         of_day = used.get(slug, UsageFigures(0, 0, 0, 0, 0))
@@ -208,7 +207,7 @@ def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, floa
             shares.append((slug, "usd", of_day.micro_usd / MICROS_PER_USD / usd))
         if tokens is not None:
             shares.append((slug, "tokens", of_day.tokens / tokens))
-    return sorted(shares, key=lambda one: (-one[2], one))
+    return sorted(shares, key=lambda share: (-share[2], share))
 
 
 def of_turns(connection: sa.Connection, run_id: str) -> dict[int, UsageFigures]:
@@ -218,20 +217,20 @@ def of_turns(connection: sa.Connection, run_id: str) -> dict[int, UsageFigures]:
     return {row.number: _figures(row) for row in rows}
 
 
-def of_agents(connection: sa.Connection, run_id: str) -> dict[int, dict[str, UsageFigures]]:
+def of_agents(connection: sa.Connection, run_id: str) -> defaultdict[int, dict[str, UsageFigures]]:
     """Return the usage of each agent in each turn of a run."""
     key = (model_usage.c.number, model_usage.c.agent)
-    found: dict[int, dict[str, UsageFigures]] = {}
+    by_turn = defaultdict[int, dict[str, UsageFigures]](dict)
     for row in connection.execute(sa.select(*key, *_SUMS).where(model_usage.c.run_id == run_id).group_by(*key)):
-        found.setdefault(row.number, {})[row.agent] = _figures(row)
-    return found
+        by_turn[row.number][row.agent] = _figures(row)
+    return by_turn
 
 
 def run_share(used: Collection[UsageFigures], budget: SpendingLimits) -> float | None:
     """Return the used share of a run's budget, for the limit that is closest; None if there is no budget."""
     limits = (
-        (budget.run_usd, sum(one.micro_usd for one in used) / MICROS_PER_USD),
-        (budget.run_tokens, sum(one.tokens for one in used)),
+        (budget.run_usd, sum(figures.micro_usd for figures in used) / MICROS_PER_USD),
+        (budget.run_tokens, sum(figures.tokens for figures in used)),
     )
     return max((spent / most for most, spent in limits if most is not None), default=None)
 
@@ -255,17 +254,14 @@ class UsageTotal:
     figures: UsageFigures
 
 
-@dataclass(frozen=True, slots=True)
-class UsageFilters:
-    """Which usage to sum; days since 1970 (UTC), both included."""
-
-    organization_id: str | None = None
-    first_day: int | None = None
-    last_day: int | None = None
-
-
-def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None) -> list[UsageTotal]:
-    """Return the usage grouped by `by`; None for one grand total.
+def totals(
+    connection: sa.Connection,
+    by: Grouping | None,
+    organization_id: str | None = None,
+    first_day: int | None = None,
+    last_day: int | None = None,
+) -> list[UsageTotal]:
+    """Return the usage grouped by `by`; None for one grand total. Days are since 1970 (UTC), both included.
 
     A run, and a turn, counts once: on the day, and for the agent, of its first request to a model.
     """
@@ -281,14 +277,13 @@ def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None
     # Paths are compared regardless of case, as code hosts do, and shown as written.
     key = (slug, platform, usage_days.c.path_key) if by == "repository" else tuple(subject.values())
     query = _joined(*(column.label(name) for name, column in subject.items()), *_DAY_SUMS).where(
-        given(usage_days.c.organization_id, filters.organization_id),
-        given(usage_days.c.day, filters.first_day, operator.ge),
-        given(usage_days.c.day, filters.last_day, operator.le),
+        given(usage_days.c.organization_id, organization_id),
+        given(usage_days.c.day, first_day, operator.ge),
+        given(usage_days.c.day, last_day, operator.le),
     )
-    rows = connection.execute(query.group_by(*key).order_by(*key))
     return [
         UsageTotal({name: row._mapping[name] for name in subject}, int(row.runs), int(row.turns), _figures(row))
-        for row in rows
+        for row in connection.execute(query.group_by(*key).order_by(*key))
     ]
 
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from service.clock import Clock
+from service.clock import SECOND_MICROS, Clock
 from service.store.database import Database, now_in
-from service.store.schema import found, meta, replace_rows, workers
+from service.store.schema import delete, found, meta, replace_rows, update, workers
 
 _CHANNEL: Final = "runwarden"
 _CHECK_S: Final = 20.0
@@ -36,7 +36,6 @@ class Worker:
     executor: str
     """A random name, new for each process: two processes with the same name would execute every turn twice."""
     host: str
-    """The machine it runs on."""
     sandbox: str
     pid: int
     concurrency: int
@@ -45,7 +44,6 @@ class Worker:
     seen_at: int
     """The time of its last heartbeat by the database's clock, which all machines share; 0 if it signed off."""
     at_work: int = 0
-    """Turns it was executing at that time."""
 
     @property
     def has_no_sandbox(self) -> bool:
@@ -57,19 +55,18 @@ def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:
     """Record a worker's heartbeat."""
     values = asdict(worker) | {"seen_at": now_in(connection, clock)}
     # Updated in place: somebody else may sign the worker off, or read it, at the same time.
-    changed = connection.execute(sa.update(workers).where(workers.c.executor == worker.executor).values(values))
-    if changed.rowcount == 0:
+    if not update(connection, workers, workers.c.executor == worker.executor, **values):
         connection.execute(sa.insert(workers).values(values))
 
 
 def sign_off(connection: sa.Connection, executor: str) -> None:
     """Sign a worker off: the next one recovers its unfinished turns immediately."""
-    connection.execute(sa.update(workers).where(workers.c.executor == executor).values(seen_at=0))
+    update(connection, workers, workers.c.executor == executor, seen_at=0)
 
 
-def heard_within(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
-    """Return the workers with a heartbeat within the last `micros` microseconds, oldest first."""
-    earliest = now_in(connection, clock) - micros
+def heard_within(connection: sa.Connection, ttl_s: float, clock: Clock) -> list[Worker]:
+    """Return the workers with a heartbeat within the last `ttl_s` seconds, oldest first."""
+    earliest = now_in(connection, clock) - int(ttl_s * SECOND_MICROS)
     return found(connection, Worker, workers, workers.c.seen_at >= earliest, order=[workers.c.started_at])
 
 
@@ -80,7 +77,7 @@ def all_of(connection: sa.Connection) -> list[Worker]:
 
 def forget(connection: sa.Connection, executor: str) -> None:
     """Remove a worker."""
-    connection.execute(sa.delete(workers).where(workers.c.executor == executor))
+    delete(connection, workers, executor=executor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +97,9 @@ class Pauses:
 def pauses(connection: sa.Connection) -> Pauses:
     """Return the present pauses."""
     condition = sa.or_(meta.c.key == _MAINTENANCE, meta.c.key.startswith(_DRAIN))
-    held = {one.key: one.value for one in connection.execute(sa.select(meta.c.key, meta.c.value).where(condition))}
-    drained = {key.removeprefix(_DRAIN): int(value) for key, value in held.items() if key != _MAINTENANCE}
-    return Pauses(held.get(_MAINTENANCE), drained)
+    rows = {row.key: row.value for row in connection.execute(sa.select(meta.c.key, meta.c.value).where(condition))}
+    drained = {key.removeprefix(_DRAIN): int(value) for key, value in rows.items() if key != _MAINTENANCE}
+    return Pauses(rows.get(_MAINTENANCE), drained)
 
 
 def set_maintenance(connection: sa.Connection, why: str | None) -> None:
@@ -110,12 +107,12 @@ def set_maintenance(connection: sa.Connection, why: str | None) -> None:
     if why is not None:
         replace_rows(connection, meta, [{"key": _MAINTENANCE, "value": why}], [meta.c.key])
     else:
-        connection.execute(sa.delete(meta).where(meta.c.key == _MAINTENANCE))
+        delete(connection, meta, key=_MAINTENANCE)
 
 
 def drain(connection: sa.Connection, machine: str, living: Sequence[Worker]) -> None:
     """Let a machine's workers begin nothing more; those that start later do."""
-    latest = str(max(one.started_at for one in living if one.host == machine))
+    latest = str(max(worker.started_at for worker in living if worker.host == machine))
     replace_rows(connection, meta, [{"key": f"{_DRAIN}{machine}", "value": latest}], [meta.c.key])
 
 

@@ -247,7 +247,7 @@ def test_what_was_deleted_is_overwritten_in_the_file(database: Database, folder:
     Deletion(database, folder, now_micros).complete()
     before = folder.database_file.read_bytes()
     with database.write() as connection:
-        schema.remove_before(connection, schema.audit.c.at, now_micros() + 1)
+        schema.delete(connection, schema.audit)
         deletions.forget(connection, now_micros())
     after = folder.database_file.read_bytes()
 

@@ -321,7 +321,7 @@ def test_no_question_of_every_second_reads_what_has_ended(database: Database) ->
                 runs.page(connection, filters, None, 26)
             runs.is_worked_on(connection, "/srv/api.git", "main")
             runs.active(connection, Filters(None), 26)
-            usage.totals(connection, usage.UsageFilters(owner, 0, 1), None)
+            usage.totals(connection, None, owner, 0, 1)
             turns.last_turns(connection, owner, ASKS, 100)
             turns.last_turns(connection, owner, WAS_CANCELLED, 1000)
         plans = [

@@ -14,7 +14,7 @@ from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
 from service.store import deletions, organizations, runs, turns, usage
 from service.store.database import Database
-from service.store.usage import ModelUse, UsageFilters, totals
+from service.store.usage import ModelUse, totals
 from tests.program import Program
 from tests.service.conftest import BOTH, NOW, Api, Make, accepted
 from tests.service.test_metrics import scraped
@@ -50,7 +50,7 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
 
     def summed(by: Any, *given: Any) -> dict[Any, tuple[int, int, int]]:
         with database.read() as connection:
-            found = totals(connection, UsageFilters(*given), by)
+            found = totals(connection, by, *given)
         return {tuple(one.subject.values()): (one.runs, one.turns, one.figures.input_tokens) for one in found}
 
     acme, other = (2, 3, 116), (1, 1, 1000)
@@ -105,11 +105,11 @@ def test_the_days_add_up_to_the_turns_whoever_is_killed(database: Database) -> N
 
     with database.read() as connection:
         detail = usage.of_turns(connection, run_id)
-        (whole,) = totals(connection, UsageFilters(), None)
+        (whole,) = totals(connection, None)
     with database.write() as connection:
         deletions.delete_runs(connection, [run_id], NOW)
     with database.read() as connection:
-        after = totals(connection, UsageFilters(), None)
+        after = totals(connection, None)
     assert (whole.runs, whole.turns, {1: whole.figures}) == (1, 1, detail)
     assert whole.figures.requests > len(writers) * 20
     assert after == [whole]
@@ -130,7 +130,7 @@ def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database:
     proxied.add("gpt-5.4", Usage(1_000_000), price_of("gpt-5.4", {}))
     with database.read() as connection:
         told = [one.document() for one in usage.of_turns(connection, run_id).values()]
-        whole = totals(connection, UsageFilters(), None)[0].figures.document()
+        whole = totals(connection, None)[0].figures.document()
 
     found = [[one[key] for key in ("cost_usd", "unpriced_requests", "list_prices_of")] for one in (*told, whole)]
     priced = [[0, 0, None], [1, 1, "2026-11-24"], [5, 0, "2026-11-24"]]

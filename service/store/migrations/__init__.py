@@ -39,10 +39,10 @@ def version(connection: sa.Connection) -> int | None:
             )
     if not there.has_table(_REVISION.name):
         return None
-    found = connection.execute(sa.select(_REVISION.c.version_num)).scalar()
-    if found is not None and not found.isdecimal():
-        raise DatabaseError(f"the database belongs to another program: its Alembic revision is {found!r}")
-    return None if found is None else int(found)
+    revision = connection.execute(sa.select(_REVISION.c.version_num)).scalar()
+    if revision is not None and not revision.isdecimal():
+        raise DatabaseError(f"the database belongs to another program: its Alembic revision is {revision!r}")
+    return None if revision is None else int(revision)
 
 
 def check(connection: sa.Connection) -> None:
@@ -53,9 +53,8 @@ def check(connection: sa.Connection) -> None:
     """
     rows = connection.exec_driver_sql(_COLUMNS[connection.dialect.name])
     there = {(table, column, not required) for table, column, required in rows if table in metadata.tables}
-    ours = {
-        (one.table.name, one.name, bool(one.nullable)) for table in metadata.tables.values() for one in table.columns
-    }
+    columns = (column for table in metadata.tables.values() for column in table.columns)
+    ours = {(column.table.name, column.name, bool(column.nullable)) for column in columns}
     if different := sorted({f"{table}.{column}" for table, column, _ in there ^ ours}):
         raise DatabaseError(
             f"the database was written by another version of this program, though its schema has the same number, "
@@ -70,19 +69,19 @@ def migrate(connection: sa.Connection) -> None:
     Raises:
         DatabaseError: As for `version` and `check`, or a newer program has migrated it.
     """
-    found = version(connection)
-    if found is None:
+    present = version(connection)
+    if present is None:
         metadata.create_all(connection)
         # As Alembic would record it; only real migrations pay for importing Alembic.
         columns = "version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)"
         connection.execute(sa.text(f"CREATE TABLE alembic_version ({columns})"))
         connection.execute(sa.insert(_REVISION).values(version_num=f"{VERSION:04}"))
-    elif found > VERSION:
+    elif present > VERSION:
         raise DatabaseError(
-            f"the database has schema version {found}, this program knows {VERSION}: "
+            f"the database has schema version {present}, this program knows {VERSION}: "
             "install the release that wrote it, or newer"
         )
-    elif found < VERSION:
+    elif present < VERSION:
         from alembic import command
         from alembic.config import Config
 
