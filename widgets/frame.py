@@ -82,7 +82,6 @@ def next_poll(wait: Wait | None, now: datetime) -> str:
 FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
 """Shown in place of the link's state while our own files fail."""
 SPACE: Final = 3
-"""Cells between the groups."""
 FRESH: Final = 20
 """Cells of the data's age in words, so that the words after it do not move."""
 SINCE: Final = len(" ✗ 12m  ")
@@ -102,7 +101,6 @@ class Vitals(Struct, frozen=True):
     profile: str
     read_only: bool = False
     color: str = ""
-    """The colour of the profile's name; empty: none."""
     files_fail: bool = False
     """Whether our own files fail, so that nothing on the screen follows the service."""
     can_switch: bool = False
@@ -115,7 +113,6 @@ class Vitals(Struct, frozen=True):
     working: int = 0
     queued: int = 0
     failed: int = 0
-    """The number of failed runs in the cache."""
     failed_today: int = 0
     """Runs of the last 24 hours that failed."""
     health: tuple[PlatformHealth, ...] = ()
@@ -124,9 +121,7 @@ class Vitals(Struct, frozen=True):
     known: bool = False
     """Whether the counts were read yet."""
     unknown: int = 0
-    """Writes of unknown outcome."""
     inbox: int = 0
-    """Pending items in the inbox."""
     set_up: frozenset[str] = frozenset()
     """The optional tabs that have something to show, by name."""
 
@@ -277,7 +272,6 @@ class Tab(Struct, frozen=True):
     """One tab of the console."""
 
     name: str
-    """The name that the program uses for it."""
     key: str
     title: str
     brief: str
@@ -324,7 +318,6 @@ class KeyHint(Struct, frozen=True):
     """One key and its effect."""
 
     key: str
-    """The key as shown."""
     does: str
     action: str
     enabled: bool = True

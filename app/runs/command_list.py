@@ -21,7 +21,7 @@ from app.cli.progress import Bar
 from app.engine.text import closest, plural
 from app.engine.times import exact_ago, parse_period, rfc3339
 from app.runs.command_rows import CACHED_HINT, CHUNK, COLUMNS, EXPORTED, RunDocument, continued_from, views
-from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageGap, Run, RunFilter
+from storage.records import FINAL_STATUSES, KNOWN_STATUSES, Coverage, CoverageGap, Run, RunFilter, link_of
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -116,7 +116,7 @@ def run_filter(
 
         query = parse(search, now)
         if query.problems:
-            raise failed("usage", f"--search, {query.problems[0]}", problems=[asdict(each) for each in query.problems])
+            raise failed("usage", f"--search, {query.problems[0]}", problems=[*map(asdict, query.problems)])
         condition = both(condition, query.filter)
     contradicted = set(condition.statuses) & set(condition.not_statuses)
     problem = ""
@@ -138,7 +138,6 @@ def _unknown(status: str, known: Collection[str]) -> CommandFailedError:
 
 
 DEFAULT_LIMIT: Final = 50
-VERSION_HINT: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."
 
 
 @click.command("list", cls=FactCommand)
@@ -157,8 +156,7 @@ async def list_runs(
     async with _opened(invocation, filters, most, is_cached=cached) as listing:
         with invocation.exporting(None, "runs", COLUMNS) as rows:
             await listing.print(rows)
-        more = await listing.more()
-        remark = await listing.remark(rows.count)
+        more, remark = await listing.more(), await listing.remark(rows.count)
     rows.end(more, empty="No run matches.")
     if invocation.format is not Format.JSON:
         invocation.output.note(remark)
@@ -199,8 +197,6 @@ async def _opened(
 
 @dataclass(slots=True)
 class _RunList:
-    """One listing, from the service or from the cache, with its remarks."""
-
     engine: "Engine | ProfileFiles"
     """An engine, unless the cache alone is asked."""
     condition: RunFilter
@@ -220,16 +216,17 @@ class _RunList:
         Raises:
             CommandFailedError: A request failed, or the cache alone can answer.
         """
-        only = {
-            "is:stuck": self.condition.stuck,
-            "is:followed": self.condition.followed,
-            "agent:": self.condition.agents or self.condition.not_agents,
-            "finding:": self.condition.findings or self.condition.not_findings,
+        wanted, cache = self.condition, self.engine.cache
+        only_cached = {
+            "is:stuck": wanted.stuck,
+            "is:followed": wanted.followed,
+            "agent:": wanted.agents or wanted.not_agents,
+            "finding:": wanted.findings or wanted.not_findings,
         }
-        if not self.is_cached and (term := next((term for term, is_set in only.items() if is_set), "")):
+        if not self.is_cached and (term := next((term for term, is_set in only_cached.items() if is_set), "")):
             raise failed("usage", f"{term} is only known to the cache: add --cached.")
-        known = FINAL_STATUSES | set(ACTIVE_STATUSES) | set(await self.engine.cache.known_statuses())
-        for status in self.condition.not_statuses:
+        known = KNOWN_STATUSES | set(await cache.known_statuses())
+        for status in wanted.not_statuses:
             if status not in known and closest(status, known):
                 raise _unknown(status, known)
         self.asked_at = self.engine.clock()
@@ -240,18 +237,17 @@ class _RunList:
         with closing(Bar(sys.stderr if rows.output.width is None and not self.is_cached else None)) as bar:
             async for runs in self._held() if self.is_cached else self._fetched():
                 shown = await views(self.engine, runs, continued)
-                times = [view.detail.last_seen_at for view in shown if view.detail]
-                confirmed_for = self.engine.settings.history.confirmed_for
-                self.long_ago += sum(time < self.asked_at - confirmed_for for time in times)
-                if times:
+                if times := [view.detail.last_seen_at for view in shown if view.detail]:
+                    confirmed_from = self.asked_at - self.engine.settings.history.confirmed_for
+                    self.long_ago += sum(time < confirmed_from for time in times)
                     self.seen_at = min(*(self.seen_at or times), *times), max(*(self.seen_at or times), *times)
                 rows.add((view.document() for view in shown), shown)
                 rows.output.flush()
                 bar.note(plural(rows.count, "run"))
         # The service may use statuses that were never seen here: a status is called unknown only if no run has it.
-        unknown = [] if rows.count else [status for status in self.condition.statuses if status not in known]
-        if unknown:
-            raise _unknown(unknown[0], known)
+        for status in wanted.statuses:
+            if not rows.count and status not in known:
+                raise _unknown(status, known)
 
     async def _held(self) -> AsyncIterator[Sequence[Run]]:
         self.dropped = self.coverage.dropped
@@ -271,21 +267,20 @@ class _RunList:
                 yield page.runs
         except ApiError as error:
             # The list always exists, so 404 means that the address does not lead to the API.
-            hint = VERSION_HINT if isinstance(error, NotFoundError) else CACHED_HINT
-            raise of_api_error(error, hint=hint) from error
+            version = "Check the base address: it ends with the version, as in https://api.example.com/v1."
+            raise of_api_error(error, hint=version if isinstance(error, NotFoundError) else CACHED_HINT) from error
         self.coverage = await self.engine.cache.coverage()
 
     async def _as_of(self) -> datetime | None:
         if not self.is_cached or self.coverage.as_of is not None:
             return self.coverage.as_of if self.is_cached else self.asked_at
-        links = await self.engine.cache.links()
-        polled = [link.last_ok_at for link in links if link.subject == "runs" and link.last_ok_at]
+        link = link_of(await self.engine.cache.links(), "runs")
+        polled = [link.last_ok_at] if link is not None and link.last_ok_at else []
         return max([*polled, *(self.seen_at or ())], default=None)
 
     async def more(self) -> dict[str, object]:
         """The document's keys besides the runs."""
-        as_of = await self._as_of()
-        coverage = self.coverage
+        as_of, coverage = await self._as_of(), self.coverage
         # `complete_since` holds only if nothing is missing from then until `as_of`.
         is_current = as_of is not None and coverage.is_current(as_of)
         newest = coverage.ranges[0].end if coverage.ranges else None
@@ -293,8 +288,10 @@ class _RunList:
         return {
             "as_of": rfc3339(as_of),
             "complete_since": rfc3339(coverage.complete_since) if is_current else None,
-            "complete": [{"from": rfc3339(one.start), "to": rfc3339(one.end)} for one in coverage.ranges if one.end],
-            "missing": [{"from": rfc3339(one.after), "to": rfc3339(one.before)} for one in gaps],
+            "complete": [
+                {"from": rfc3339(held.start), "to": rfc3339(held.end)} for held in coverage.ranges if held.end
+            ],
+            "missing": [{"from": rfc3339(gap.after), "to": rfc3339(gap.before)} for gap in gaps],
             "confirmed_since": rfc3339(self.seen_at[0]) if self.seen_at else None,
             "source": "cache" if self.is_cached else "live",
             **({"dropped": self.dropped} if self.dropped else {}),
@@ -302,15 +299,15 @@ class _RunList:
 
     def left_out(self) -> str:
         """The remark on entries of the service's list that cannot be shown."""
-        said = f"Left out {self.dropped} entries of the service's list: they have no usable run id."
-        return said if self.dropped else ""
+        remark = f"Left out {self.dropped} entries of the service's list: they have no usable run id."
+        return remark if self.dropped else ""
 
     async def remark(self, count: int) -> str:
         """The remark below the table."""
         parts = []
         if self.limit is not None and count == self.limit:
             parts.append(f"The newest {self.limit}; --limit N or --all shows more.")
-        parts += filter(None, [self.left_out()])
+        parts += [self.left_out()] if self.dropped else []
         if not self.is_cached:
             return " ".join(parts)
         if (undecided := self.condition.undecided) and (unknown := await self.engine.cache.count(undecided)):
@@ -329,6 +326,6 @@ class _RunList:
             days = f"{self.engine.settings.history.confirmed_for / timedelta(days=1):g} days"
             parts.append(f"{are} last confirmed more than {days} ago, the oldest on {self.seen_at[0]:%Y-%m-%d}.")
         if not count and not self.coverage.whole:
-            held = await self.engine.cache.count(RunFilter())
-            parts.append(f"Searched only the {held:,} cached runs. Leave out --cached to ask the service.")
+            cached = await self.engine.cache.count(RunFilter())
+            parts.append(f"Searched only the {cached:,} cached runs. Leave out --cached to ask the service.")
         return " ".join(parts)

@@ -25,10 +25,8 @@ WINDOW: Final = 200
 """Cached rows searched for a part of an id at a time."""
 SHORTEST_PART: Final = 4
 """Characters; a shorter part would match by accident."""
-MOST_CANDIDATES: Final = 10
 CACHED_HINT: Final = "Show earlier results with --cached."
 CHUNK: Final = 500
-"""Runs per cache query."""
 
 
 class RunLookup(Struct, frozen=True):
@@ -42,11 +40,9 @@ class RunLookup(Struct, frozen=True):
         Raises:
             CommandFailedError: There is none, or the part is ambiguous.
         """
-        run = await self._held(text)
-        if run is None:
-            raise failed(
-                "not_found", f"No run {text} in the cache. Leave out --cached to ask the service.", run_id=text
-            )
+        if (run := await self._held(text)) is None:
+            message = f"No run {text} in the cache. Leave out --cached to ask the service."
+            raise failed("not_found", message, run_id=text)
         return run
 
     async def current(self, text: str) -> Run:
@@ -56,12 +52,11 @@ class RunLookup(Struct, frozen=True):
             CommandFailedError: The service has no such run, or the part is ambiguous.
             ApiError: The service could not be asked.
         """
-        held = await self._held(text)
-        if held is None:
+        if (run := await self._held(text)) is None:
             return await self._from_service(text)
-        if await self.engine.runs.look_up(held) == "unknown":
+        if await self.engine.runs.look_up(run) == "unknown":
             await self.engine.runs.refresh()
-        return await self._held(held.run_id) or held
+        return await self._held(run.run_id) or run
 
     async def named(self, text: str) -> Run:
         """The run with that id or unique part, from the cache or the service.
@@ -82,21 +77,19 @@ class RunLookup(Struct, frozen=True):
     async def _held(self, text: str) -> Run | None:
         if not text.strip():
             raise failed("usage", "Name a run by its id or the beginning or the end of it. See: runwarden runs list")
-        detail = await self.engine.cache.detail(text)
-        if detail is not None:
+        if (detail := await self.engine.cache.detail(text)) is not None:
             return detail.run
         if len(text) < SHORTEST_PART:
             return None
-        matching: list[str] = []
-        offset = 0
+        matching, offset = list[str](), 0
         while rows := await self.engine.cache.rows(RunFilter(search=text), RunSort(), offset=offset, limit=WINDOW):
             matching += [row.run_id for row in rows if row.run_id.startswith(text) or row.run_id.endswith(text)]
             offset += len(rows)
         if len(matching) > 1:
-            candidates = matching[:MOST_CANDIDATES]
+            candidates = matching[:10]
             named = ", ".join(candidates) + (", …" if len(matching) > len(candidates) else "")
             message = f"{text} matches {len(matching)} runs, write more of the id: {named}"
-            raise failed("ambiguous", message, candidates=list(candidates))
+            raise failed("ambiguous", message, candidates=[*candidates])
         return await self._held(matching[0]) if matching else None
 
     async def _from_service(self, text: str) -> Run:
@@ -134,6 +127,11 @@ class RunDocument(Struct, frozen=True):
     def summary(self) -> RunSummary:
         """What is known of its results."""
         return self.detail.summary if self.detail else RunSummary()
+
+    @property
+    def findings(self) -> str | None:
+        """The counts of its findings; None: not known."""
+        return None if self.summary.findings is None else str(self.summary.findings)
 
     @property
     def presence(self) -> str:
@@ -184,16 +182,12 @@ def badge(status: str) -> str:
     return f"{glyph} {status or '(no status)'}"
 
 
-STATUS_TONES: Final = {name: status.tone for name, status in STATUS_BY_NAME.items()}
-"""The tones of the statuses that the spec names; others have none."""
+def _tone(view: RunDocument) -> str:
+    return STATUS_BY_NAME[view.run.status].tone if view.run.status in STATUS_BY_NAME else ""
+
+
 COLUMNS: Final[tuple[Column[RunDocument], ...]] = (
-    Column(
-        "status",
-        lambda v: v.status,
-        "status",
-        lambda v: v.run.status,
-        tone=lambda v: STATUS_TONES.get(v.run.status, ""),
-    ),
+    Column("status", lambda v: v.status, "status", lambda v: v.run.status, tone=_tone),
     Column("repository", lambda v: v.run.repository.label, "repository", flexible=True),
     Column("branch", lambda v: v.run.branch_name, "branch_name", flexible=True),
     Column("started", lambda v: exact_ago(v.run.created_at, v.now), "created_at", lambda v: rfc3339(v.run.created_at)),
@@ -203,11 +197,6 @@ COLUMNS: Final[tuple[Column[RunDocument], ...]] = (
 EXPORTED: Final = (
     *COLUMNS,
     Column[RunDocument]("agent", lambda v: v.summary.agent or "?", "agent", lambda v: v.summary.agent),
-    Column[RunDocument](
-        "findings",
-        lambda v: "?" if v.summary.findings is None else str(v.summary.findings),
-        "findings",
-        lambda v: None if v.summary.findings is None else str(v.summary.findings),
-    ),
+    Column[RunDocument]("findings", lambda v: v.findings or "?", "findings", lambda v: v.findings),
 )
 """The columns of an export, with what is known of results; an unknown value is an empty cell in CSV."""

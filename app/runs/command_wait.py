@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
@@ -24,6 +25,7 @@ from app.engine.times import parse_duration, rfc3339, span
 from app.runs.command_rows import COLUMNS, RunLookup, badge, views
 from storage.records import ACTIVE_STATUSES, Run, RunFilter
 from storage.records.error_kinds import error_kind
+from storage.records.following import RunEvent
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -34,10 +36,8 @@ HOLD_S: Final = 10.0
 EVENT_COLUMNS: Final = tuple(
     Column[Document](name, name=name) for name in ("at", "run_id", "repository", "branch_name", "from", "to", "cursor")
 )
-DEFAULT_TIMEOUT: Final = "30m"
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 5.0
-GROWTH: Final = 1.3
 MOST_LOOK_UPS: Final = 3
 """Runs looked up one by one; for more, a sweep of all active runs is cheaper."""
 MOST_REASONS: Final = 20
@@ -94,12 +94,7 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                         why = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
                         cure = "Leave out --since to print what is kept, and compare with: runwarden runs list"
                         raise failed("not_found", f"{why} {cure}", cursor=since)
-                    rows.add(
-                        facts(one, "cursor run_id repository branch_name")
-                        | {"from": one.old, "to": one.new}
-                        | facts(one, "at")
-                        for one in page.events
-                    )
+                    rows.add(map(_document, page.events))
                     rows.output.flush()
                     held_since = (held_since or time.monotonic()) if page.is_held else None
                     if since != page.cursor:
@@ -120,6 +115,11 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                 raise unread
             rows.end({"cursor": since})
     return Exit.DONE
+
+
+def _document(event: RunEvent) -> Document:
+    moved = {"from": event.old, "to": event.new}
+    return facts(event, "cursor run_id repository branch_name") | moved | facts(event, "at")
 
 
 class WaitResult(Struct, frozen=True):
@@ -143,15 +143,8 @@ def _duration(text: str) -> timedelta:
 
 
 def _timeout(name: str, text: str) -> Callable[[F], F]:
-    return click.option(
-        "--timeout",
-        name,
-        callback=reading(_duration),
-        default=DEFAULT_TIMEOUT,
-        show_default=True,
-        metavar="TIME",
-        help=text,
-    )
+    usual: dict[str, Any] = {"default": "30m", "show_default": True, "metavar": "TIME"}
+    return click.option("--timeout", name, callback=reading(_duration), help=text, **usual)
 
 
 wait_options: Final = options_of(
@@ -176,9 +169,12 @@ async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: ti
         shown = await views(engine, [result.run for result in results.values() if result.run is not None])
         now = engine.clock()
     failure = wait_failure(results)
-    bad = [(each.run, each.reason) for each in results.values() if each.run is not None and each.has_failed]
-    entries = [{"run_id": run.run_id, "status": run.status, "reason": reason or None} for run, reason in bad]
-    more: dict[str, object] = {"failed": entries, "as_of": rfc3339(now), "source": "live"}
+    bad = [
+        {"run_id": result.run.run_id, "status": result.run.status, "reason": result.reason or None}
+        for result in results.values()
+        if result.run is not None and result.has_failed
+    ]
+    more: dict[str, object] = {"failed": bad, "as_of": rfc3339(now), "source": "live"}
     if failure is not None and failure.exit is not Exit.FAILED:
         more["error"] = failure.as_json()
     output.listing("runs", [view.document() for view in shown], COLUMNS, shown, more=more)
@@ -233,21 +229,23 @@ class RunWaiter(Struct, frozen=True):
                 await self.engine.runs.learn_of_failures()
                 ended = {run_id: await self._result(run_id) for run_id in run_ids}
                 for run_id in [run_id for run_id, result in ended.items() if result.has_failed][:MOST_REASONS]:
-                    reason = safe_text(await self.engine.extension.reason(run_id))
-                    ended[run_id] = replace(ended[run_id], reason=reason)
+                    ended[run_id] = replace(ended[run_id], reason=await self._reason(run_id))
                 return ended
             # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final. A run
             # that is not listed yet has none, and its id cannot be looked up.
             is_sweep_due = len(waiting) > MOST_LOOK_UPS or not examined.issuperset(waiting.values())
             examined.update(filter(None, waiting.values()))
             asked_for_s = await self._refresh(list(waiting), sweep=is_sweep_due)
-            for run_id in [one for one in waiting if statuses.get(one) == "queued"][:MOST_LOOK_UPS]:
-                reason = safe_text(await self.engine.extension.reason(run_id))
+            for run_id in [run_id for run_id in waiting if statuses.get(run_id) == "queued"][:MOST_LOOK_UPS]:
+                reason = await self._reason(run_id)
                 if reason and reasons.get(run_id) != reason:
                     self.tell(f"{run_id}  {reason}")
                 reasons[run_id] = reason
             await asyncio.sleep(max(0.0, min(max(pause_s, asked_for_s), remaining_s)))
-            pause_s = min(pause_s * GROWTH, LONGEST_PAUSE_S)
+            pause_s = min(pause_s * 1.3, LONGEST_PAUSE_S)
+
+    async def _reason(self, run_id: str) -> str:
+        return safe_text(await self.engine.extension.reason(run_id))
 
     async def _result(self, run_id: str) -> WaitResult:
         detail = await self.engine.cache.detail(run_id)
@@ -275,11 +273,14 @@ class RunWaiter(Struct, frozen=True):
 
 def wait_failure(results: Mapping[str, WaitResult]) -> CommandFailedError | None:
     """The failure that the results amount to; None: every run completed."""
-    bad = {run_id: each.run.status for run_id, each in results.items() if each.run is not None and each.has_failed}
+    bad = {
+        run_id: f"{run_id} ({result.run.status}{f': {result.reason}' if result.reason else ''})"
+        for run_id, result in results.items()
+        if result.run is not None and result.has_failed
+    }
     if bad:
-        reasons = {run_id: f": {each.reason}" if each.reason else "" for run_id, each in results.items()}
-        names = ", ".join(f"{run_id} ({status}{reasons[run_id]})" for run_id, status in bad.items())
-        return CommandFailedError("run_failed", f"Not completed: {names}.", Exit.FAILED, {"run_ids": [*bad]})
+        message = f"Not completed: {', '.join(bad.values())}."
+        return CommandFailedError("run_failed", message, Exit.FAILED, {"run_ids": [*bad]})
     for outcome, kind, message in (
         ("lost", "not_found", "The service no longer shows {}."),
         ("unlisted", "waited_too_long", "Time is up; no run with the id {} is listed. Whether one exists is unknown."),
@@ -306,24 +307,19 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
     async with invocation.engine(needs_token=True) as engine:
         try:
             with progress_bar(engine) as bar:
-                is_begun = False
-                while True:
-                    try:
-                        if not is_begun:
-                            await engine.runs.refresh()
-                            is_begun = True
-                        await engine.backfill.run(days=days, is_asked=True)
-                        break
-                    except RateLimitedError as error:
-                        wait_s = WAIT_S if error.retry_after_s is None else error.retry_after_s
-                        bar.note(f"waiting as the service asked; {span(wait_s, pads_hours=False)} left")
-                        await asyncio.sleep(wait_s)
+                for fetch in (engine.runs.refresh, partial(engine.backfill.run, days=days, is_asked=True)):
+                    while True:
+                        try:
+                            await fetch()
+                            break
+                        except RateLimitedError as error:
+                            wait_s = WAIT_S if error.retry_after_s is None else error.retry_after_s
+                            bar.note(f"waiting as the service asked; {span(wait_s, pads_hours=False)} left")
+                            await asyncio.sleep(wait_s)
         except ApiError as error:
             raise of_api_error(error, hint="The runs fetched so far are kept.") from error
-        coverage = await engine.cache.coverage()
-        done = engine.backfill.progress.done_runs
-        held = await engine.cache.count(RunFilter())
-        dropped = engine.backfill.progress.dropped
+        coverage, held = await engine.cache.coverage(), await engine.cache.count(RunFilter())
+        done, dropped = engine.backfill.progress.done_runs, engine.backfill.progress.dropped
     # Without a walk from the newest run, newer ones may be missing.
     complete_since = coverage.complete_since if coverage.as_of else None
     document: dict[str, object] = {

@@ -26,7 +26,6 @@ _VALUE: Final = re.compile(r"[^\s,]*")
 _QUOTED: Final = re.compile(r'"((?:\\["\\]|[^"])*)("?)')
 _ESCAPED: Final = re.compile(r'\\(["\\])')
 LONGEST: Final = 4_000
-"""Characters of a line."""
 SpanKind = Literal["sign", "key", "value", "word", "problem"]
 _FIELDS: Final[dict[KeyName, str]] = {
     "status": "statuses",
@@ -38,7 +37,6 @@ _FIELDS: Final[dict[KeyName, str]] = {
 LISTS: Final = tuple(f"{no}{name}" for name in _FIELDS.values() for no in ("", "not_"))
 """The fields of a filter that are lists, of values that are asked for or excluded."""
 MOST: Final = 12
-"""Maximum number of suggestions."""
 _TIMES: Final = ("1h", "24h", "7d", "30d")
 _SHORTEST_NAME: Final = 2
 """Characters of a word before it is completed as a repository."""
@@ -67,9 +65,7 @@ _BY_NAME: Final = {name: key for key in KEYS for name in (key.name, *key.aliases
 COLUMNS: Final = frozenset({"asked", "author", "result", "run", "started", "took", "updated"})
 """Names that look like keys because the list shows them: a mistake, not words to be searched."""
 UNKNOWN: Final = "unknown"
-"""Stands for a value that is not known."""
 STATES: Final = ("active", "ended", "stuck", "followed")
-"""The values of `is:`."""
 
 
 def key_name(name: str) -> KeyName | None:
@@ -156,13 +152,10 @@ class QueryProblem(Struct, frozen=True):
     """A part of the line that is not valid; the rest still counts."""
 
     start: int
-    """Index of its first character, from 0."""
     end: int
-    """Index behind its last character; equal to `start` where something is missing."""
     message: str
     """The mistake. It may quote the line: foreign text, not yet safe to print."""
     cure: str
-    """The correction."""
 
     def __str__(self) -> str:
         return f"at character {self.start + 1}: {self.message} {self.cure}"
@@ -291,7 +284,6 @@ class _Parser:
     states: dict[str, Term] = field(default_factory=dict)
     """The values of `is:`, each with the term that first gave it."""
     bound: Term | None = None
-    """The last term that set a time limit."""
 
     def add(self, term: Term) -> QueryProblem | None:
         """Add one term to the filter, unless there is a problem."""

@@ -1,6 +1,6 @@
 """The Runs screen: what needs you, the query, the table of matching runs, and the run under the cursor."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -16,7 +16,7 @@ from app.console.session import GoToTab, OpenRun, Session
 from app.console.themes import keep_preferences, read_preferences
 from app.console.troubles import UNREADABLE
 from app.engine.text import safe_text
-from app.runs.query import KeyName, listed, parse, suggestions
+from app.runs.query import KeyName, QueryProblem, listed, parse, suggestions
 from app.runs.screen_actions import ON_A_RUN, RETRY, RUN_BINDINGS, RunActions, ids_of, keys_for, using_engine
 from app.runs.screen_loader import RunsLoader
 from app.runs.screen_older import OlderRuns
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from app.console.sheets import PickerScreen
     from app.engine.engine import Engine
 
-SHARE_OF_ROWS: Final = 8
-"""One line in so many shows an item that needs you."""
 ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
 """Actions about the rows on show, which do nothing while other rows are on their way."""
 GROUPED: Final = "By repository, by branch or off; most failures first"
@@ -90,7 +88,6 @@ class RunsScreen(RunActions):
     ]
 
     table_query: var[TableQuery] = var(TableQuery(), init=False)
-    """The rows of the table."""
     offered: var[object] = var(None, init=False, bindings=True)
     """The facts that the keys depend on: they are offered again after a change."""
 
@@ -159,6 +156,9 @@ class RunsScreen(RunActions):
     def _condition(self) -> RunFilter:
         return self.table_query.condition(self.session.run_now())
 
+    def _problems(self) -> Sequence[QueryProblem]:
+        return self.table_query.problems(self.session.run_now(), self.loader.statuses)
+
     def go_to(self, target: str) -> None:
         """Show the runs that match a line, in the view that has it or among all runs."""
         view = next((view for view in self.views if view.query.split() == target.split()), None)
@@ -212,7 +212,7 @@ class RunsScreen(RunActions):
 
     def _fit_needs_you(self) -> None:
         items = self.session.inbox.items or () if self.session.settings.console.needs_you else ()
-        self.needs_you.show_urgent(items, (self.app.size.height - AROUND) // SHARE_OF_ROWS)
+        self.needs_you.show_urgent(items, (self.app.size.height - AROUND) // 8)  # Most lines are for the runs.
         if self.needs_you.has_focus and not self.needs_you.display:
             self._focus_rows()
 
@@ -262,10 +262,6 @@ class RunsScreen(RunActions):
     @on(RunTable.GapChosen)
     def _gap_chosen(self, message: RunTable.GapChosen) -> None:
         self.older_runs.fetch(message.gap or self.older_runs.below)
-
-    @on(RunTable.GroupToggled)
-    def _group_toggled(self, message: RunTable.GroupToggled) -> None:
-        self.action_fold(message.name)
 
     @on(RunTable.SortRequested)
     def _sort_requested(self, message: RunTable.SortRequested) -> None:
@@ -329,17 +325,19 @@ class RunsScreen(RunActions):
 
     def action_group(self) -> None:
         """Group by the next kind, and after the last one by none."""
-        by = (None, *GROUPINGS)
         grouping = self.table_query.grouping
-        following = by[(by.index(grouping.by if grouping else None) + 1) % len(by)]
-        self.table_query = replace(self.table_query, grouping=Grouping(following) if following else None)
+        following = GROUPINGS[GROUPINGS.index(grouping.by) + 1 :] if grouping else GROUPINGS
+        self.table_query = replace(self.table_query, grouping=Grouping(following[0]) if following else None)
 
-    def action_fold(self, name: str | None = None) -> None:
-        """Fold or unfold the group of this name, or the one under the cursor."""
-        group, grouping = self.table.window.group_at(self.table.cursor), self.table_query.grouping
-        name = group.name if name is None and group is not None else name
-        if grouping is not None and name is not None:
-            self.table_query = replace(self.table_query, grouping=grouping.toggled(name))
+    def action_fold(self) -> None:
+        """Fold or unfold the group under the cursor."""
+        if (group := self.table.window.group_at(self.table.cursor)) is not None:
+            self._fold(RunTable.GroupToggled(group.name))
+
+    @on(RunTable.GroupToggled)
+    def _fold(self, message: RunTable.GroupToggled) -> None:
+        if (grouping := self.table_query.grouping) is not None:
+            self.table_query = replace(self.table_query, grouping=grouping.toggled(message.name))
 
     def action_fold_all(self) -> None:
         """Fold all groups, or unfold them."""
@@ -369,8 +367,8 @@ class RunsScreen(RunActions):
     @property
     def _view_index(self) -> int:
         """The index of the current view among all; 0 if it is gone."""
-        names = [view.name for view in self.views]
-        return names.index(self.table_query.view.name) if self.table_query.view.name in names else 0
+        name = self.table_query.view.name
+        return next((index for index, view in enumerate(self.views) if view.name == name), 0)
 
     # The line
 
@@ -438,8 +436,7 @@ class RunsScreen(RunActions):
         """Choose a stretch of time."""
         from app.runs.screen_pickers import DatesPicker, dated
 
-        sheet = DatesPicker(self.table_query.line, self.session.run_now())
-        await self._pick(sheet, {"since", "until"}, dated)
+        await self._pick(DatesPicker(self.table_query.line, self.session.run_now()), {"since", "until"}, dated)
 
     @work
     async def action_pick_order(self) -> None:
@@ -472,9 +469,8 @@ class RunsScreen(RunActions):
         if not is_forgotten:
             self.show_view(view)
         elif view.origin == "saved":
-            saved = self.preferences.now.views
-            index = next(index for index, other in enumerate(saved) if other.name == view.name)
-            self._undo = lambda known: known.with_view(saved[index], index)
+            index, saved = next(pair for pair in enumerate(self.preferences.now.views) if pair[1].name == view.name)
+            self._undo = lambda known: known.with_view(saved, index)
             self.preferences.change(lambda known: known.without_view(view.name))
             self.session.notify(f"Deleted the view {safe_text(view.name)}. Press u to undo.")
             self._show_views()
@@ -495,7 +491,7 @@ class RunsScreen(RunActions):
         from app.runs.screen_pickers import ViewSaver
 
         self.set_line(self.table_query.line.strip())  # As it will be read, not as it is while it is typed.
-        if problems := self.table_query.problems(self.session.run_now(), self.loader.statuses):
+        if problems := self._problems():
             self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
         if (view := await self.app.push_screen_wait(ViewSaver(self.table_query, self.views))) is not None:
@@ -551,7 +547,7 @@ class RunsScreen(RunActions):
 
     def _show_remark(self) -> None:
         count, cap = len(self.table.marks), self.session.settings.console.send_cap
-        if problems := self.table_query.problems(self.session.run_now(), self.loader.statuses):
+        if problems := self._problems():
             self.bar.remark(*problem_texts(problems[0]), tone="bad")
         elif count:
             keys = " · c continue · T retry · f follow · X cancel · esc unmark" if self.app.size.width >= WIDE else ""
@@ -593,6 +589,5 @@ class RunsScreen(RunActions):
         self.loader.load_run()
 
     def _offer_keys(self) -> None:
-        older = self.older_runs
-        is_any = bool(self.table.count or self.table.marks)
+        older, is_any = self.older_runs, bool(self.table.count or self.table.marks)
         self.offered = older.may_fetch, older.may_pause, older.is_paused, is_any, self.keys_now

@@ -23,16 +23,13 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 0.5
 """Seconds after which a wait for the service is said."""
 FormName = Literal["retry", "continue"]
-"""The actions on many runs at once."""
 MOST_MARKS: Final = 1_000
 """Runs marked at a time: for more there are filters."""
 ONE_ONLY: Final = "{:,} runs are marked: here this is done for one. Press esc to unmark them."
 WRITES: Final = frozenset({"new_run", "continue_run", "retry", "cancel_run"})
-"""Actions that a read-only profile does not have."""
 ON_A_RUN: Final = frozenset(
     {"continue_run", "follow_run", "cancel_run", "copy_run_id", "copy_run_json", "open_in_browser", "part"}
 )
-"""Actions that need a run in focus."""
 
 PARTS_OF_A_RUN: Final = (
     hidden("l", "part('log')", "log", tooltip="The run's log", id="run.log"),

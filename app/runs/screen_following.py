@@ -39,7 +39,6 @@ class RunFollower:
         self._troubles: set[str] = set()
         """Failures of channels that were reported; each is reported once."""
         self.look = CoalescedTask(self._look, session.app.run_worker).ask
-        """Look for news now."""
 
     def engine_changed(self, event: Event) -> None:
         """Look for news and moved runs after an event."""

@@ -81,7 +81,6 @@ async def _tail(extension: "ServiceExtension", detail: RunDetail) -> LogTail:
 
 
 def _lines(chunk: LogChunk) -> Iterator[tuple[SafeText, bool]]:
-    """The lines, each with whether it belongs to a step that failed."""
     if chunk.steps is None:
         text = chunk.data.decode("utf-8", "replace")
         # A piece from the middle of a log begins within a line.
@@ -141,13 +140,9 @@ class RunsLoader:
         self._numbers = CoalescedTask(self._read_numbers, screen.run_worker)
         self._counted = CoalescedTask(self._read_counts, screen.run_worker)
         self.load = self._rows.ask
-        """Read the rows around the cursor, which moved."""
         self.load_run = CoalescedTask(self._read_run, screen.run_worker).ask
-        """Read the run under the cursor."""
         self.names = Vocabulary()
-        """The names that complete a query."""
         self.load_names = CoalescedTask(self._read_names, screen.run_worker).ask
-        """Read the names again."""
         self._summaries = CoalescedTask(self._learn, screen.run_worker)
         self._is_silent = False
         """Whether the service could not be asked about runs: it is asked again after the next poll."""

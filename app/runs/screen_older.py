@@ -43,7 +43,6 @@ class OlderRuns:
         self._loader = loader
         self._table = table
         self._worker: Worker[None] | None = None
-        """The fetching under way."""
         self._wanted: CoverageGap | None = None
         """The gap being fetched, as it was at first."""
         self._began = 0

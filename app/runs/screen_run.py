@@ -44,7 +44,6 @@ PARTS: Final = (
 )
 FIGURES_OF: Final = timedelta(days=30)
 ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
-"""Actions for active runs only."""
 
 
 class ReplyBox(ParagraphInput):

@@ -45,7 +45,6 @@ class RunSubject:
     turn: int | None = None
     """The selected turn; None: the whole run."""
     figures: "RepositoryFigures | None" = None
-    """The figures of the run's repository."""
     known_results: Results | None = None
     """None: the engine was not open yet."""
 
@@ -88,7 +87,6 @@ class RunPart(Container):
     WIDE: ClassVar = 0
     """Columns needed for what is beside the body; with fewer it is above or below."""
     body: Widget
-    """The widget to focus."""
 
     def __init__(self, subject: RunSubject) -> None:
         super().__init__()

@@ -61,7 +61,6 @@ class Preferences(Struct, frozen=True):
     """All preferences."""
 
     views: tuple[ViewSettings, ...] = ()
-    """Saved from the screen."""
     view: str = ""
     """The last view. Empty, or the name of a deleted view: the first one."""
     sort: RunSort = field(default_factory=RunSort)
@@ -262,7 +261,6 @@ class View(Struct, frozen=True):
     """None: the table's current order."""
     origin: ViewOrigin = "built in"
     group: str | None = None
-    """The grouping as written, empty for none. None: the table's current one."""
     empty: str = "No run matches this view"
     """Shown if no run matches."""
 

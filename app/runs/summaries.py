@@ -17,7 +17,6 @@ from storage.records.results import FindingCounts, LogChunk, Turn, Unavailable
 from storage.records.run import ASKS
 
 LONGEST: Final = 200
-"""Characters of a line of a summary."""
 TAIL: Final = 16 * 1024
 """Bytes requested of the end of a working run's log."""
 _VERBS: Final = {

@@ -24,9 +24,7 @@ class FirstPaint(Struct, frozen=True):
 
     rows: tuple[RunRow, ...]
     total: int
-    """The number of matching runs."""
     held: int
-    """The number of all runs."""
     links: tuple[LinkState, ...]
     health: tuple[PlatformHealth, ...]
     coverage: Coverage

@@ -32,9 +32,7 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
 }
 
 connect_writer: Final = partial(connect, pragmas=PRAGMAS)
-"""The connection that writes."""
 connect_reader: Final = partial(connect, pragmas={**PRAGMAS, "query_only": 1})
-"""A connection that only reads."""
 
 _IN_USE_WAIT_S: Final = 2.0
 """How long to wait until a cache of another layout is no longer in use: a first frame reads it only for a moment."""
@@ -45,7 +43,6 @@ class SetAside(Struct, frozen=True):
     """A cache that was replaced by an empty one."""
 
     path: Path
-    """Where it is now."""
     is_damaged: bool
     """False: it was sound, but another version of Runwarden laid it out."""
 

@@ -45,7 +45,6 @@ COLUMNS: Final = (
     "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.is_final,"
     f" r.took_us, (SELECT asked_us FROM sightings WHERE sightings.id = r.id), {_SUMMARY}"
 )
-"""The columns that `row_of` makes a row of."""
 
 _CHUNK: Final = 500
 """How many ids are bound to one statement."""
@@ -198,21 +197,10 @@ def row_of(values: Sequence[Any]) -> RunRow:
     """A table's row, made of the values of `COLUMNS`."""
     run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence, *rest = values
     is_final, took_us, last_seen_us, summary_json = rest
-    updated_at = from_us_or_none(updated_us)
-    return RunRow(
-        run_id=run_id,
-        status=status,
-        branch_name=branch,
-        repository=repository,
-        created_at=from_us_or_none(created_us),
-        updated_at=updated_at,
-        first_seen_at=from_us(first_seen_us),
-        presence=presence,
-        is_final=bool(is_final),
-        took=took(took_us),
-        last_seen_at=from_us(last_seen_us),
-        summary=_summary(summary_json, status, updated_at),
-    )
+    created_at, updated_at = from_us_or_none(created_us), from_us_or_none(updated_us)
+    named = run_id, status, branch, repository, created_at, updated_at, from_us(first_seen_us), presence
+    known = bool(is_final), took(took_us), from_us(last_seen_us), _summary(summary_json, status, updated_at)
+    return RunRow(*named, *known)
 
 
 def _summary(summary_json: str | None, status: str, updated_at: datetime | None) -> RunSummary:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final, Self, TypeVar
+from operator import itemgetter
+from typing import Final, TypeVar
 from zlib import adler32, crc32
 
 import msgspec.json
@@ -53,7 +54,6 @@ _CLOCK_SET_BACK_US: Final = timedelta(minutes=5) // timedelta(microseconds=1)
 """A stored answer from further in the future is from before our clock was set back: any answer is newer."""
 _SECOND_US: Final = 1_000_000
 _ROWS: Final = 100
-"""Rows inserted by one statement."""
 _OUT_OF_SIGHT: Final = 0
 """The digest of a run that is not current. No answer has it, so the run counts as changed when it is listed again."""
 _ADD: Final = f"""
@@ -124,34 +124,25 @@ class PreparedRuns(Struct, eq=False):
     changes: RunChanges | None = None
     """None: the answer is not stored yet."""
 
-    @classmethod
-    def of(
-        cls,
-        runs: Sequence[Run],
-        asked_at: datetime,
-        cancelled: Collection[str] = (),
-        *,
-        is_of_write: bool = False,
-        news_from: datetime | None = None,
-    ) -> Self:
-        """Prepare each run once, in its newest version: runs are repeated when pages shift during a walk."""
-        arrived: dict[str, ArrivedRun] = {}
-        for run in runs:
-            updated_us = to_sortable_us(run.updated_at)
-            text = f"{run.run_id}\n{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{run.raw_json}"
-            octets = text.encode("utf-8", "replace")
-            digest = crc32(octets) << 31 ^ adler32(octets) ^ updated_us
-            stored = run
-            if not text.isascii():
-                repository = Repository(sqlite_text(run.repository.platform), sqlite_text(run.repository.data_json))
-                run_id, status, branch, raw = map(sqlite_text, (run.run_id, run.status, run.branch_name, run.raw_json))
-                named = {"run_id": run_id, "status": status, "branch_name": branch}
-                stored = replace(run, **named, repository=repository, raw_json=raw)
-            if run.status == "failed" and run.run_id in cancelled:
-                stored = replace(stored, status=CANCELLED)
-            if stored.run_id not in arrived or updated_us >= arrived[stored.run_id].updated_us:
-                arrived[stored.run_id] = ArrivedRun(stored, updated_us, digest)
-        return cls(to_us(asked_at), arrived, cancelled, is_of_write, news_from)
+
+def prepared(runs: Sequence[Run], cancelled: Collection[str] = ()) -> dict[str, ArrivedRun]:
+    """Each run once, by id, in its newest version: runs are repeated when pages shift during a walk."""
+    arrived: dict[str, ArrivedRun] = {}
+    for run in runs:
+        updated_us = to_sortable_us(run.updated_at)
+        text = f"{run.run_id}\n{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{run.raw_json}"
+        octets = text.encode("utf-8", "replace")
+        digest = crc32(octets) << 31 ^ adler32(octets) ^ updated_us
+        stored = run
+        if not text.isascii():
+            repository = Repository(sqlite_text(run.repository.platform), sqlite_text(run.repository.data_json))
+            run_id, status, branch, raw = map(sqlite_text, (run.run_id, run.status, run.branch_name, run.raw_json))
+            stored = Run(run_id, status, branch, repository, run.created_at, run.updated_at, raw)
+        if run.status == "failed" and run.run_id in cancelled:
+            stored = replace(stored, status=CANCELLED)
+        if stored.run_id not in arrived or updated_us >= arrived[stored.run_id].updated_us:
+            arrived[stored.run_id] = ArrivedRun(stored, updated_us, digest)
+    return arrived
 
 
 class AnswerQueue:
@@ -181,7 +172,7 @@ class AnswerQueue:
         """
         if not runs and news_from is None:
             return RunChanges()
-        answer = PreparedRuns.of(runs, asked_at, cancelled, is_of_write=is_of_write, news_from=news_from)
+        answer = PreparedRuns(to_us(asked_at), prepared(runs, cancelled), cancelled, is_of_write, news_from)
         self._waiting.append(answer)
         # Only the first waiting answer starts a batch; a running batch may already have taken this one.
         if self._batch is None or self._batch.done() or len(self._waiting) == 1:
@@ -198,8 +189,7 @@ class AnswerQueue:
         return answer.changes or RunChanges()
 
     def _store_waiting(self, connection: sqlite3.Connection) -> None:
-        together = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if together:
+        if together := [self._waiting.popleft() for _ in range(len(self._waiting))]:
             with suppress(sqlite3.Error):
                 store_all(connection, together)
 
@@ -329,9 +319,8 @@ class RunMerge(Struct, frozen=True):
             else:
                 changed[number] = entry
                 seen_at_us[number] = min(seen_us, asked_us)
-        if failed := [
-            (entry.run.run_id,) for entry in (*left.values(), *changed.values()) if entry.run.status == "failed"
-        ]:
+        other = (*left.values(), *changed.values())
+        if failed := [(entry.run.run_id,) for entry in other if entry.run.status == "failed"]:
             # Their agents may have asked a new question.
             self.connection.executemany("DELETE FROM questions WHERE run_id = ?", failed)
             sql = "INSERT INTO notes (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
@@ -394,12 +383,12 @@ class RunMerge(Struct, frozen=True):
             # The run was cancelled, and only another field changed: the service continues to call it a failure.
             if (arrived.run.status, before.status, arrived.updated_us) == ("failed", CANCELLED, before.updated_us):
                 changed[number] = replace(arrived, run=replace(arrived.run, status=CANCELLED))
-        moved = sorted(
-            (_at_us(arrived.updated_us, asked_us), number, arrived.run.status)
+        moves = [
+            (number, held[number].status, arrived.run.status, _at_us(arrived.updated_us, asked_us))
             for number, arrived in changed.items()
             if held[number].status != arrived.run.status
-        )
-        moves = [(number, held[number].status, status, at_us) for at_us, number, status in moved]
+        ]
+        moves.sort(key=itemgetter(3, 0))
         self.connection.executemany(
             "INSERT INTO transitions (run, old, new, at_us, after_us) VALUES (?, ?, ?, ?, ?)",
             [(*move, seen_at_us[move[0]]) for move in moves],
@@ -410,15 +399,11 @@ class RunMerge(Struct, frozen=True):
         self._keep(list(changed.items()), asked_us)
         self.counts.subtract(old for _, old, _, _ in moves)
         self.counts.update(new for _, _, new, _ in moves)
-        return (
-            tuple(
-                StatusTransition(changed[number].run.run_id, old, new, from_us(at_us))
-                for number, old, new, at_us in moves
-            ),
-            tuple(
-                arrived.run.run_id for number, arrived in changed.items() if held[number].status == arrived.run.status
-            ),
-        )
+        transitions = [
+            StatusTransition(changed[number].run.run_id, old, new, from_us(at_us)) for number, old, new, at_us in moves
+        ]
+        others = [entry.run.run_id for number, entry in changed.items() if held[number].status == entry.run.status]
+        return tuple(transitions), tuple(others)
 
     def note_names(self) -> None:
         """Store the numbers of runs by status, and each repository's newest run."""

@@ -31,9 +31,7 @@ _STEPS: Final = 20_000
 
 def window(connection: sqlite3.Connection, request: WindowRequest, remembered: Remembered) -> RunWindow:
     """The rows around a position; a window beyond the end of the order stops there."""
-    condition = request.condition
-    sort = request.sort
-    limit = request.limit
+    condition, sort, limit = request.condition, request.sort, request.limit
     with snapshot(connection):
         if request.grouping is not None:
             return _grouped(connection, request, request.grouping, remembered)
@@ -92,9 +90,7 @@ def rows(
     Far from both ends it is found from the window that was read last, as long as the cache has not changed.
     """
     offset, limit = max(0, offset), max(0, limit)
-    everything = where(condition)
-    forwards = order_by(sort)
-    backwards = order_by(sort, backwards=True)
+    everything, forwards, backwards = where(condition), order_by(sort), order_by(sort, backwards=True)
     with snapshot(connection):
         if offset <= NEAR:
             matches = searched(connection, condition, sort, offset, limit, remembered)
@@ -142,19 +138,16 @@ def searched(
 
 def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> int | None:
     """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
-    condition = where(wanted)
     with snapshot(connection):
         key = key_of(connection, run_id, wanted, sort)
-        return None if key is None else sum(count(connection, part & condition) for part in before(sort, key))
+        return None if key is None else rows_before(connection, key, wanted, sort)
 
 
 def key_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> Key | None:
     """The values that determine a run's place in the order; None: the filter hides it, or it is not held."""
     condition = where(wanted)
-    row: Key | None = connection.execute(
-        f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",
-        (run_id, *condition.parameters),
-    ).fetchone()
+    sql = f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}"
+    row: Key | None = connection.execute(sql, (run_id, *condition.parameters)).fetchone()
     return row
 
 
@@ -171,13 +164,13 @@ def keys(
 
 
 def rows_before(
-    connection: sqlite3.Connection, key: Key, wanted: RunFilter, sort: RunSort, *, is_after_equal: bool
+    connection: sqlite3.Connection, key: Key, wanted: RunFilter, sort: RunSort, *, is_after_equal: bool = False
 ) -> int:
     """The number of runs before a key that may be another cache's; with `is_after_equal` including one that has it."""
-    condition = where(wanted)
-    equal = Where(f"({', '.join(key_columns(sort))}) = ({', '.join('?' * len(key))})", key)
+    condition, parts = where(wanted), [*before(sort, key)]
+    if is_after_equal:
+        parts.append(Where(f"({', '.join(key_columns(sort))}) = ({', '.join('?' * len(key))})", key))
     with snapshot(connection):
-        parts = (*before(sort, key), *([equal] if is_after_equal else []))
         return sum(count(connection, part & condition) for part in parts)
 
 
@@ -235,10 +228,8 @@ def _grouped(
     connection: sqlite3.Connection, request: WindowRequest, grouping: Grouping, remembered: Remembered
 ) -> RunWindow:
     """The rows around a position; heads of groups are rows as well."""
-    condition, limit = request.condition, request.limit
-    groups = remembered.get(
-        connection, (condition, grouping.by), lambda: group_runs(connection, condition, grouping.by)
-    )
+    condition, limit, by = request.condition, request.limit, grouping.by
+    groups = remembered.get(connection, (condition, by), lambda: group_runs(connection, condition, by))
     heads: list[tuple[int, RunGroup]] = []
     number = 0
     for group in groups:
@@ -250,20 +241,19 @@ def _grouped(
     starts = {group.name: start for start, group in heads if group.rows}
 
     def row(run_id: str) -> int | None:
-        of = connection.execute(f"SELECT {grouping.by} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-        if of is None or of[0] not in starts:
+        (name,) = connection.execute(f"SELECT {by} FROM runs WHERE run_id = ?", (run_id,)).fetchone() or (None,)
+        if name not in starts:
             return None
-        index = index_of(connection, run_id, within(condition, grouping.by, of[0]), request.sort)
-        return None if index is None else starts[of[0]] + 1 + index
+        index = index_of(connection, run_id, within(condition, by, name), request.sort)
+        return None if index is None else starts[name] + 1 + index
 
     shift, cursor = _moves(request, row)
     offset = max(0, min(request.offset + shift, number - limit))
     visible: list[RunRow] = []
     for start, group in heads:
-        first = max(offset, start + 1)
-        end = min(offset + limit, start + 1 + group.rows)
+        first, end = max(offset, start + 1), min(offset + limit, start + 1 + group.rows)
         if first < end:
-            members = within(condition, grouping.by, group.name)
+            members = within(condition, by, group.name)
             visible += rows(connection, members, request.sort, first - start - 1, end - first, remembered)
     matching = sum(group.runs for group in groups)
     return RunWindow(number, offset, tuple(visible), shift, cursor, heads=tuple(heads), matching=matching)
@@ -285,10 +275,8 @@ def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy
         (*wanted.parameters, *wanted.parameters, *wanted.parameters, MOST_GROUPS),
     ).fetchall()
     groups = [RunGroup(*values[:5]) for values in counted]
-    if counted and counted[0][5] > MOST_GROUPS:
-        others = counted[0][5] - MOST_GROUPS
-        runs = counted[0][6] - sum(group.runs for group in groups)
-        groups.append(RunGroup("", runs, others=others))
+    if counted and (others := counted[0][5] - MOST_GROUPS) > 0:
+        groups.append(RunGroup("", counted[0][6] - sum(group.runs for group in groups), others=others))
     return tuple(groups)
 
 

@@ -157,7 +157,6 @@ class RunSort(Struct, frozen=True):
     """An order of runs; the run id breaks ties, so that it is total."""
 
     column: str = "started"
-    """The name of a field that has an order."""
     descending: bool = True
 
 
@@ -178,7 +177,6 @@ class WindowRequest(Struct, frozen=True):
     is_fresh: bool = True
     """False: neither runs nor condition changed since the last read, so anchor and cursor are where they were."""
     grouping: Grouping | None = None
-    """None: the runs are not grouped."""
 
 
 class RunWindow(Struct, frozen=True):
@@ -187,9 +185,7 @@ class RunWindow(Struct, frozen=True):
     total: int = 0
     """Rows of the whole table."""
     offset: int = 0
-    """The row number of the first one here."""
     rows: tuple[RunRow, ...] = ()
-    """The rows of runs."""
     shift: int = 0
     """The number of rows by which the anchor moved down since the request."""
     cursor_index: int | None = None

@@ -93,7 +93,6 @@ class RunStatus(Struct, frozen=True):
     fill: str = ""
     """How a bar of time in this status is drawn, so that colour only repeats it."""
     becomes: str = ""
-    """The activity of a run with this status."""
 
 
 CANCELLED: Final = "cancelled"
@@ -194,10 +193,8 @@ RUN_FIELDS: Final = (
     ),
     RunField("run", "run_id"),
 )
-"""The cache can sort by each."""
 FIELD_BY_NAME: Final = {field.name: field for field in RUN_FIELDS}
 SORTABLE: Final = tuple(sorted(RUN_FIELDS, key=lambda field: not field.begins_descending))
-"""The fields in the order in which they are offered for sorting, times first."""
 
 
 Presence = Literal["current", "unconfirmed", "lost"]
@@ -248,7 +245,6 @@ class RunChanges(Struct, frozen=True):
     new: tuple[str, ...] = ()
     """Ids of runs that were not held before."""
     transitions: tuple[StatusTransition, ...] = ()
-    """Changes of status of runs that were held before."""
     updated: tuple[str, ...] = ()
     """Ids of held runs whose status stayed while another field changed, or which are shown again."""
 
@@ -317,7 +313,6 @@ class RunRow:
     first_seen_at: datetime
     presence: Presence
     is_final: bool
-    """Whether the status is final."""
     took: WorkTime = field(default_factory=WorkTime)
     last_seen_at: datetime | None = field(default=None, compare=False)
     """When the service last confirmed it, by our clock: a row that was confirmed again is the same row."""

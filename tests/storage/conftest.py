@@ -18,6 +18,7 @@ from storage.cache import opening, store_runs
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Action, Repository, Run
+from storage.values import to_us
 from tests.lab import Clock
 from tests.program import Program
 
@@ -27,7 +28,7 @@ Connections = tuple[Connection, Connection]
 
 def store(writer: Connection, runs: Sequence[Run]) -> None:
     """Store the runs of one answer, asked for at noon."""
-    store_runs.store_all(writer, [store_runs.PreparedRuns.of(runs, NOON)])
+    store_runs.store_all(writer, [store_runs.PreparedRuns(to_us(NOON), store_runs.prepared(runs))])
 
 
 @contextmanager

@@ -36,7 +36,6 @@ HUES: Final = {"red": "#b3304a", "green": "#2a7d4f", "blue": "#2f66b5", "yellow"
 """The grounds of profiles' names, which are white on them: no status is drawn like that."""
 
 StyledText = tuple[str, str]
-"""A text and its style, as Content takes them."""
 
 
 class ProfileMark(Struct, frozen=True):
@@ -90,7 +89,6 @@ _HEALTH: Final[dict[HealthLevel | None, tuple[str, Tone]]] = {
     "bad": ("✗", "bad"),
     None: ("?", "warn"),
 }
-"""Glyph and tone of a code host for each level."""
 
 _ACTIONS: Final[dict[ActionState, Badge]] = {
     "prepared": Badge("◌", "prepared", "wait"),

@@ -62,13 +62,11 @@ class Column(Struct, frozen=True):
 
     title: str
     width: int
-    """Its minimum in cells."""
     grows: int = 0
     """Its share of the spare cells."""
     most: int = 0
     """The most cells that it grows to; 0: no limit."""
     gap: int = 1
-    """Empty cells after it."""
     cut: Cut = "end"
     frozen: bool = False
     """Stays in view while the others scroll sideways."""

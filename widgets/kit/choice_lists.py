@@ -153,7 +153,6 @@ class LeadRow(Struct, frozen=True):
 
 
 Draw = Callable[[int], Sequence[LeadRow]]
-"""Makes the rows for a width in cells."""
 
 
 class LeadList(Options):

@@ -33,7 +33,6 @@ class CursorView(ScrollView, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self.cursor = 0
-        """The cursor's row, from 0."""
         self.total = 0
         """The number of rows; kept by the subclass."""
 

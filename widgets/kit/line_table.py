@@ -77,7 +77,6 @@ class LineTable(CursorView, Generic[T]):
         self._columns = columns
         self._layout = lay_out(0, columns, MARK)
         self._laid_out_for = 0
-        """The width of the layout."""
         self.items: Sequence[T] = ()
         self.marks_resting = True
         """Whether the cursor's line is marked while the table has no focus."""

@@ -23,7 +23,6 @@ from widgets.kit import SCROLL_KEYS, hidden
 from widgets.kit.badges import STYLES
 
 CHIP_GAP: Final = 2
-"""Cells behind each chip."""
 
 
 def unscrolled_size() -> Reactive[Size]:

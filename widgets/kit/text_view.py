@@ -31,7 +31,6 @@ from widgets.kit.badges import STYLES, tone_css
 from widgets.kit.cursor_view import HEADER, CursorView
 
 LONGEST: Final = 4_000
-"""Characters shown of a line."""
 TAB: Final = "    "
 STEP: Final = 8
 """Cells that the view moves sideways at once."""
@@ -41,7 +40,6 @@ class TextPiece(NamedTuple):
     """A part of a line in one style."""
 
     text: str
-    """Safe text."""
     tone: str = "plain"
     ground: str = ""
     """The name of its background; empty: the background of its line."""

@@ -94,7 +94,6 @@ class RunColumn(Column, frozen=True, kw_only=True):
     """A field as a column; its title is the field's name, and the order that a click on it chooses."""
 
     cell: Callable[[RowFacts], tuple[str, Tone]]
-    """The text and its tone."""
     gap: int = 2
     ample: int = 0
     """The cells it has before a pane may be next to the table; 0: `width`."""
@@ -129,7 +128,6 @@ COLUMNS: Final = (
     RunColumn("findings", 12, cell=_findings, grows=1, most=36),
     RunColumn("agent", 12, cell=_text(lambda facts: facts.row.summary.agent or UNKNOWN), grows=1, most=30),
 )
-"""All columns."""
 PROFILE: Final = RunColumn("profile", 12, cell=_text(lambda facts: facts.row.profile), grows=1, most=24, frozen=True)
 """The column that only a list of several profiles has."""
 PlacedRunColumn = PlacedColumn[RunColumn]

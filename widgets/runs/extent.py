@@ -15,7 +15,6 @@ from storage.records.error_kinds import ERROR_KINDS
 from widgets.kit.badges import STYLES, Tone
 
 BAR: Final = 8
-"""Cells of the progress bar."""
 _LEFT: Final = 3
 """Cells of the time that is left."""
 _ALMOST: Final = 0.99
@@ -36,7 +35,6 @@ class Extent(Struct, frozen=True):
 
     matching: int
     held: int
-    """Runs in the cache."""
     coverage: Coverage
     is_filtered: bool
     is_counted: bool = True

@@ -23,7 +23,6 @@ class SentMessage(Struct, frozen=True):
     actor: SafeText
     state: ActionState
     text: tuple[SafeText, ...]
-    """The instructions, line by line."""
     trouble: SafeText | None = None
     """Why it is not confirmed."""
 

@@ -37,11 +37,8 @@ NEW: Final = " [+]"
 CHANGED: Final = "•"
 """Follows the current view's name once the filter differs from the view."""
 BETWEEN: Final = " · "
-"""The separator of two views."""
 MOST: Final = 8
-"""Suggestions shown."""
 LONGEST: Final = 1_000
-"""The most characters in a query."""
 KINDS: Final = ("sign", "key", "value", "word", "problem")
 
 StyledSpan = tuple[int, int, str]
@@ -195,7 +192,6 @@ class SearchInput(Input):
         """The focus goes back to the rows."""
 
         is_cleared: bool
-        """Whether the query was cleared."""
 
     def __init__(self, understand: FindSpans, offers: SuggestionList) -> None:
         super().__init__(

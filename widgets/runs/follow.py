@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 STATUS: Final = 13
-"""Cells of a run's status."""
 
 
 class BatchLine(Struct, frozen=True):

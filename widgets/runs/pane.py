@@ -101,7 +101,6 @@ class RunPane(LinePane):
 
 SplitSize = Literal["small", "normal", "half"]
 SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
-"""The pane's sizes, smallest first."""
 
 WIDE: Final = 120
 """The width from which on the pane may be next to the table."""
@@ -180,7 +179,7 @@ class SplitView(Container):
         pane.shape(is_strip=placed.where == "strip")
         pane.styles.width = placed.cells if placed.where == "beside" else "1fr"
         pane.styles.height = "1fr" if placed.where == "beside" else placed.cells
-        self.table.limit(is_limited=self.has_pane and placed.where != "beside")
+        self.table.set_columns(is_limited=self.has_pane and placed.where != "beside")
         if pane.has_focus and not pane.can_focus:
             self.table.focus()
 

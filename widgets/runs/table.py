@@ -27,12 +27,8 @@ from widgets.kit.cursor_view import HEADER, CursorView
 from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
 from widgets.runs.lines import PARTS, TableRenderer, unseen_note
 
-NOT_COUNTED: Final = (SafeText("…"),)
-"""The line of a gap of which nothing else is known yet."""
 WAITS_S: Final = 0.05
 """How long the screen stays as it is, until the rows that were asked for come: a longer wait is visible."""
-DIMMED: Final = 0.5
-"""The opacity of rows that are about to be replaced."""
 STALE: Final = 0.75
 """How bright rows are that the service no longer confirms; they must stay readable during an outage."""
 
@@ -41,7 +37,6 @@ class Position(Struct, frozen=True):
     """Where the cursor and the view are, and the run that the cursor stays with."""
 
     cursor: int
-    """The cursor's row, from 0."""
     top: int
     """The first visible row."""
     page: int
@@ -185,11 +180,9 @@ class RunTable(CursorView, can_focus=True):
         self._now = now
         self._as_of: datetime | None = None
         self.window = RunWindow()
-        """The rows around the view."""
         self._cursor_id: str | None = None
         """The cursor's run; None: there is none, or its row is not loaded."""
         self.row: RunRow | None = None
-        """The cursor's run, once it is loaded."""
         self._is_moved = False
         """Whether the user moved the cursor, which pins it to its run; going to the first row unpins it."""
         self._named: RunRow | RunGroup | None = None
@@ -224,11 +217,6 @@ class RunTable(CursorView, can_focus=True):
         return self.window.runs
 
     @property
-    def gap(self) -> CoverageGap | None:
-        """The gap of the line under the cursor, or None."""
-        return self.window.gap(self.cursor)
-
-    @property
     def group(self) -> RunGroup | None:
         """The group whose head is under the cursor, or None."""
         return self.window.head(self.cursor)
@@ -236,20 +224,15 @@ class RunTable(CursorView, can_focus=True):
     @property
     def is_at_gap(self) -> bool:
         """Whether the cursor is on a line for missing runs, that below the last run included."""
-        return self.gap is not None or (None in self._missing and self.cursor == self.window.total)
+        is_last = None in self._missing and self.cursor == self.window.total
+        return is_last or self.window.gap(self.cursor) is not None
 
     def show(self, window: RunWindow, request: WindowRequest) -> None:
         """Show rows that were read; the cursor and the visible rows stay on their runs."""
         before, was_replacing, self.window = self.window, self.is_replacing, window
-        here = Position(
-            self.cursor,
-            self.scroll_offset.y,
-            self.page,
-            self._unseen,
-            self._cursor_id,
-            self._cursor_id is not None and self.row is None,
-            self._is_moved,
-        )
+        is_sought = self._cursor_id is not None and self.row is None
+        place = self.cursor, self.scroll_offset.y, self.page, self._unseen
+        here = Position(*place, self._cursor_id, is_sought, self._is_moved)
         self.total = window.total + (None in self._missing)
         there = here.after(before, window, request, self.total, is_replacing=was_replacing)
         self._make_room()
@@ -322,7 +305,7 @@ class RunTable(CursorView, can_focus=True):
         kept, self._kept_frame = self._kept_frame, None
         if kept is not None:
             rests = 1.0 if self._as_of is None else STALE
-            self.styles.text_opacity = DIMMED if self.is_replacing else rests
+            self.styles.text_opacity = 0.5 if self.is_replacing else rests
             kept.close()
             self.refresh()
 
@@ -347,16 +330,15 @@ class RunTable(CursorView, can_focus=True):
     @property
     def _holds_cursor(self) -> bool:
         """Whether the line under the cursor is loaded."""
-        index = self.cursor
-        return index >= self.window.total or bool(self.window.row(index) or self.gap or self.group)
+        at, window = self.cursor, self.window
+        return at >= window.total or bool(window.row(at) or window.gap(at) or window.head(at))
 
     @property
     def rows_on_show(self) -> tuple[RunRow, ...]:
         """The runs in view, as far as they are loaded."""
         return tuple(row for row in map(self.window.row, self.visible_rows) if row is not None)
 
-    def repaint_runs(self, run_ids: Container[str]) -> None:
-        """Repaint the lines of these runs that are in view."""
+    def _repaint_runs(self, run_ids: Container[str]) -> None:
         for index in self.visible_rows:
             row = self.window.row(index)
             if row is not None and row.run_id in run_ids:
@@ -368,13 +350,11 @@ class RunTable(CursorView, can_focus=True):
         """Request the visible rows, and a page before and after them."""
         if self.is_replacing:
             return WindowRequest(condition, sort, 0, 3 * self.page, cursor_id=self._cursor_id, grouping=grouping)
-        index, row = 0, None
-        if self.scroll_offset.y:
-            index = self.cursor if self.cursor in self.visible_rows and self.row else self.scroll_offset.y
-            row = self.window.row(index)
-        anchor_id, index = (row.run_id, index) if row is not None else (None, 0)
-        key = (*self._around, anchor_id, index, self._cursor_id, self.cursor)
-        return WindowRequest(condition, sort, *key, is_fresh, grouping)
+        anchor: tuple[str | None, int] = None, 0
+        if top := self.scroll_offset.y:
+            index = self.cursor if self.cursor in self.visible_rows and self.row else top
+            anchor = (row.run_id, index) if (row := self.window.row(index)) is not None else anchor
+        return WindowRequest(condition, sort, *self._around, *anchor, self._cursor_id, self.cursor, is_fresh, grouping)
 
     @property
     def _around(self) -> tuple[int, int]:
@@ -417,19 +397,18 @@ class RunTable(CursorView, can_focus=True):
             if row is not None and not (may_lag and rests(row, now)) and self._painted.get(index) != self._times(row):
                 self.repaint_row(index)
 
-    def set_columns(self, choice: ColumnChoice) -> None:
-        """Change the columns, their order and widths."""
-        if choice != self.columns.choice:
-            self.columns.choice = choice
-            self.resize_to(self.total)
-            self.refresh()
+    def set_columns(self, choice: ColumnChoice | None = None, *, is_limited: bool | None = None) -> None:
+        """Change the columns, their order and widths, or whether they stop growing at the width kept next to a pane."""
+        columns = self.columns
+        before = columns.choice, columns.is_limited
+        columns.choice = choice or columns.choice
+        columns.is_limited = columns.is_limited if is_limited is None else is_limited
+        if (columns.choice, columns.is_limited) != before:
+            self._lay_out_again()
 
-    def limit(self, *, is_limited: bool) -> None:
-        """Stop the columns from growing beyond the width that they keep next to a pane, or let them grow."""
-        if is_limited != self.columns.is_limited:
-            self.columns.is_limited = is_limited
-            self.resize_to(self.total)
-            self.refresh()
+    def _lay_out_again(self) -> None:
+        self.resize_to(self.total)
+        self.refresh()
 
     @property
     def ample_width(self) -> int:
@@ -439,7 +418,7 @@ class RunTable(CursorView, can_focus=True):
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
         """Mark the runs that take far longer than usual."""
         changed, self.stuck = self.stuck ^ run_ids, run_ids
-        self.repaint_runs(changed)
+        self._repaint_runs(changed)
 
     def summarize(self, row: RunRow) -> None:
         """Show new facts about a run, if it is held in the state that it had then."""
@@ -451,12 +430,11 @@ class RunTable(CursorView, can_focus=True):
         self.window = replace(self.window, rows=tuple(map(learnt, self.window.rows)))
         self.row = learnt(self.row) if self.row else None
         self._make_room()
-        self.repaint_runs((row.run_id,))
+        self._repaint_runs((row.run_id,))
 
     def _make_room(self) -> None:
         if self.columns.fill(self.window.rows):
-            self.resize_to(self.total)
-            self.refresh()
+            self._lay_out_again()
             self.post_message(self.Refilled())
 
     def mark(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
@@ -491,7 +469,7 @@ class RunTable(CursorView, can_focus=True):
     def action_choose(self) -> None:
         """Open the run under the cursor, or ask for the missing runs of its line."""
         if self.is_at_gap:
-            self.post_message(self.GapChosen(self.gap))
+            self.post_message(self.GapChosen(self.window.gap(self.cursor)))
         elif self.group is not None:
             self.post_message(self.GroupToggled(self.group.name))
         elif self.row is not None:
@@ -571,15 +549,16 @@ class RunTable(CursorView, can_focus=True):
         if view.width != self.columns.width:
             # The first frame is painted before on_resize: its columns would jump with the second.
             self.columns.fit(view.width)
-        if y < HEADER:
-            return renderer.header(self.columns.layout, self.sort, self._unseen, view.width, self.scroll_offset.x)
-        index = self.scroll_offset.y + y - HEADER
         layout = self.columns.layout
+        if y < HEADER:
+            return renderer.header(layout, self.sort, self._unseen, view.width, self.scroll_offset.x)
+        index = self.scroll_offset.y + y - HEADER
         gap = self.window.gap(index)
         at_cursor = index == self.cursor
         ground = renderer.styles["cursor" if self.has_focus else "cursor-resting"] if at_cursor else renderer.base
         if gap or (index == self.window.total and None in self._missing):
-            return renderer.missing(self._missing.get(gap, NOT_COUNTED), view.width, ground, at_cursor=at_cursor)
+            texts = self._missing.get(gap, (SafeText("…"),))
+            return renderer.missing(texts, view.width, ground, at_cursor=at_cursor)
         if head := self.window.head(index):
             return renderer.head(head, view.width, ground, at_cursor=at_cursor)
         if not self.count:
