@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
@@ -37,7 +38,8 @@ _FIELDS: Final[dict[KeyName, str]] = {
 LISTS: Final = tuple(f"{no}{name}" for name in _FIELDS.values() for no in ("", "not_"))
 """The fields of a filter that are lists, of values that are asked for or excluded."""
 MOST: Final = 12
-_TIMES: Final = ("1h", "24h", "7d", "30d")
+TAKES_ONE: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
+"""The keys that take one value."""
 _SHORTEST_NAME: Final = 2
 """Characters of a word before it is completed as a repository."""
 
@@ -130,8 +132,7 @@ def terms(line: str) -> Iterator[Term]:
 
 
 def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:
-    match = _QUOTED.match(line, start)
-    if match is None:
+    if (match := _QUOTED.match(line, start)) is None:
         end = plain.match(line, start).end()  # type: ignore[union-attr]  # it matches nothing, too
         return QueryToken(line[start:end], start, end)
     text = _ESCAPED.sub(r"\1", match[1])
@@ -230,7 +231,7 @@ def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
             return QueryProblem(token.start, token.end, f"There is no finding {token.text!r}.", cure)
     if not given(term):
         return QueryProblem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {_BY_NAME[wanted].example}")
-    if wanted in {"since", "until", "is"} and len(term.tokens) > 1:
+    if wanted in TAKES_ONE and len(term.tokens) > 1:
         start = term.tokens[1].start - 1
         return QueryProblem(start, term.end, f"{term.key}: takes one value.", f"As in {_BY_NAME[wanted].example}")
     return None
@@ -265,8 +266,7 @@ def parse(text: str, now: datetime) -> Query:
     if len(text) > LONGEST:
         parser.blame(LONGEST, len(text), f"The line is longer than {LONGEST:,} characters.", "Shorten it.")
     wanted = parser.finish()
-    problems = tuple(sorted(parser.problems, key=lambda problem: problem.start))
-    return Query(wanted, problems, tuple(parser.spans))
+    return Query(wanted, tuple(sorted(parser.problems, key=attrgetter("start"))), tuple(parser.spans))
 
 
 @dataclass(slots=True)
@@ -343,13 +343,11 @@ class _Parser:
                 limit = first - INSTANT if term.is_negated else first
             else:
                 limit = last + INSTANT if term.is_negated else last
-        except OverflowError:
-            what = f"{token.text!r} is outside the calendar."
-            return QueryProblem(token.start, token.end, what, "Write 2h, 7d or 2026-05-01.")
-        except ValueError as error:
-            what, colon, cure = str(error).rpartition(": ")
+        except (OverflowError, ValueError) as error:
+            text = f"{token.text!r} is outside the calendar." if isinstance(error, OverflowError) else str(error)
+            mistake, colon, cure = text.rpartition(": ")
             cure = cure[:1].upper() + cure[1:] if colon else "Write 2h, 7d or 2026-05-01."
-            return QueryProblem(token.start, token.end, f"{what}." if colon else str(error), cure)
+            return QueryProblem(token.start, token.end, f"{mistake}." if colon else text, cure)
         if (wanted == "since") != term.is_negated:
             self.since = limit if self.since is None else max(self.since, limit)
         else:
@@ -358,18 +356,16 @@ class _Parser:
         return None
 
     def _is(self, term: Term) -> QueryProblem | None:
-        token = term.tokens[0]
+        (token,) = term.tokens
         state = token.text.casefold()
         if state not in STATES:
             meant = closest(state, STATES)
             cure = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended, is:stuck or is:followed."
             return QueryProblem(token.start, token.end, f"There is no state {token.text!r}.", cure)
-        if state in {"stuck", "followed"}:
-            if term.is_negated:
-                what = f"{state.capitalize()} runs cannot be excluded."
-                return QueryProblem(term.start, term.end, what, "Take the minus away.")
-        elif term.is_negated:
-            state = STATES[1 - STATES.index(state)]
+        if term.is_negated and state in {"stuck", "followed"}:
+            mistake = f"{state.capitalize()} runs cannot be excluded."
+            return QueryProblem(term.start, term.end, mistake, "Take the minus away.")
+        state = {"active": "ended", "ended": "active"}[state] if term.is_negated else state
         self.states.setdefault(state, term)
         return None
 
@@ -436,9 +432,8 @@ def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, 
         token = next(token for token in current.tokens if cursor <= token.end)
         others = {each.text for each in current.tokens if each is not token}
         typed = token.text[: max(0, cursor - token.start - int(token.is_quoted))]
-        is_plain = wanted in {"since", "until", "is"}
         options = [
-            Suggestion(token.start, token.end, value if is_plain else value_text(value, wanted))
+            Suggestion(token.start, token.end, value if wanted in TAKES_ONE else value_text(value, wanted))
             for value in _matching(typed, _known(wanted, known))
             if value not in others
         ]
@@ -467,7 +462,7 @@ def _known(wanted: KeyName, known: Vocabulary) -> Iterable[str]:
         case "is":
             return STATES
         case _:
-            return _TIMES
+            return ("1h", "24h", "7d", "30d")
 
 
 def _matching(typed: str, values: Iterable[str]) -> Iterator[str]:

@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 
     from app.engine.engine import Engine
 
-PATIENCE_S: Final = 0.5
-"""Seconds after which a wait for the service is said."""
 FormName = Literal["retry", "continue"]
 MOST_MARKS: Final = 1_000
 """Runs marked at a time: for more there are filters."""
-ONE_ONLY: Final = "{:,} runs are marked: here this is done for one. Press esc to unmark them."
 WRITES: Final = frozenset({"new_run", "continue_run", "retry", "cancel_run"})
 ON_A_RUN: Final = frozenset(
     {"continue_run", "follow_run", "cancel_run", "copy_run_id", "copy_run_json", "open_in_browser", "part"}
@@ -49,7 +46,9 @@ RUN_BINDINGS: Final = (
         id="run.follow",
     ),
     hidden("X", "cancel_run", "cancel run", tooltip="Cancel the run, or all marked ones", id="run.cancel"),
-    *PARTS_OF_A_RUN,
+    hidden("l", "part('log')", "log", tooltip="The run's log", id="run.log"),
+    hidden("d", "part('changes')", "diff", tooltip="What the run changed", id="run.changes"),
+    hidden("r", "part('review')", "review", tooltip="The run's findings", id="run.review"),
     hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
     unkeyed("copy_run_json", "copy JSON", tooltip="Copy the run as received", id="run.copy_json"),
     hidden(
@@ -64,11 +63,9 @@ def keys_for(status: str, summary: RunSummary, *, is_final: bool) -> dict[str, s
         return {"continue_run": "answer", "part('log')": "", "follow_run": ""}
     if not is_final:
         return {"part('log')": "", "cancel_run": "cancel", "follow_run": ""}
-    if status == "failed":
-        return {"retry": "retry", "part('log')": "", "part('changes')": "", "continue_run": ""}
-    if status == "completed":
-        return {"part('review')": "", "part('changes')": "", "continue_run": ""}
-    return {"part('log')": "", "part('changes')": "", "continue_run": ""}
+    retry = {"retry": "retry"} if status == "failed" else {}
+    part = "part('review')" if status == "completed" else "part('log')"
+    return {**retry, part: "", "part('changes')": "", "continue_run": ""}
 
 
 def with_engine(screen: BaseScreen, work: Callable[["Engine"], Awaitable[None]], group: str) -> "Worker[None] | None":
@@ -125,7 +122,8 @@ class RunActions(BaseScreen):
         if not (runs := await self._runs()):
             self.session.notify("Nothing to continue: no run is selected.", severity="warning")
         elif len(runs) > 1:
-            self.session.notify(ONE_ONLY.format(len(runs)), severity="warning")
+            many = f"{len(runs):,} runs are marked: here this is done for one. Press esc to unmark them."
+            self.session.notify(many, severity="warning")
         else:
             finals, here = await engine.cache.final_statuses(), engine is self.session.engine
             form = ContinueRunForm(engine, runs[0], final_statuses=finals, may_wait=here)
@@ -195,11 +193,10 @@ class RunActions(BaseScreen):
             self.session.notify(f"{len(runs):,} runs are marked: only one is opened. esc unmarks them.")
         if len(runs) != 1:
             return
-        run = runs[0]
         import webbrowser  # It searches for all installed browsers: imported at first use.
 
         template = self.session.settings.console.run_url
-        address = run_address(template, run) if template else await engine.extension.page(run.run_id)
+        address = run_address(template, runs[0]) if template else await engine.extension.page(runs[0].run_id)
         if address is None:
             self.session.notify(NO_PAGE)
         elif not webbrowser.open(address):
@@ -212,8 +209,8 @@ class RunActions(BaseScreen):
 
     async def _runs(self) -> list[Run]:
         engine, ids = self.acting_engine, self.chosen_ids
-        held = {} if isinstance(engine, str) else await engine.cache.details(ids)
-        return [held[run_id].run for run_id in ids if run_id in held]
+        details = {} if isinstance(engine, str) else await engine.cache.details(ids)
+        return [details[run_id].run for run_id in ids if run_id in details]
 
 
 async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort: RunSort) -> tuple[str, ...]:
@@ -232,12 +229,12 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
     from app.actions.screen_many import ManyForm
 
     session = screen.session
-    held = await engine.cache.details(ids)
-    runs = tuple(held[run_id].run for run_id in ids if run_id in held)
+    details = await engine.cache.details(ids)
+    runs = tuple(details[run_id].run for run_id in ids if run_id in details)
     say = partial(session.notify, "Asking the service for the instructions; the form opens when it answers.")
-    waiting = screen.set_timer(PATIENCE_S, say)
+    waiting = screen.set_timer(0.5, say)
     try:
-        known = await known_of(engine, [held[run.run_id] for run in runs])
+        known = await known_of(engine, [details[run.run_id] for run in runs])
     finally:
         waiting.stop()
     if screen.app.screen is not screen:
@@ -245,8 +242,8 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
     if name == "retry":
         task = retried(runs, known)
         places = {run.repository.platform for run in task.runs}
-        if said := warning_of(await engine.cache.health(), places, session.healthy_words):
-            session.notify(safe_text(said, limit=300), severity="warning", timeout=FIX_TOAST_S)
+        if warning := warning_of(await engine.cache.health(), places, session.healthy_words):
+            session.notify(safe_text(warning, limit=300), severity="warning", timeout=FIX_TOAST_S)
     else:
         task = continued(runs, known, await engine.cache.final_statuses())
     if not task.runs:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from storage.cache.cache import Cache
 
 FORMATS: Final = (".csv", ".ndjson", ".json")
-ENDINGS: Final = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+ENDINGS: Final = ".csv, .ndjson or .json"
 
 
 class ExportFile:
@@ -37,13 +37,13 @@ class ExportFile:
 
     def __init__(self, file: TextIO, suffix: str) -> None:
         self._file, self._suffix = file, suffix
-        self._table = csv.writer(file, lineterminator="\n")
+        self.table = csv.writer(file, lineterminator="\n")
         self.count = 0
 
     def add(self, row: Sequence[object], document: Mapping[str, object]) -> None:
         """Write one item: its row in CSV, its document in JSON."""
         if self._suffix == ".csv":
-            self._table.writerow(map(csv_cell, row))
+            self.table.writerow(map(csv_cell, row))
         else:
             # Escaped: control sequences stay plain letters when the file is printed.
             text = json_escaped(json.dumps(document, allow_nan=False))
@@ -62,11 +62,11 @@ def exporting(
     """
     suffix = path.suffix.lower()
     with replacing(path) as file:
+        export = ExportFile(file, suffix)
         if suffix == ".json":
             file.write(f'{{"{key}": [')
         elif suffix == ".csv":
-            csv.writer(file, lineterminator="\n").writerow(columns)
-        export = ExportFile(file, suffix)
+            export.table.writerow(columns)
         yield export
         if suffix == ".json":
             file.write(f"\n], {json.dumps({'count': export.count, **(more or {})}).removeprefix('{')}\n")
@@ -89,18 +89,15 @@ async def write(cache: "Cache", condition: RunFilter, sort: RunSort, marks: Sequ
         OSError: The file cannot be written.
         StorageError: The cache cannot be read.
     """
-    stuck = await cache.stuck()
-    # Runs that arrive during the export shift the pages: a run met twice is written once.
-    ids = list(marks)
-    offset = 0
-    while not marks and (rows := await cache.rows(condition, sort, offset=offset, limit=CHUNK * 10)):
+    stuck, ids = await cache.stuck(), list(marks)
+    while not marks and (rows := await cache.rows(condition, sort, offset=len(ids), limit=CHUNK * 10)):
         ids += [row.run_id for row in rows]
-        offset += len(rows)
+    # Runs that arrive during the export shift the pages: a run met twice is written once.
     ids = list(dict.fromkeys(ids))
     with exporting(path, "runs", COLUMNS) as file:
         for start in range(0, len(ids), CHUNK):
-            held = await cache.details(ids[start : start + CHUNK])
-            for detail in [held[run_id] for run_id in ids[start : start + CHUNK] if run_id in held]:
+            details = await cache.details(ids[start : start + CHUNK])
+            for detail in [details[run_id] for run_id in ids[start : start + CHUNK] if run_id in details]:
                 run, is_stuck = detail.run, detail.run.run_id in stuck
                 times = rfc3339(run.created_at), rfc3339(run.updated_at)
                 row = run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, is_stuck
@@ -135,10 +132,8 @@ class ExportScreen(PickerScreen[str]):
     def __init__(self, title: str, suggested: Path, write: Callable[[Path], Awaitable[str]]) -> None:
         """Prepare; `write` writes the file completely or not at all, and may raise OSError and StorageError."""
         super().__init__()
-        self.TITLE_TEXT = title
-        self.HINT = f"{ENDINGS}, by its ending · enter save"
-        self._suggested = suggested
-        self._write_file = write
+        self.TITLE_TEXT, self.HINT = title, f"{ENDINGS}, by its ending · enter save"
+        self._suggested, self._write_file = suggested, write
         self._replacing: Path | None = None
         """The existing file that the user was warned of."""
 
@@ -154,18 +149,18 @@ class ExportScreen(PickerScreen[str]):
     @on(Input.Changed)
     def _on_typed(self) -> None:
         self._replacing = None
-        self.query_one(SheetNote).say("", "quiet")
+        self.query_one(SheetNote).say("")
 
     @on(Input.Submitted)
     def _on_entered(self, message: Input.Submitted) -> None:
-        path = typed_path(message.value)
+        path, note = typed_path(message.value), self.query_one(SheetNote)
         if (why := export_problem(path)) is not None:
-            self.query_one(SheetNote).say(why, "bad")
+            note.say(why, "bad")
         elif any(worker.name == str(path.absolute()) for worker in self.app.workers if not worker.is_finished):
-            self.query_one(SheetNote).say("This file is being written: wait, or name another.", "warn")
+            note.say("This file is being written: wait, or name another.", "warn")
         elif path.exists():
             self._replacing = path
-            self.query_one(SheetNote).say("The file exists: ctrl+s replaces it, esc keeps it.", "warn")
+            note.say("The file exists: ctrl+s replaces it, esc keeps it.", "warn")
         else:
             self._start(path)
 

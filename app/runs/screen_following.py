@@ -27,13 +27,11 @@ class RunFollower:
 
     def __init__(self, engine: "Engine", session: Session, write: Callable[[str], None]) -> None:
         """Start empty; `write` sends text to the terminal unchanged, or nowhere without a terminal."""
-        settings, profile = engine.settings, engine.profile
+        profile, notify = engine.profile, engine.settings.notify
         state = engine.state if isinstance(engine.state, State) else None
-        incidents = IncidentReader.of(engine.cache, settings, profile)
-        self.watch = Watch(engine.cache, engine.ledger, state, settings.notify, incidents, profile.name, engine.clock)
-        self._engine = engine
-        self._session = session
-        notify = settings.notify
+        incidents = IncidentReader.of(engine.cache, engine.settings, profile)
+        self.watch = Watch(engine.cache, engine.ledger, state, notify, incidents, profile.name, engine.clock)
+        self._engine, self._session = engine, session
         bell = session.app.bell if notify.bell else lambda: None
         self._channels = Channels(notify.desktop, notify.command, os.environ, bell, write)
         self._troubles: set[str] = set()
@@ -51,20 +49,20 @@ class RunFollower:
         Raises:
             StorageError: The cache cannot be written.
         """
-        cache = self._engine.cache
-        followed = {pinned.run_id for pinned in self._session.pins}
+        cache, session = self._engine.cache, self._session
+        followed = {pinned.run_id for pinned in session.pins}
         if followed.issuperset(run_ids):
             for run_id in run_ids:
                 await cache.unpin(run_id)
             await self._read_pins()
-            self._session.notify("Unfollowed." if len(run_ids) == 1 else f"Unfollowed {len(run_ids):,} runs.")
+            session.notify("Unfollowed." if len(run_ids) == 1 else f"Unfollowed {len(run_ids):,} runs.")
             return
-        wanted = tuple(run_id for run_id in run_ids if run_id not in followed)[:PIN_CAP]
+        wanted = [run_id for run_id in run_ids if run_id not in followed][:PIN_CAP]
         for run_id in wanted:
             await cache.pin(run_id, at=self._engine.clock())
         await self._read_pins()
         others = len(run_ids) - len(wanted)
-        row = next((pinned.row for pinned in self._session.pins if pinned.run_id in wanted), None)
+        row = next((pinned.row for pinned in session.pins if pinned.run_id in wanted), None)
         if len(wanted) > 1 or others:
             besides = f", {others:,} are followed already or too many" if others else ""
             text = f"Following {len(wanted):,} runs to their end{besides}. F lists them."
@@ -72,17 +70,15 @@ class RunFollower:
             text = "Following for a day in case it is continued: it has ended."
         else:
             text = "Following it to its end, even after a restart. F lists the followed runs."
-        self._session.notify(text, opens=GoToTab("runs", FOLLOWED))
+        session.notify(text, opens=GoToTab("runs", FOLLOWED))
 
     async def _look(self) -> None:
         report = await self.watch.look()
         await self._read_pins()
         for news in report.screen:
-            run_id = news.about.get("run_id")
+            run_id, level = news.about.get("run_id"), news.level
             opens = OpenRun(run_id) if run_id else GoToTab("inbox", news.group)
-            self._session.notify(
-                news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level], opens=opens
-            )
+            self._session.notify(news.body, title=news.title, severity=level, timeout=TOAST_S[level], opens=opens)
         if report.outward:
             deliver: Any = partial(self._deliver, report.outward)  # mypy cannot match Textual's signature with one
             self._session.app.run_worker(deliver)

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -22,7 +22,18 @@ from app.console.session import FIX_TOAST_S, CoalescedTask, GoToTab
 from app.engine.atomic_file import alone, replacing
 from app.engine.text import SafeText, closest, safe_text
 from app.profiles import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
-from app.runs.query import KeyName, Query, QueryProblem, given, key_name, listed, parse, terms, unknown_status
+from app.runs.query import (
+    TAKES_ONE,
+    KeyName,
+    Query,
+    QueryProblem,
+    given,
+    key_name,
+    listed,
+    parse,
+    terms,
+    unknown_status,
+)
 from storage import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
 from storage.records.query import Grouping
@@ -57,20 +68,15 @@ class LastQuery(Struct, frozen=True):
     """The grouping as written; empty: no groups."""
 
 
-class Preferences(Struct, frozen=True):
-    """All preferences."""
+class Preferences(LastQuery, frozen=True):
+    """All preferences, and the newest console's last query."""
 
     views: tuple[ViewSettings, ...] = ()
-    view: str = ""
-    """The last view. Empty, or the name of a deleted view: the first one."""
-    sort: RunSort = field(default_factory=RunSort)
-    group: str = ""
-    """The grouping as written; empty: no groups."""
     columns: ColumnChoice = field(default_factory=ColumnChoice)
     detail: bool = True
     """Whether the run under the cursor is shown next to the table or below it."""
     last: dict[str, LastQuery] = field(default_factory=dict)
-    """The last query of each terminal's console; `view`, `sort` and `group` are those of the newest one."""
+    """The last query of each terminal's console."""
     version: int = VERSION
 
     def shown(self, query: "TableQuery") -> "Preferences":
@@ -116,7 +122,7 @@ class PreferencesFile(Struct, frozen=True):
         except (OSError, ValueError):
             # A console that starts with defaults is better than one that does not start.
             return Preferences()
-        sorts = [known.sort, *(each.sort for each in known.last.values())]
+        sorts = [query.sort for query in (known, *known.last.values())]
         sorts += [view.sort for view in known.views if view.sort is not None]
         if known.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
             return Preferences()
@@ -173,10 +179,11 @@ class PreferencesWriter:
     async def _write(self) -> None:
         pending, self._pending = self._pending, []
 
+        def change_all(known: Preferences) -> Preferences:
+            return reduce(lambda so_far, each: each[0](so_far), pending, known)
+
         try:
-            await asyncio.to_thread(
-                self._file.change, lambda known: reduce(lambda so_far, each: each[0](so_far), pending, known)
-            )
+            await asyncio.to_thread(self._file.change, change_all)
         except PreferencesError as error:
             # The next change saves these too: the file may be writable by then.
             self._pending = [*((change, "") for change, _ in pending), *self._pending]
@@ -189,20 +196,17 @@ class PreferencesWriter:
                 self._session.notify(note)
 
 
-_TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
-
-
 def replaced(line: str, keys: Collection[KeyName], new: Iterable[str]) -> str:
     """Replace all terms with one of these keys; without any, add at the end."""
-    kept: list[str] = []
+    parts: list[str] = []
     first: int | None = None
     for term in terms(line):
         if term.key is not None and key_name(term.key) in keys:
-            first = len(kept) if first is None else first
+            first = len(parts) if first is None else first
         else:
-            kept.append(line[term.start : term.end])
-    index = len(kept) if first is None else first
-    return " ".join((*kept[:index], *new, *kept[index:]))
+            parts.append(line[term.start : term.end])
+    index = len(parts) if first is None else first
+    return " ".join((*parts[:index], *new, *parts[index:]))
 
 
 def as_typed(line: str, cursor: int) -> str:
@@ -227,7 +231,7 @@ def as_typed(line: str, cursor: int) -> str:
     if key == "status":
         begun = sorted(status for status in KNOWN_STATUSES if status.startswith(meant.casefold()))
         meant = ",".join(begun) or meant
-    elif key in _TIMED:
+    elif key in TAKES_ONE:
         if parse(f"{key}:{meant}", datetime.now(UTC)).problems and not piece.is_quoted:
             return without
     elif "*" not in meant:
@@ -248,24 +252,17 @@ def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
 
 
 ViewOrigin = Literal["built in", "configured", "saved"]
-FIRST_ROWS: Final = 120
-"""Rows of the first frame: more than any terminal has lines."""
 
 
-class View(Struct, frozen=True):
-    """A named line."""
+class View(ViewSettings, frozen=True):
+    """A view with its origin."""
 
-    name: str
-    query: str
-    sort: RunSort | None = None
-    """None: the table's current order."""
     origin: ViewOrigin = "built in"
-    group: str | None = None
     empty: str = "No run matches this view"
     """Shown if no run matches."""
 
 
-ALL: Final = View("All", "", empty="Reading the runs…")
+ALL: Final = View("All", empty="Reading the runs…")
 BUILT_IN: Final = (
     ALL,
     View("Active", "is:active", empty="Nothing is running"),
@@ -280,7 +277,7 @@ def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) 
     origins: tuple[tuple[ViewOrigin, Iterable[ViewSettings]], ...] = (("configured", configured), ("saved", saved))
     for origin, views in origins:
         for view in views:
-            by_name.setdefault(view.name.casefold(), View(view.name, view.query, view.sort, origin, view.group))
+            by_name.setdefault(view.name.casefold(), View(view.name, view.query, view.sort, view.group, origin))
     return tuple(by_name.values())
 
 
@@ -342,22 +339,20 @@ def named(views: Iterable[View], name: str) -> View:
 
 def first_query(settings: Settings, preferences: Preferences) -> TableQuery:
     """The last view and order of this terminal; a typed line is not restored."""
-    newest = LastQuery(preferences.view, preferences.sort, preferences.group)
-    own = preferences.last.get(this_terminal(), newest)
-    view = named(views_of(settings.views, preferences.views), own.view)
-    return TableQuery.of(view, own.sort, Grouping.read(own.group))
+    last = preferences.last.get(this_terminal(), preferences)
+    view = named(views_of(settings.views, preferences.views), last.view)
+    return TableQuery.of(view, last.sort, Grouping.read(last.group))
 
 
 def this_terminal() -> str:
     """What tells this terminal, or the pane of a multiplexer, from others; empty: it has no name."""
-    named_by = ("TMUX_PANE", "STY", "KITTY_WINDOW_ID", "WEZTERM_PANE", "TERM_SESSION_ID", "WINDOWID")
-    found = next((f"{name}={os.environ[name]}" for name in named_by if os.environ.get(name)), "")
-    # GNU screen numbers its windows.
-    if found.startswith("STY="):
-        found += f" WINDOW={os.environ.get('WINDOW', '')}"
+    for name in ("TMUX_PANE", "STY", "KITTY_WINDOW_ID", "WEZTERM_PANE", "TERM_SESSION_ID", "WINDOWID"):
+        if value := os.environ.get(name):
+            # GNU screen numbers its windows.
+            return f"{name}={value}" + (f" WINDOW={os.environ.get('WINDOW', '')}" if name == "STY" else "")
     with suppress(OSError, ValueError):
-        return found or os.ttyname(sys.__stdin__.fileno() if sys.__stdin__ else -1)
-    return found
+        return os.ttyname(sys.__stdin__.fileno() if sys.__stdin__ else -1)
+    return ""
 
 
 def first_picture(settings: Settings, profile: Profile, now: datetime) -> "FirstPaint | None":
@@ -365,7 +360,8 @@ def first_picture(settings: Settings, profile: Profile, now: datetime) -> "First
     from storage.cache.first_paint import peek
 
     query = first_query(settings, PreferencesFile.of(settings, profile).read())
-    return peek(data_folder(settings, profile) / CACHE_FILE, query.condition(now), query.sort, FIRST_ROWS)
+    # More rows than any terminal has lines.
+    return peek(data_folder(settings, profile) / CACHE_FILE, query.condition(now), query.sort, limit=120)
 
 
 def of_platform(platform: str) -> RunFilter:
@@ -380,12 +376,10 @@ def runs_lead(wanted: RunFilter, since: datetime | None = None, before: datetime
     terms = [
         *listed("status", wanted.statuses, wanted.not_statuses),
         *listed("repo", wanted.repositories, wanted.not_repositories),
-    ]
-    if since is not None:
-        terms.append(f"since:{_time(since)}")
-    if before is not None:
+        *([f"since:{_time(since)}"] if since is not None else []),
         # `until` would include the limit itself.
-        terms.append(f"-since:{_time(before, up=True)}")
+        *([f"-since:{_time(before, up=True)}"] if before is not None else []),
+    ]
     return GoToTab("runs", " ".join(terms))
 
 
@@ -393,6 +387,6 @@ def _time(at: datetime, *, up: bool = False) -> str:
     """Format as local time with offset; as a date where it is midnight UTC."""
     whole = at.replace(microsecond=0) + timedelta(seconds=1 if up and at.microsecond else 0)
     utc = whole.astimezone(UTC)
-    if (utc.hour, utc.minute, utc.second) == (0, 0, 0):
+    if utc.time() == time.min:
         return f"{utc:%Y-%m-%d}"
     return whole.astimezone().isoformat(timespec="seconds" if whole.second else "minutes").replace("+00:00", "Z")

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import sqlite3
 import uuid
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from storage.cache import coverage as coverage_queries
 from storage.cache import following, insights, questions, read_runs, retention, run_sql, schema, stuck, texts
@@ -19,11 +20,24 @@ from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect
 from storage.database import data_version
 from storage.errors import StorageError
 from storage.records import Run, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
-from storage.records.insights import FailedRuns, RepositoryFigures
 from storage.thread import DatabaseThread, ThreadedStore, reads, writes
 from storage.values import Clock, utc_now
 
 _NEWEST_FIRST: Final = RunSort()
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _reads_indexed(
+    order: str, query: Callable[Concatenate[sqlite3.Connection, P], T]
+) -> Callable[Concatenate["Cache", P], Coroutine[Any, Any, T]]:
+    """A method that runs the query on the reader once the index of this order exists."""
+
+    async def method(cache: "Cache", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        await cache.make_indexes(order)
+        return await cache.reader.run(lambda connection: query(connection, *args, **kwargs))
+
+    return method
 
 
 class Cache(ThreadedStore):
@@ -151,6 +165,10 @@ class Cache(ThreadedStore):
     stuck = reads(stuck.ids)
     outcomes = reads(insights.outcomes)
     key = reads(windows.key_of)
+    on_branch = _reads_indexed("branch", read_runs.on_branch)
+    agents = _reads_indexed("agent", read_runs.agents)
+    repository_figures = _reads_indexed("repository", insights.repositories)
+    failed_between = _reads_indexed("updated", insights.failed_between)
 
     async def window(self, request: WindowRequest) -> RunWindow:
         """The rows around a position, and the current positions of its anchor and cursor."""
@@ -205,29 +223,9 @@ class Cache(ThreadedStore):
         await self._prepare(condition)
         return await self.reader.run(partial(read_runs.runs, wanted=condition, limit=limit, after=after))
 
-    async def on_branch(self, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
-        """The number of runs on a run's branch, at most `most`, and those around it, newest first."""
-        await self._index("branch")
-        return await self.reader.run(partial(read_runs.on_branch, run_id=run_id, each_way=each_way, most=most))
-
-    async def agents(self) -> tuple[str, ...]:
-        """The names of known agents, the one with the most recent run first."""
-        await self._index("agent")
-        return await self.reader.run(read_runs.agents)
-
     async def detail(self, run_id: str) -> RunDetail | None:
         """Everything held about one run; None: it is not held."""
         return (await self.details((run_id,))).get(run_id)
-
-    async def repository_figures(self, since: datetime) -> tuple[RepositoryFigures, ...]:
-        """The figures of each repository's runs created since then; the one with the most runs first, 500 at most."""
-        await self._index("repository")
-        return await self.reader.run(partial(insights.repositories, since=since))
-
-    async def failed_between(self, wanted: RunFilter, start: datetime, end: datetime) -> FailedRuns:
-        """The runs matching `wanted` that failed from `start` to `end`."""
-        await self._index("updated")
-        return await self.reader.run(partial(insights.failed_between, wanted=wanted, start=start, end=end))
 
     async def data_version(self) -> int:
         """A number that changes when another process writes to the cache; our own writes do not change it."""
@@ -237,7 +235,7 @@ class Cache(ThreadedStore):
     async def _prepare(self, condition: RunFilter, sort: RunSort = _NEWEST_FIRST, *orders: str) -> None:
         """Make the indexes that serve this filter and order; without them the answer is the same, only slower."""
         with suppress(StorageError):
-            await self._index(*run_sql.orders_used(condition, sort), *orders)
+            await self.make_indexes(*run_sql.orders_used(condition, sort), *orders)
 
     async def _fill(self) -> None:
         """Make the index for searches; without it the answer is the same, only slower."""
@@ -245,7 +243,8 @@ class Cache(ThreadedStore):
             while await self._fill_texts():
                 pass
 
-    async def _index(self, *orders: str) -> None:
+    async def make_indexes(self, *orders: str) -> None:
+        """Make the indexes of these orders, unless they exist."""
         for order in (schema.ORDER_INDEXES.keys() & orders) - self._indexed:
             await self.writer.run(partial(schema.make_index, order=order))
             self._indexed.add(order)

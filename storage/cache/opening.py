@@ -36,7 +36,6 @@ connect_reader: Final = partial(connect, pragmas={**PRAGMAS, "query_only": 1})
 
 _IN_USE_WAIT_S: Final = 2.0
 """How long to wait until a cache of another layout is no longer in use: a first frame reads it only for a moment."""
-_MOMENT_S: Final = 2.0
 
 
 class SetAside(Struct, frozen=True):
@@ -94,7 +93,7 @@ def is_held(path: Path) -> bool:
     """Whether another process holds the cache for longer than a moment."""
     if not path.exists():
         return False
-    with closing(sqlite3.connect(path, timeout=_MOMENT_S, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(path, timeout=2.0, isolation_level=None)) as connection:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:

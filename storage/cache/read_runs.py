@@ -4,7 +4,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec.json
 from msgspec import Struct
@@ -17,7 +17,6 @@ from storage.records import (
     FINAL_STATUSES,
     STATUS_ORDER,
     ActiveRun,
-    Presence,
     Repository,
     Run,
     RunDetail,
@@ -29,8 +28,8 @@ from storage.records import (
 )
 from storage.values import Where, from_us, from_us_or_none, sqlite_text, to_sortable_us
 
-REPOSITORIES_CAP: Final = 500
-BRANCHES_CAP: Final = 500
+CAP: Final = 500
+"""How many repositories, branches or agents are returned at most."""
 UNSETTLED: Final = 10
 T = TypeVar("T")
 
@@ -49,7 +48,6 @@ COLUMNS: Final = (
 _CHUNK: Final = 500
 """How many ids are bound to one statement."""
 _RUN: Final = "r.run_id, r.status, r.branch, b.platform, b.data_json, r.created_us, r.updated_us, b.raw_json"
-_RunValues = tuple[str, str, str, str, str, int, int, str]
 
 
 class Remembered(Struct, eq=False, kw_only=True):
@@ -127,46 +125,39 @@ def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:
 def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
     """The statuses of which it is not known whether they are final, those with most runs first; at most `UNSETTLED`."""
     named = ", ".join(f"'{status}'" for status in STATUS_ORDER)
-    found = connection.execute(
-        f"SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({named})"
-        " ORDER BY runs DESC, status LIMIT ?",
-        (UNSETTLED,),
-    )
-    return tuple(status for (status,) in found.fetchall())
+    sql = f"SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({named})"
+    return _firsts(connection.execute(f"{sql} ORDER BY runs DESC, status LIMIT ?", (UNSETTLED,)))
 
 
 def known_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
     """All statuses ever seen."""
-    return tuple(status for (status,) in connection.execute("SELECT status FROM statuses ORDER BY status").fetchall())
+    return _firsts(connection.execute("SELECT status FROM statuses ORDER BY status"))
 
 
 def repositories(connection: sqlite3.Connection) -> tuple[str, ...]:
     """Labels of the repositories with runs, the one with the most recent run first."""
-    found = connection.execute(
-        "SELECT label FROM repositories ORDER BY newest_us DESC, label LIMIT ?", (REPOSITORIES_CAP,)
-    )
-    return tuple(label for (label,) in found.fetchall())
+    return _firsts(connection.execute("SELECT label FROM repositories ORDER BY newest_us DESC, label LIMIT ?", (CAP,)))
 
 
 def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ...]:
     """Branches of the newest matching runs, the one with the most recent run first."""
     condition = where(wanted)
-    found = connection.execute(
+    sql = (
         "SELECT branch FROM (SELECT branch, created_us FROM runs"
         f" WHERE {condition.sql} AND branch <> '' ORDER BY {order_by(RunSort())} LIMIT ?)"
-        " GROUP BY branch ORDER BY max(created_us) DESC, branch LIMIT ?",
-        (*condition.parameters, _RECENT, BRANCHES_CAP),
+        " GROUP BY branch ORDER BY max(created_us) DESC, branch LIMIT ?"
     )
-    return tuple(branch for (branch,) in found.fetchall())
+    return _firsts(connection.execute(sql, (*condition.parameters, _RECENT, CAP)))
 
 
 def agents(connection: sqlite3.Connection) -> tuple[str, ...]:
     """The names of known agents, the one with the most recent run first."""
-    found = connection.execute(
-        "SELECT agent FROM runs WHERE agent > '' GROUP BY agent ORDER BY max(created_us) DESC, agent LIMIT ?",
-        (BRANCHES_CAP,),
-    )
-    return tuple(agent for (agent,) in found.fetchall())
+    sql = "SELECT agent FROM runs WHERE agent > '' GROUP BY agent ORDER BY max(created_us) DESC, agent LIMIT ?"
+    return _firsts(connection.execute(sql, (CAP,)))
+
+
+def _firsts(cursor: sqlite3.Cursor) -> tuple[str, ...]:
+    return tuple(text for (text,) in cursor.fetchall())
 
 
 def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
@@ -249,40 +240,28 @@ def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str,
 
 
 def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[RunDetail]:
-    marks = ", ".join("?" * len(run_ids))
-    ids = [sqlite_text(run_id) for run_id in run_ids]
-    observed = connection.execute(
-        "SELECT r.run_id, t.old, t.new, t.at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id"
-        f" WHERE r.run_id IN ({marks}) ORDER BY t.id",
-        ids,
-    )
+    ids = list(map(sqlite_text, run_ids))
+    these = f"WHERE r.run_id IN ({', '.join('?' * len(ids))})"
     later: defaultdict[str, list[StatusTransition]] = defaultdict(list)
-    for run_id, old, new, at_us in observed.fetchall():
+    sql = f"SELECT run_id, old, new, at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id {these} ORDER BY t.id"
+    for run_id, old, new, at_us in connection.execute(sql, ids).fetchall():
         later[run_id].append(StatusTransition(run_id, old, new, from_us(at_us)))
     found = connection.execute(
-        f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us,"
-        f" {_SUMMARY}"
+        f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us, {_SUMMARY}"
         " FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
-        f" WHERE r.run_id IN ({marks}) ORDER BY r.run_id",
+        f" {these} ORDER BY r.run_id",
         ids,
     )
     finals = final_statuses(connection)
     for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us, summary in found.fetchall():
-        run = _run(cast("_RunValues", values))
+        run = _run(values)
         first = StatusTransition(run.run_id, None, first_status, from_us(first_at_us))
-        yield RunDetail(
-            run=run,
-            first_seen_at=from_us(first_seen_us),
-            last_seen_at=from_us(last_seen_us),
-            presence=cast("Presence", presence),
-            transitions=(first, *later[run.run_id]),
-            took=took(took_us),
-            final_statuses=finals,
-            summary=_summary(summary, run.status, run.updated_at),
-        )
+        seen = from_us(first_seen_us), from_us(last_seen_us), presence
+        known = took(took_us), finals, _summary(summary, run.status, run.updated_at)
+        yield RunDetail(run, *seen, (first, *later[run.run_id]), *known)
 
 
-def _run(values: _RunValues) -> Run:
+def _run(values: Sequence[Any]) -> Run:
     run_id, status, branch, platform, data_json, created_us, updated_us, raw_json = values
     times = from_us_or_none(created_us), from_us_or_none(updated_us)
     return Run(run_id, status, branch, Repository(platform, data_json), *times, raw_json)

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final
 
 from storage.cache.polls import run_clock_ahead
 from storage.cache.read_runs import final_statuses
@@ -17,8 +17,6 @@ from storage.values import NO_TIME_US, from_us, to_us
 
 SAMPLE: Final = 200
 """How many of a repository's newest finished runs its usual durations are computed from."""
-FLOOR: Final = timedelta(minutes=30)
-"""A run that has been active for less is not stuck."""
 STUCK_CAP: Final = 200
 """How many stuck runs are returned at most."""
 FACTOR: Final = 2
@@ -29,7 +27,8 @@ HOLD: Final = 0.75
 """A flag stays until the run's time is below this part of the limit, so that it does not flicker."""
 
 _US: Final = timedelta(microseconds=1)
-FLOOR_US: Final = FLOOR // _US
+FLOOR_US: Final = timedelta(minutes=30) // _US
+"""A run that has been active for less is not stuck."""
 SECOND_US: Final = 1_000_000
 _WATCH: Final = f"""
 INSERT INTO watched (run, since_us, last_us)
@@ -70,31 +69,14 @@ def percentile(ordered: Sequence[int], share: float) -> int:
     return ordered[ceil(share * len(ordered)) - 1]
 
 
-class _Candidate(NamedTuple):
-    run: int
-    run_id: str
-    repository: str
-    active_since_us: int
-    taken_us: int
-    """The time for which polls saw it active in this turn."""
-    is_flagged: bool
-
-    def is_stuck(self, p95_us: int) -> bool:
-        limit_us = max(FLOOR_US, FACTOR * p95_us)
-        return self.taken_us > (limit_us * HOLD if self.is_flagged else limit_us)
-
-
 def judge(connection: sqlite3.Connection) -> frozenset[str]:
     """Flag stuck runs and unflag others; return the ids of changed runs.
 
     Stuck: seen active by polls for more than 30 minutes and twice the 95th percentile of its repository's finished
     runs. Time without polls does not count. A flag stays until the turn ends, or its time is clearly below the limit.
     """
-    flagged: dict[int, str] = dict(
-        connection.execute(
-            "SELECT s.run, coalesce(r.run_id, '') FROM stuck AS s LEFT JOIN runs AS r ON r.id = s.run"
-        ).fetchall()
-    )
+    sql = "SELECT s.run, coalesce(r.run_id, '') FROM stuck AS s LEFT JOIN runs AS r ON r.id = s.run"
+    flagged: dict[int, str] = dict(connection.execute(sql).fetchall())
     condition = where(RunFilter(active=True))
     ahead_us = run_clock_ahead(connection) // _US
     seen = f"runs WHERE {condition.sql} AND presence = 'current'"
@@ -109,21 +91,21 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
         f" WHERE {taken} > ?",
         (round(FLOOR_US * HOLD),),
     )
-    candidates = [_Candidate(*values) for values in found.fetchall()]
+    candidates = found.fetchall()
     if candidates:
         make_index(connection, "repository")
-    limits = durations(connection, (candidate.repository for candidate in candidates))
-    p95_us = {label: round(figures.p95_s * SECOND_US) for label, figures in limits.items()}
-    stuck = {each.run: each for each in candidates if each.is_stuck(p95_us.get(each.repository, 0))}
-    freed = flagged.keys() - stuck.keys()
-    new = stuck.keys() - flagged.keys()
+    limits = durations(connection, (repository for _, _, repository, *_ in candidates))
+    stuck: dict[int, tuple[str, int, int]] = {}
+    for run, run_id, repository, active_since_us, taken_us, is_flagged in candidates:
+        p95_us = round(limits[repository].p95_s * SECOND_US) if repository in limits else 0
+        if taken_us > max(FLOOR_US, FACTOR * p95_us) * (HOLD if is_flagged else 1):
+            stuck[run] = run_id, active_since_us, p95_us
+    freed, new = flagged.keys() - stuck.keys(), stuck.keys() - flagged.keys()
     connection.executemany("DELETE FROM stuck WHERE run = ?", [(run,) for run in freed])
-    connection.executemany(
-        "INSERT INTO stuck (run, active_since_us, p95_us) VALUES (?, ?, ?)",
-        [(run, stuck[run].active_since_us, p95_us.get(stuck[run].repository, 0)) for run in new],
-    )
+    sql = "INSERT INTO stuck (run, active_since_us, p95_us) VALUES (?, ?, ?)"
+    connection.executemany(sql, [(run, *stuck[run][1:]) for run in new])
     connection.executemany(RANK, [(run,) for run in freed | new])
-    return frozenset({flagged[run] for run in freed} | {stuck[run].run_id for run in new})
+    return frozenset({flagged[run] for run in freed} | {stuck[run][0] for run in new})
 
 
 def ids(connection: sqlite3.Connection) -> frozenset[str]:
@@ -142,10 +124,8 @@ def stuck_runs(connection: sqlite3.Connection) -> tuple[StuckRun, ...]:
     )
     ahead_us = run_clock_ahead(connection) // _US
     return tuple(
-        StuckRun(
-            run_id, repository, status, from_us(active_us), from_us(seen_us + ahead_us), p95_us / SECOND_US, branch
-        )
-        for run_id, repository, status, active_us, seen_us, p95_us, branch in found.fetchall()
+        StuckRun(run_id, label, status, from_us(active_us), from_us(seen_us + ahead_us), p95_us / SECOND_US, branch)
+        for run_id, label, status, active_us, seen_us, p95_us, branch in found.fetchall()
     )
 
 
@@ -169,11 +149,11 @@ def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStu
                 taken_us = _taken_us(connection, repository, start_us) if end_us - start_us > FLOOR_US else []
                 p95_us = percentile(taken_us, 0.95) if taken_us else 0
                 at_us = start_us + max(FLOOR_US, FACTOR * p95_us)
-                if at_us < end_us:
+                if at_us < end_us and from_us(end_us - ahead_us) >= since:
                     seen = (from_us(start_us), from_us(end_us), p95_us / SECOND_US)
                     stuck = StuckRun(run_id, repository, status, *seen, branch)
                     found.append(PastStuck(stuck, from_us(at_us - ahead_us), from_us(end_us - ahead_us)))
-    return tuple(sorted((each for each in found if each.until >= since), key=lambda each: each.at))
+    return tuple(sorted(found, key=lambda past: past.at))
 
 
 def _turns(

@@ -143,54 +143,38 @@ class RunField(Struct, frozen=True):
     """Whether the first choice of the order is the descending one."""
 
 
+def _indexed(
+    name: str, order: str, up: str = "a to z", down: str = "z to a", *, covers: str = "status", is_down: bool = False
+) -> RunField:
+    """A field whose index has the columns of its order, and those that counts and figures then read from it alone."""
+    return RunField(name, order, f"{order}, {covers}", up, down, begins_descending=is_down)
+
+
 _NEWEST: Final = "created_us DESC, run_id DESC"
-# The indexes of repositories and branches also hold columns of figures, which are then read without the table.
+_OLDEST: Final = "created_us, run_id"
 RUN_FIELDS: Final = (
-    RunField(
-        "active",
-        f"is_final, {_NEWEST}",
-        f"is_final, {_NEWEST}, status",
-        ascending="active first, each newest first",
-        descending="active last, each oldest first",
-    ),
-    RunField("status", f"severity, {_NEWEST}", f"severity, {_NEWEST}, status"),
-    RunField("repository", f"repository, {_NEWEST}", f"repository, {_NEWEST}, status, took_us"),
-    RunField("branch", f"branch, {_NEWEST}", f"branch, {_NEWEST}, status"),
-    RunField(
-        "started", "created_us, run_id", ascending="oldest first", descending="newest first", begins_descending=True
-    ),
+    _indexed("active", f"is_final, {_NEWEST}", "active first, each newest first", "active last, each oldest first"),
+    _indexed("status", f"severity, {_NEWEST}"),
+    _indexed("repository", f"repository, {_NEWEST}", covers="status, took_us"),
+    _indexed("branch", f"branch, {_NEWEST}"),
+    RunField("started", _OLDEST, "", "oldest first", "newest first", begins_descending=True),
     RunField(
         "updated",
         "updated_us, id",
         "updated_us DESC, id DESC, status",
-        ascending="longest unchanged first",
-        descending="latest change first",
+        "longest unchanged first",
+        "latest change first",
         begins_descending=True,
     ),
-    RunField(
-        "took",
-        order="took_us, id",
-        index="took_us, id, status",
-        ascending="shortest first",
-        descending="longest first, active above",
-        begins_descending=True,
-    ),
-    RunField(
+    _indexed("took", "took_us, id", "shortest first", "longest first, active above", is_down=True),
+    _indexed(
         "findings",
-        "findings, created_us, run_id",
-        "findings, created_us, run_id, status",
-        ascending="unknown first, then the fewest",
-        descending="most severe first, unknown last",
-        begins_descending=True,
+        f"findings, {_OLDEST}",
+        "unknown first, then the fewest",
+        "most severe first, unknown last",
+        is_down=True,
     ),
-    RunField(
-        "agent",
-        "agent, created_us, run_id",
-        "agent, created_us, run_id, status",
-        ascending="unknown first, then a to z",
-        descending="z to a, unknown last",
-        begins_descending=True,
-    ),
+    _indexed("agent", f"agent, {_OLDEST}", "unknown first, then a to z", "z to a, unknown last", is_down=True),
     RunField("run", "run_id"),
 )
 FIELD_BY_NAME: Final = {field.name: field for field in RUN_FIELDS}

@@ -12,7 +12,7 @@ from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, clock_time, roughly_ago, span, stamp, started
 from storage.records import STATUS_BY_NAME, ActionState, RunDetail, RunRow
 from storage.records.results import LogTail
-from widgets.kit.badges import STYLES, Badge, StyledText, action_badge, run_badge
+from widgets.kit.badges import STYLES, Badge, action_badge, run_badge
 from widgets.kit.cells import shorten
 
 
@@ -68,13 +68,13 @@ HEADING: Final = "$accent bold"
 FIELD_LIMIT: Final = 400
 READABLE: Final = 100
 """Cells of the longest line of prose: longer ones are hard to read."""
-MOST_COUNTED: Final = 100
 SPAN: Final = 8
 """Cells of a duration."""
 BAR_LEAST: Final = 8
 """The fewest cells of a bar."""
 BAR_MOST: Final = 64
-UNOBSERVED: Final = "·"
+UNOBSERVED: Final = Badge("·", "unknown", "quiet")
+"""The time before the first observation."""
 OTHER: Final = "▒"
 """The fill of a status that the spec does not name."""
 RESTING: Final = "┈"
@@ -90,12 +90,11 @@ def title(view: RunView, now: datetime, width: int) -> list[Line]:
     run = view.detail.run
     badge = run_badge(run.status, is_final=view.detail.is_final)
     when = ago(run.updated_at, now) if run.updated_at is not None else ""
-    head: list[StyledText] = [(badge.text, f"{badge.style if view.is_live(now) else QUIET} bold")]
-    if view.stuck:
-        head.append(("  ! stuck", STYLES["warn"]))
-    room = width - sum(len(text) for text, _ in head) - len(when)
-    head += [(" " * max(2, room), ""), (when, QUIET)]
-    return [line(*head), line((shorten(safe_text(run.run_id), width, "middle"), "bold"))]
+    status = badge.text, f"{badge.style if view.is_live(now) else QUIET} bold"
+    stuck = "  ! stuck" if view.stuck else "", STYLES["warn"]
+    gap = " " * max(2, width - len(badge.text + stuck[0] + when))
+    head = line(status, stuck, gap, (when, QUIET))
+    return [head, line((shorten(safe_text(run.run_id), width, "middle"), "bold"))]
 
 
 def subject(view: RunView, width: int) -> list[Line]:
@@ -104,46 +103,44 @@ def subject(view: RunView, width: int) -> list[Line]:
     asked = "" if view.turns else safe_text(summary.asked, limit=FIELD_LIMIT)
     result = safe_text(summary.result, limit=FIELD_LIMIT)
     lines = _field("asked", asked, width) if asked else []
-    style = STYLES["bad"] if is_failed else ""
     name = "reason" if is_failed else "result" if view.detail.is_final else "now"
-    return lines + (_field(name, result, width, style) if result else [])
+    return lines + (_field(name, result, width, STYLES["bad"] if is_failed else "") if result else [])
 
 
 def log_tail(view: RunView, width: int, most: int) -> list[Line]:
     """The last lines of a failed run's log, at most so many; without any, the reason."""
-    tail = view.log
+    tail, style = view.log, STYLES["bad"]
     if view.detail.run.status != "failed":
         return []
     if tail is None or tail.missing:
-        missing = "Reading…" if tail is None else tail.missing
-        return [*heading("Log"), *wrapped(missing, width, QUIET), line()]
-    style = STYLES["bad"]
+        return [*heading("Log"), *wrapped("Reading…" if tail is None else tail.missing, width, QUIET), line()]
     drawn = [part for text in tail.lines for part in wrapped(text, width, style if text == tail.why else "")]
     return [*heading("Log", "its end; l opens it"), *drawn[-most:], line()]
 
 
 def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Line]:
     """The run's fields; an active run is timed up to the last response."""
-    detail, run = view.detail, view.detail.run
-    facts: list[tuple[str, str]] = [
-        ("repository", safe_text(run.repository.label, limit=FIELD_LIMIT)),
-        ("branch", safe_text(run.branch_name, limit=FIELD_LIMIT) or "(none given)"),
-        *([("agent", safe_text(view.agent, limit=FIELD_LIMIT))] if view.agent else []),
-        ("started", f"{stamp(run.created_at)}" if run.created_at else "not readable"),
-        ("updated", f"{stamp(run.updated_at)}" if run.updated_at else "not readable"),
-    ]
+    detail, run, took = view.detail, view.detail.run, None
     if (seconds := detail.took.until(as_of)) is not None:
         took = span(seconds)
-        so_far = f"{took} so far" if as_of == now else f"at least {took}"
+        if detail.took.since:
+            took = f"{took} so far" if as_of == now else f"at least {took}"
         turns = detail.summary.turns or detail.turns
-        in_turns = f", in {turns} turns" if turns > 1 else ""
-        facts.append(("took", f"{so_far if detail.took.since else took}{in_turns}"))
-    facts.append(("seen", roughly_ago(detail.last_seen_at, now)))
-    if view.continues is not None:
-        facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))
-    if view.retried is not None:
-        facts.append(("retried as", safe_text(view.retried, limit=FIELD_LIMIT)))
-    lines = [found for name, value in facts for found in _field(name, value, width)]
+        took += f", in {turns} turns" if turns > 1 else ""
+    facts = (
+        ("repository", run.repository.label),
+        ("branch", run.branch_name or "(none given)"),
+        ("agent", view.agent),
+        ("started", stamp(run.created_at) if run.created_at else "not readable"),
+        ("updated", stamp(run.updated_at) if run.updated_at else "not readable"),
+        ("took", took),
+        ("seen", roughly_ago(detail.last_seen_at, now)),
+        ("continues", view.continues),
+        ("retried as", view.retried),
+    )
+    lines = [
+        part for name, value in facts if value for part in _field(name, safe_text(value, limit=FIELD_LIMIT), width)
+    ]
     doubts = {
         "lost": "The service no longer shows this run: this is its last known state.",
         "unconfirmed": "Missing from the last answer; looking it up. Its status may be old.",
@@ -169,15 +166,14 @@ def branch(view: RunView, now: datetime, width: int) -> list[Line]:
         name = f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style
         mark = "▸ " if here else "  "
         lines.append(line((mark, "$accent"), name, (run_id, "bold" if here else ""), (f"  {when}", QUIET)))
-    hidden = view.branch.total - len(view.branch.rows)
-    if hidden > 0:
-        lines.append(line((f"  and {counted(view.branch.total, -len(view.branch.rows))} more", QUIET)))
+    if view.branch.total > (shown := len(view.branch.rows)):
+        lines.append(line((f"  and {counted(view.branch.total, shown)} more", QUIET)))
     return lines
 
 
-def counted(total: int, plus: int = 0) -> str:
-    """A number of runs on a branch, which are counted up to 100."""
-    return f"{total + plus:,}{'' if total < MOST_COUNTED else '+'}"
+def counted(total: int, less: int = 0) -> str:
+    """A number of runs on a branch, of which 100 are counted at most."""
+    return f"{total - less:,}{'' if total < 100 else '+'}"
 
 
 def heading(text: str, note: str = "") -> list[Line]:
@@ -206,14 +202,14 @@ def last_confirmed(view: RunView, now: datetime) -> str:
 def messages(sent: Sequence[SentMessage], now: datetime, width: int) -> list[Line]:
     """The messages with a blank line between them: each one's author, time, outcome and text."""
     lines: list[Line] = []
-    for number, each in enumerate(sent, 1):
-        badge = action_badge(each.state)
-        when = (f"  {clock_time(each.at, now)}  ", QUIET)
+    for number, message in enumerate(sent, 1):
+        badge = action_badge(message.state)
+        when = (f"  {clock_time(message.at, now)}  ", QUIET)
         lines += [line()] if lines else []
-        lines.append(line((f"{number}  ", QUIET), (each.actor, "bold"), when, (badge.text, badge.style)))
-        for text in each.text:
+        lines.append(line((f"{number}  ", QUIET), (message.actor, "bold"), when, (badge.text, badge.style)))
+        for text in message.text:
             lines += wrapped(text, width, "", 3)
-        lines += wrapped(each.trouble, width, STYLES["bad"], 3) if each.trouble else []
+        lines += wrapped(message.trouble, width, STYLES["bad"], 3) if message.trouble else []
     return lines
 
 
@@ -231,9 +227,9 @@ class Period(Struct, frozen=True):
     """Whether the status is final, at the end or between two turns."""
 
     @property
-    def badge(self) -> Badge | None:
-        """The badge of the status. None: the time before the first observation."""
-        return None if self.status is None else run_badge(self.status, is_final=self.is_final)
+    def badge(self) -> Badge:
+        """The badge of the status."""
+        return UNOBSERVED if self.status is None else run_badge(self.status, is_final=self.is_final)
 
 
 def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
@@ -275,18 +271,13 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
         before = min(round(bar * (period.start - begin).total_seconds() / whole_s), bar - 1) if bar else 0
         cells = min(max(1, round(bar * (period.seconds or 0.0) / whole_s)), max(1, bar - before)) if bar else 0
         known = STATUS_BY_NAME.get(period.status or "")
-        fill = RESTING if period.is_final else known.fill if known else OTHER if period.status else UNOBSERVED
+        fill = RESTING if period.is_final else known.fill if known else OTHER if period.status else UNOBSERVED.glyph
         drawn = "◆" if period.seconds is None else fill * cells + ("▸" if period.goes_on else "")
         badge = period.badge
-        style = badge.style if badge else QUIET
-        lines.append(
-            line(
-                (f"{shorten(badge.text if badge else '· unknown', LABEL - 1):<{LABEL}}", style),
-                (f"{clock_time(period.start, now):<{times}}", QUIET),
-                (f"{'' if period.seconds is None else span(period.seconds):>{SPAN - 1}} ", ""),
-                (" " * before + drawn if cells else "", style),
-            )
-        )
+        status = f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style
+        begun = f"{clock_time(period.start, now):<{times}}", QUIET
+        took = f"{'' if period.seconds is None else span(period.seconds):>{SPAN - 1}} "
+        lines.append(line(status, begun, took, (" " * before + drawn if cells else "", badge.style)))
     if len(seen) > 1:
         ended = "so far" if seen[-1].goes_on else "in all"
         scale = f"└{'─' * max(0, bar - 2)}┘" if bar else ""
@@ -297,14 +288,9 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
 
 def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
     """The timeline on one line: `queued 12s ▸ working 25s ▸ failed`, with the reason if it is known."""
-    parts: list[tuple[str, str]] = []
+    parts = []
     for period in periods(view.detail, as_of):
-        if parts:
-            parts.append((" ▸ ", QUIET))
-        badge = period.badge
-        end = "" if period.seconds is None else " "
-        parts.append((f"{badge.word if badge else 'unknown'}{end}", badge.style if badge else QUIET))
-        parts.append((span(period.seconds) if period.seconds is not None else "", ""))
-    if view.detail.summary.result:
-        parts.append((f": {safe_text(view.detail.summary.result)}", ""))
-    return Content.assemble(*parts)
+        took = "" if period.seconds is None else f" {span(period.seconds)}"
+        parts.append(line((period.badge.word, period.badge.style), took))
+    result = f": {safe_text(view.detail.summary.result)}" if view.detail.summary.result else ""
+    return Content.styled(" ▸ ", QUIET).join(parts) + result

@@ -34,10 +34,7 @@ REMARK: Final = 0.6
 """The share of the line that a remark may take, as in the style sheet."""
 QUIET: Final = STYLES["quiet"]
 NEW: Final = " [+]"
-CHANGED: Final = "•"
-"""Follows the current view's name once the filter differs from the view."""
 BETWEEN: Final = " · "
-MOST: Final = 8
 LONGEST: Final = 1_000
 KINDS: Final = ("sign", "key", "value", "word", "problem")
 
@@ -72,12 +69,10 @@ class ViewBar(ClickableLine):
 
     def parts(self) -> Iterator[Content]:
         """As many views as fit, then the number of the others, then the button for a new one."""
-        room = self.size.width - len(NEW) - 1
-        # The names matter more than the numbers.
+        room, hidden = self.size.width - len(NEW) - 1, 0
         tabs = self._contents(counts=True)
         if _width(tabs) > room:
-            tabs = self._contents(counts=False)
-        hidden = 0
+            tabs = self._contents(counts=False)  # The names matter more than the numbers.
         while len(tabs) > 1 and _width(tabs) + (4 if hidden else 0) > room:
             # The current view is never hidden.
             tabs.pop(-2 if tabs[-1][0] == self.current else -1)
@@ -97,7 +92,7 @@ class ViewBar(ClickableLine):
             count = f" {tab.count:,}" if tab.count is not None and (counts or is_current) else ""
             content = Content.assemble((tab.title, QUIET), (count, STYLES["plain" if tab.count else "quiet"]))
             if is_current:
-                content = Content.styled(f"[{tab.title}{CHANGED if self.is_changed else ''}{count}]", "$accent bold")
+                content = Content.styled(f"[{tab.title}{'•' if self.is_changed else ''}{count}]", "$accent bold")
             parts.append((index, content))
         return parts
 
@@ -115,13 +110,12 @@ class FacetBar(ClickableLine):
         """The filter's status, repository, branch and time; the line has their values."""
         by = self.condition
         status = by.statuses or by.not_statuses or by.active or by.ended or by.stuck or by.followed
-        facets: tuple[tuple[str, str, object], ...] = (
-            ("pick_values('status')", "status ▾", status),
-            ("pick_values('repo')", "   repository ▾", by.repositories or by.not_repositories),
-            ("pick_values('branch')", "   branch ▾", by.branches or by.not_branches),
-            ("pick_dates", "   started ▾", by.since or by.until),
-        )
-        for action, name, is_set in facets:
+        for action, name, is_set in (
+            ("pick_values('status')", "status ▾", bool(status)),
+            ("pick_values('repo')", "   repository ▾", bool(by.repositories or by.not_repositories)),
+            ("pick_values('branch')", "   branch ▾", bool(by.branches or by.not_branches)),
+            ("pick_dates", "   started ▾", bool(by.since or by.until)),
+        ):
             yield clickable(Content.styled(name, STYLES["warn"] if is_set else QUIET), f"screen.{action}")
 
 
@@ -146,7 +140,7 @@ class SuggestionList(Widget):
 
     def show(self, offers: tuple[Suggestion, ...]) -> None:
         """Show the suggestions, whose text must be safe."""
-        self._offers, self._chosen = offers[:MOST], 0
+        self._offers, self._chosen = offers[:8], 0
         self.display = bool(self._offers)
         self.refresh(layout=True)
 
@@ -194,12 +188,8 @@ class SearchInput(Input):
         is_cleared: bool
 
     def __init__(self, understand: FindSpans, offers: SuggestionList) -> None:
-        super().__init__(
-            placeholder="/ search, or status:failed repo:acme/* since:7d",
-            compact=True,
-            select_on_focus=False,
-            highlighter=QueryHighlighter(self, understand),
-        )
+        hint, colours = "/ search, or status:failed repo:acme/* since:7d", QueryHighlighter(self, understand)
+        super().__init__(placeholder=hint, compact=True, select_on_focus=False, highlighter=colours)
         self._offers = offers
 
     def validate_value(self, value: str) -> str:

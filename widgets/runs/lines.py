@@ -24,8 +24,6 @@ SEARCHED: Final = frozenset({"repository", "branch", "run", "asked", "result", "
 """The columns in which words are searched."""
 SHORTEST: Final = 4
 """The fewest cells shown of a column that the right edge cuts."""
-HEAD_NUMBERS: Final = 55
-"""Cells of the numbers of a group."""
 TAIL_MARGIN: Final = 6
 """Cells that are neither rule nor text: the cursor's mark, a gap on both sides of the text, and the right margin."""
 
@@ -61,22 +59,18 @@ class TableRenderer(Struct, frozen=True):
 
     def header(self, layout: RunLayout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
         """The titles, the sort arrow, and how many new runs are above the view."""
-        segments: list[Segment] = []
-        x = 0
+        segments, x, plain = list[Segment](), 0, self.styles["header"]
         for placed in layout.placed:
-            column = placed.column
-            is_sorted = column.title == sort.column
-            title = f"{column.title} {'↓' if sort.descending else '↑'}" if is_sorted else column.title
-            cells = _visible(placed, width, scroll_x)
-            segments.append(Segment(" " * (placed.x - x), self.styles["header"]))
-            segments.append(Segment(fit(title, cells), self.styles["sorted"] if is_sorted else self.styles["header"]))
+            title, style, cells = placed.column.title, plain, _visible(placed, width, scroll_x)
+            if title == sort.column:
+                title, style = f"{title} {'↓' if sort.descending else '↑'}", self.styles["sorted"]
+            segments += [Segment(" " * (placed.x - x), plain), Segment(fit(title, cells), style)]
             x = placed.x + cells
-        strip = _scrolled(segments, layout, width, scroll_x, self.styles["header"])
+        strip = _scrolled(segments, layout, width, scroll_x, plain)
         more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
-        note = unseen_note(unseen) + more
-        if not note:
+        if not (note := unseen_note(unseen) + more):
             return strip
-        tail = Segment(note, self.styles["unseen"] if unseen else self.styles["header"])
+        tail = Segment(note, self.styles["unseen"] if unseen else plain)
         return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
 
     def row(
@@ -106,10 +100,8 @@ class TableRenderer(Struct, frozen=True):
             found = sorted(found_in(shown, words)) if column.title in SEARCHED else ()
             for start, end in found:
                 if start >= done:
-                    segments += [
-                        Segment(shown[done:start], style),
-                        Segment(shown[start:end], style + self.styles["found"]),
-                    ]
+                    lit = style + self.styles["found"]
+                    segments += [Segment(shown[done:start], style), Segment(shown[start:end], lit)]
                     done = end
             segments.append(Segment(shown[done:], style))
             x = placed.x + cells
@@ -151,7 +143,7 @@ def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
     """The parts of a group's line; each number has a column, the worst first."""
     name = f"{group.others:,} more groups" if group.others else safe_text(group.name, limit=200) or "(no branch)"
     glyph = " " if group.others else "▸" if group.is_folded else "▾"
-    room = max(12, min(44, width - 2 - HEAD_NUMBERS))
+    room = max(12, min(44, width - 57))  # What the numbers leave.
     yield f"{glyph} {fit(name, room, 'middle')}", "plain"
     if group.others:
         yield f"  {group.runs:>7,} runs  narrow the query to see them", "quiet"
@@ -182,6 +174,5 @@ def _scrolled(segments: list[Segment], layout: RunLayout, width: int, scroll_x: 
     if not scroll_x:
         return strip.crop(0, width)
     frozen = layout.frozen_width
-    return Strip.join([strip.crop(0, frozen), strip.crop(frozen + scroll_x, scroll_x + width)]).crop_extend(
-        0, width, background
-    )
+    parts = strip.crop(0, frozen), strip.crop(frozen + scroll_x, scroll_x + width)
+    return Strip.join(parts).crop_extend(0, width, background)
