@@ -23,13 +23,6 @@ from widgets.kit.badges import STYLES, Badge, ProfileMark, Tone, health_badge
 from widgets.kit.cells import fit, shorten
 from widgets.kit.line_text import ClickableLine, clickable
 
-LATE_AFTER_POLLS: Final = 4
-LATE_FLOOR_S: Final = 45.0
-"""Facts younger than this are never stale, however short the polling period."""
-DUE_AFTER_POLLS: Final = 2
-DUE_GRACE_S: Final = 5.0
-"""How long a response may take before it is overdue."""
-
 
 class PollTiming(Struct, frozen=True):
     """When polling began and how often it happens, which decides what counts as live."""
@@ -41,13 +34,13 @@ class PollTiming(Struct, frozen=True):
 
     @property
     def due_after_s(self) -> float:
-        """The age from which a response is overdue."""
-        return max(DUE_AFTER_POLLS * self.period_s, self.period_s + DUE_GRACE_S)
+        """The age from which a response is overdue: two polls, or one and the seconds that a slow answer takes."""
+        return max(2 * self.period_s, self.period_s + 5.0)
 
     @property
     def late_after_s(self) -> float:
-        """The age from which facts are stale, even if no poll failed."""
-        return max(LATE_FLOOR_S, LATE_AFTER_POLLS * self.period_s)
+        """The age from which facts are stale, even if no poll failed: four polls, however short the period is."""
+        return max(45.0, 4 * self.period_s)
 
 
 def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: Wait | None = None) -> Badge:
@@ -61,8 +54,7 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: W
         return Badge("✗" if refused else "◌", word, "bad" if refused else "warn")
     if link is None or link.last_ok_at is None:
         return Badge("◌", "rate limit" if is_limited else "connecting…", "wait")
-    since = age(link.last_ok_at, now)
-    age_s = (now - link.last_ok_at).total_seconds()
+    since, age_s = age(link.last_ok_at, now), (now - link.last_ok_at).total_seconds()
     is_young = age_s <= timing.late_after_s
     if age_s < timing.due_after_s:
         return Badge("●", f"live · {roughly_ago(link.last_ok_at, now)}", "good")
@@ -79,8 +71,6 @@ def next_poll(wait: Wait | None, now: datetime) -> str:
     return f"asking again in {span(left_s)}" if left_s > 0 else "asking again"
 
 
-FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
-"""Shown in place of the link's state while our own files fail."""
 SPACE: Final = 3
 FRESH: Final = 20
 """Cells of the data's age in words, so that the words after it do not move."""
@@ -154,10 +144,8 @@ class HeaderBar(ClickableLine):
         self, vitals: Vitals, timing: PollTiming, healthy_words: frozenset[str], clock: Callable[[], datetime]
     ) -> None:
         super().__init__()
-        self._vitals = vitals
-        self._timing = timing
-        self._healthy_words = healthy_words
-        self._clock = clock
+        self._vitals, self._timing = vitals, timing
+        self._healthy_words, self._clock = healthy_words, clock
         self._shown = Content()
         self._times: object = None
         """The facts and the ages that were shown last."""
@@ -188,8 +176,7 @@ class HeaderBar(ClickableLine):
         now, room = self._clock(), 0
         left, right = list[Content](), list[Content]()
         for brevity in Brevity:
-            left = list(self._left(now, brevity))
-            right = list(self._right(now, brevity))
+            left, right = list(self._left(now, brevity)), list(self._right(now, brevity))
             room = self.size.width - 2 - sum(part.cell_length for part in (*left, *right))
             if room >= SPACE:
                 break
@@ -212,7 +199,7 @@ class HeaderBar(ClickableLine):
             yield Content.styled(" lab", STYLES["wait"])
         if vitals.links:
             # If there is little room, those that answer are only counted.
-            shown = [each for each in vitals.links if not is_brief or each[1].tone != "good"]
+            shown = [(mark, badge) for mark, badge in vitals.links if not is_brief or badge.tone != "good"]
             for mark, badge in shown:
                 word = badge.word if brevity is Brevity.FULL else _in_brief(badge.word)
                 word = word.partition(":")[0] if is_brief else word
@@ -222,10 +209,10 @@ class HeaderBar(ClickableLine):
             return
         if brevity is Brevity.HOSTS:
             yield from self._hosts(now, brevity)
-        fresh = FILES_FAIL if vitals.files_fail else freshness(vitals.runs_link, self._timing, now, vitals.wait)
-        word = _in_brief(fresh.word) if is_brief else fresh.word
-        state = f"{fresh.glyph} {word}"
-        yield Content.assemble(" " * SPACE, (state if is_brief else f"{state:<{FRESH}}", fresh.style))
+        fresh = freshness(vitals.runs_link, self._timing, now, vitals.wait)
+        fresh = Badge("✗", "own files unusable", "bad") if vitals.files_fail else fresh
+        state = f"{fresh.glyph} {_in_brief(fresh.word)}" if is_brief else f"{fresh.text:<{FRESH}}"
+        yield Content.assemble(" " * SPACE, (state, fresh.style))
 
     def _right(self, now: datetime, brevity: Brevity) -> Iterator[Content]:
         if brevity is Brevity.HOSTS:
@@ -337,28 +324,22 @@ class KeyBar(ClickableLine):
 
     def parts(self) -> Iterator[Content]:
         """The hints and the gaps between them."""
-        edge = self.size.width - MARGIN
-        at_end: list[tuple[int, KeyHint]] = []
-        for hint in reversed([hint for hint in self.hints if hint.at_end]):
-            at_end.insert(0, (edge - hint.width, hint))
-            edge -= hint.width + GAP
+        at_end = [hint for hint in self.hints if hint.at_end]
+        room = self.size.width - 2 * MARGIN - sum(hint.width + GAP for hint in at_end)
         placed: list[tuple[int, KeyHint]] = []
-        x = MARGIN
         for hint in self.hints:
-            if not hint.at_end and x + hint.width <= edge:
-                placed.append((x, hint))
-                x += hint.width + GAP
-        x = 0
-        for start, hint in (*placed, *at_end):
+            if not hint.at_end and hint.width <= room:
+                placed.append((GAP if placed else MARGIN, hint))
+                room -= hint.width + GAP
+        to_edge = room + GAP + (GAP if placed else MARGIN)
+        placed += [(GAP if number else to_edge, hint) for number, hint in enumerate(at_end)]
+        for gap, hint in placed:
             key_style, style = ("$accent bold", STYLES["quiet"]) if hint.enabled else (DISABLED, DISABLED)
-            yield Content(" " * (start - x))
+            yield Content(" " * gap)
             content = Content.assemble((f"{hint.key} ", key_style), (hint.does, style))
             yield clickable(content, "screen.press", hint.action) if hint.enabled else content
-            x = start + hint.width
 
 
-MEASURE: Final = 64
-"""The most cells in a line of a notice."""
 NOTICE_MARGIN: Final = 2
 """Empty cells at each side of it."""
 
@@ -375,7 +356,7 @@ class Notice(Struct, frozen=True):
 
 def wrapped(notice: Notice, width: int) -> list[str]:
     """The paragraphs, wrapped for a view of this width."""
-    measure = max(1, min(MEASURE, width - 2 * NOTICE_MARGIN))
+    measure = max(1, min(64, width - 2 * NOTICE_MARGIN))
     return [part for text in notice.lines for part in wrap(text, measure) or [""]]
 
 

@@ -36,16 +36,13 @@ if TYPE_CHECKING:
     from storage.records.coverage import BackfillPhase
     from widgets.runs.pane import SplitView
 
-TURN_LINES: Final = 60
-"""Lines of one instruction shown; the ledger has all of them."""
-
 
 def turn_of(action: "Action") -> SentMessage:
-    """An action of the ledger as a turn of a conversation."""
+    """An action of the ledger as a turn of a conversation; only the first lines of long instructions."""
     trouble = safe_text(action.error.message) if action.error is not None else None
     body = as_received(action.body_json)
     if isinstance(text := body.get("instructions"), str):
-        lines = safe_block(text, lines=TURN_LINES)
+        lines = safe_block(text, lines=60)
     else:
         lines = safe_block(json.dumps(body.get("inputs", {}), indent=2, ensure_ascii=False))
     return SentMessage(action.created_at, safe_text(action.actor, limit=60), action.state, lines, trouble)
@@ -73,8 +70,7 @@ async def _tail(extension: "ServiceExtension", detail: RunDetail) -> LogTail:
     chunk = await extension.log(run.run_id, turn, offset=-TAIL, before=0)
     if isinstance(chunk, Unavailable):
         return LogTail(missing=safe_text(chunk.reason, limit=400))
-    lines = [(text, is_failed) for text, is_failed in _lines(chunk) if text.strip()]
-    if not lines:
+    if not (lines := [(text, is_failed) for text, is_failed in _lines(chunk) if text.strip()]):
         return LogTail(missing="The log is empty.")
     why = next((text for text, is_failed in reversed(lines) if is_failed), lines[-1][0])
     return LogTail(tuple(text for text, _ in lines[-MOST_LINES:]), why)
@@ -95,15 +91,7 @@ def _lines(chunk: LogChunk) -> Iterator[tuple[SafeText, bool]]:
 
 GROWS_S: Final = 1.0
 """New runs that come within this time of others are read with the next tick."""
-LOOKS_S: Final = (0.015, 0.06)
-"""How long the first and the second search for a page may take; what each has found by then is shown."""
-CURSOR_RESTS_S: Final = 0.1
-"""How long the cursor rests on a failed run before the end of its log is requested."""
 TAIL_GROUP: Final = "log tail"
-BESIDE: Final = 3
-"""Runs shown before and after one on the same branch."""
-MOST_BESIDE: Final = 100
-"""Runs beyond these are not counted."""
 
 
 class RunsLoader:
@@ -155,7 +143,7 @@ class RunsLoader:
 
     def show_first(self, first: "FirstPaint") -> None:
         """Show the cached rows before the engine is open."""
-        condition = self._condition
+        condition = self.condition
         if self.query.grouping is None:
             request = self._table.request(condition, self.query.sort)
             self._table.show(RunWindow(first.total, 0, first.rows), request)
@@ -174,7 +162,7 @@ class RunsLoader:
 
     def pins_changed(self, _: object) -> None:
         """Read the rows again if they are the followed runs."""
-        if self._condition.followed:
+        if self.condition.followed:
             self.runs_changed()
 
     def engine_changed(self, event: "Event") -> None:
@@ -235,22 +223,19 @@ class RunsLoader:
         return engine is not None and engine.backfill.progress.phase == "running"
 
     @property
-    def _condition(self) -> RunFilter:
+    def condition(self) -> RunFilter:
+        """The filter of the query as of now."""
         return self.query.condition(self._session.run_now())
 
     # Rows
 
     async def _read(self) -> None:
-        engine = self._session.engine
-        if engine is None:
+        if (engine := self._session.engine) is None:
             return
         is_new, is_stale = self._is_new, self._is_stale
         self._is_new = self._is_stale = False
         try:
-            cache = engine.cache
-            table = self._table
-            query = self.query
-            condition = self._condition
+            cache, table, query, condition = engine.cache, self._table, self.query, self.condition
             if is_new and condition.is_scan and query.grouping is None:
                 await self._read_page_by_page(cache, condition)
             else:
@@ -270,9 +255,9 @@ class RunsLoader:
 
     async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
         """Show early matches at once, then the rows around them, and their number once all runs were searched."""
-        table, sort = self._table, self.query.sort
-        count = 0
-        for patience_s in LOOKS_S:
+        table, sort, count = self._table, self.query.sort, 0
+        # How long the first and the second search for a page may take.
+        for patience_s in (0.015, 0.06):
             request = table.request(condition, sort)
             rows = await cache.first_rows(condition, sort, limit=table.page, patience_s=patience_s)
             if len(rows) > count:
@@ -300,9 +285,7 @@ class RunsLoader:
         """Read how many runs match, how many the cache holds, and the missing stretches."""
         if (engine := self._session.engine) is None:
             return
-        cache = engine.cache
-        condition = self._condition
-        matching = self._table.count
+        cache, condition, matching = engine.cache, self.condition, self._table.count
         extent = Extent(
             matching,
             await cache.count(RunFilter()) if condition else matching,
@@ -342,7 +325,7 @@ class RunsLoader:
             return
         self.statuses = KNOWN_STATUSES | set(await engine.cache.known_statuses())
         now, counts = self._session.run_now(), dict[str, int]()
-        for line in dict.fromkeys(view.query for view in self._views):
+        for line in {view.query for view in self._views}:
             condition = parse(line, now).filter
             # Only counts from an index: a count must not cost a search of a million runs.
             if not (condition.is_scan or condition.branches or condition.not_branches):
@@ -362,22 +345,19 @@ class RunsLoader:
     # The run under the cursor
 
     async def _read_run(self) -> None:
-        engine = self._session.engine
-        row = self._table.row
-        now = self._session.run_now()
+        engine, row, now = self._session.engine, self._table.row, self._session.run_now()
         if engine is None or row is None:
             self._pane.show(None, now)
             return
         view = await read_run(engine, row.run_id, stuck=row.run_id in self._table.stuck)
-        is_failed = view is not None and view.detail.run.status == "failed"
-        if view is not None and is_failed:
-            run = view.detail.run
+        wanted, state = None, None
+        if view is not None and (run := view.detail.run).status == "failed":
             failed_at, tail = self._tails.get((run.run_id, run.updated_at), (None, None))
             is_due = failed_at is not None and now - failed_at > RETRY_AFTER
             view = replace(view, log=None if is_due else tail)
+            if view.log is None:
+                wanted, state = view.detail, (run.run_id, run.updated_at)
         self._pane.show(view, now)
-        wanted = view.detail if view is not None and is_failed and view.log is None else None
-        state = None if wanted is None else (wanted.run.run_id, wanted.run.updated_at)
         if state != self._tail_of:
             self._tail_of = state
             self._screen.workers.cancel_group(self._screen, TAIL_GROUP)
@@ -386,7 +366,7 @@ class RunsLoader:
 
     async def _read_tail(self, engine: "Engine", detail: RunDetail) -> None:
         # Nothing is requested for runs that the cursor only passes.
-        await asyncio.sleep(CURSOR_RESTS_S)
+        await asyncio.sleep(0.1)
         key, now = (detail.run.run_id, detail.run.updated_at), self._session.run_now()
         try:
             self._tails[key] = None, await _tail(engine.extension, detail)
@@ -430,11 +410,10 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
     from app.actions.actions import retry_key  # the engine, which is open, has imported it
 
     cache, ledger = engine.cache, engine.ledger
-    detail = await cache.detail(run_id)
-    ahead = await cache.run_clock_ahead()
-    if detail is None:
+    if (detail := await cache.detail(run_id)) is None:
         return None
     # By the service's clock, as all other times of a run.
+    ahead = await cache.run_clock_ahead()
     seen = replace(detail, first_seen_at=detail.first_seen_at + ahead, last_seen_at=detail.last_seen_at + ahead)
     actions = await ledger.for_run(run_id)
     retried = await ledger.results([retry_key(detail.run)] if detail.run.status == "failed" else [])
@@ -444,7 +423,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         tuple(turn_of(action) for action in actions),
         stuck,
         next(earlier, None),
-        Branch(*await cache.on_branch(run_id, each_way=BESIDE, most=MOST_BESIDE)),
+        Branch(*await cache.on_branch(run_id, each_way=3, most=100)),
         engine.settings.history.confirmed_for,
         agent=seen.summary.agent,
         retried=next(iter(retried.values()), None),

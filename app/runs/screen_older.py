@@ -58,10 +58,9 @@ class OlderRuns:
     @property
     def progress(self) -> BackfillProgress:
         """The progress of the fetching, in this process or in the one that polls."""
-        engine, extent = self._session.engine, self._loader.extent
-        stored = None if extent is None else extent.progress
-        if engine is None:
+        if (engine := self._session.engine) is None:
             return IDLE
+        stored = None if (extent := self._loader.extent) is None else extent.progress
         is_ours = engine.polling.is_poller or self.is_fetching
         return engine.backfill.progress if is_ours or stored is None else stored
 
@@ -83,10 +82,8 @@ class OlderRuns:
 
     @property
     def _gaps(self) -> Sequence[CoverageGap]:
-        query, extent = self._loader.query, self._loader.extent
-        if extent is None or query == self._exhausted:
-            return ()
-        return extent.gaps(query.condition(self._session.run_now()))
+        extent = self._loader.extent
+        return () if extent is None or self._loader.query == self._exhausted else extent.gaps(self._loader.condition)
 
     # Actions
 
@@ -149,8 +146,8 @@ class OlderRuns:
         """
         query, gap = self._loader.query, self._wanted
         if self._filtered is None or self._filtered[:2] != (query, gap):
-            condition = query.condition(self._session.run_now())
-            self._filtered = query, gap, engine.listing.older(condition, gap.before if gap else None)
+            counts = engine.listing.older(self._loader.condition, gap.before if gap else None)
+            self._filtered = query, gap, counts
         *_, counts = self._filtered
         self._filtered = None  # A request that failed or was stopped cannot be continued.
         async for count in counts:
@@ -163,7 +160,7 @@ class OlderRuns:
             self._exhausted = query
 
     async def _walk_until_found(self, engine: "Engine") -> None:
-        condition = self._loader.query.condition(self._session.run_now())
+        condition = self._loader.condition
         count, has_more = await engine.cache.count(condition), True
         while has_more and await engine.cache.count(condition) <= count:
             try:
@@ -214,12 +211,12 @@ class OlderRuns:
         session, query, extent = self._session, self._loader.query, self._loader.extent
         empty, vitals = None if query.is_changed else query.view.empty, session.vitals.now
         looked: tuple[str, ...] = ()
-        if self.gap is not None and extent is not None:
-            runs = missing_text(self.gap, session.run_now())
+        if (gap := self.gap) is not None and extent is not None:
+            runs = missing_text(gap, session.run_now())
             here = f"Searched only the {extent.held:,} runs that are here; {runs} are not."
-            looked = (here, "Press enter to ask the service.")
+            looked = here, "Press enter to ask the service."
             if self.is_fetching:
-                looked = (f"Fetching {runs}: {self._how_far}.", "Press esc to stop.")
+                looked = f"Fetching {runs}: {self._how_far}.", "Press esc to stop."
         about = empty, extent, vitals.runs_link, session.clock(), vitals.wait
         return nothing_to_show(*about, looked=looked, read_only=session.profile.read_only)
 
@@ -228,10 +225,9 @@ class OlderRuns:
         if group is not None and group.others:
             return f"{group.others:,} more groups with {group.runs:,} runs: narrow the query to see them."
         if group is not None:
-            folding = "unfold" if group.is_folded else "fold"
             name = safe_text(group.name, limit=200) or "no branch"
             runs, them = ("1 run", "it") if group.runs == 1 else (f"{group.runs:,} runs", "them")
-            return f"{runs} of {name}; press enter to {folding} {them}."
+            return f"{runs} of {name}; press enter to {'unfold' if group.is_folded else 'fold'} {them}."
         gap, extent = self.gap, self._loader.extent
         if gap is None or self._session.engine is None or extent is None:
             return ""
@@ -246,9 +242,9 @@ class OlderRuns:
             why = f"Fetching waits until {clock_time(progress.until, now)}: {reason}."
         elif progress.phase == "running":
             why = "They are being fetched in the background."
-        what = "; ".join(missing_text(each, now) for each in extent.coverage.gaps or (gap,))
+        missing = "; ".join(missing_text(each, now) for each in extent.coverage.gaps or (gap,))
         return (
-            f"Not here: {what}. {why}\n\n"
+            f"Not here: {missing}. {why}\n\n"
             f"In the background the console fetches {history.days:g} days, and at most {history.runs:,} runs"
             " ([history] in the configuration). Older runs are fetched when you ask for them."
         )

@@ -31,8 +31,6 @@ from widgets.runs.table import RunTable
 if TYPE_CHECKING:
     from storage.cache.cache import Cache
 
-MOST: Final = 200
-"""Names listed at a time."""
 PAGE: Final = 8
 PRESETS: Final = (
     ("any time", ""),
@@ -89,8 +87,8 @@ class ValuePicker(PickerScreen[Picked]):
         super().__init__()
         self.TITLE_TEXT = title
         self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
-        only: ChoiceMark = "only"
-        self._marks: dict[str, ChoiceMark] = {**dict.fromkeys(wanted, only), **dict.fromkeys(excluded, "not")}
+        self._marks: dict[str, ChoiceMark] = dict.fromkeys(wanted, "only")
+        self._marks |= dict.fromkeys(excluded, "not")
 
     def compose_choice(self) -> ComposeResult:
         """Compose the search line and its matches."""
@@ -100,8 +98,7 @@ class ValuePicker(PickerScreen[Picked]):
     @on(Input.Submitted)
     def action_apply(self) -> None:
         """Close with the choice; without marks, the name under the cursor."""
-        value = self.query_one(PickList).value
-        if not self._marks and value is not None:
+        if not self._marks and (value := self.query_one(PickList).value) is not None:
             self._marks[value] = "only"
         only = tuple(name for name, mark in self._marks.items() if mark == "only")
         self.dismiss((only, tuple(name for name, mark in self._marks.items() if mark == "not")))
@@ -116,13 +113,10 @@ class ValuePicker(PickerScreen[Picked]):
 
     def action_mark(self) -> None:
         """Cycle the name under the cursor: shown, excluded, neither."""
-        picks = self.query_one(PickList)
-        if picks.value is None:
-            return
-        mark = NEXT_MARK[self._marks.pop(picks.value, None)]
-        if mark is not None:
-            self._marks[picks.value] = mark
-        self._find()
+        if (value := self.query_one(PickList).value) is not None:
+            if (mark := NEXT_MARK[self._marks.pop(value, None)]) is not None:
+                self._marks[value] = mark
+            self._find()
 
     def action_move(self, step: int) -> None:
         """Move the cursor."""
@@ -136,17 +130,16 @@ class ValuePicker(PickerScreen[Picked]):
     @on(Input.Changed)
     def _find(self) -> None:
         text = self.query_one(Input).value.strip()
-        is_pattern = "*" in text
         # The star of a pattern is not among the letters to search for.
-        matches = [(each, name) for name in self._names if (each := fuzzy(text.replace("*", ""), name)) is not None]
+        matches = [(match, name) for name in self._names if (match := fuzzy(text.replace("*", ""), name)) is not None]
         if text:
             matches.sort(key=lambda pair: -pair[0][0])
-        found = [PickItem(name, found=tuple(positions)) for (_, positions), name in matches[:MOST]]
-        if is_pattern:
-            found.insert(0, PickItem(text, "pattern"))
+        items = [PickItem(name, found=tuple(positions)) for (_, positions), name in matches[:200]]
+        if "*" in text:
+            items.insert(0, PickItem(text, "pattern"))
         elif text and text not in self._names:
-            found.append(PickItem(text, "as typed"))
-        self.query_one(PickList).show(tuple(found), self._marks)
+            items.append(PickItem(text, "as typed"))
+        self.query_one(PickList).show(tuple(items), self._marks)
 
 
 async def value_sheet(
@@ -159,12 +152,15 @@ async def value_sheet(
         counts = {status: by_status.get(status, 0) for status in (*STATUS_ORDER, *unusual)}
         return MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
     if key == "repo":
-        first = [here.repository] if here and here.repository else []
-        names = *first, *await cache.repositories()
-        return ValuePicker("Filter by repository", names, condition.repositories, condition.not_repositories)
-    first = [here.branch_name] if here and here.branch_name else []
-    names = *first, *await cache.branches(replace(condition, branches=(), not_branches=()))
-    return ValuePicker("Filter by branch", names, condition.branches, condition.not_branches)
+        names = here.repository if here else "", *await cache.repositories()
+        wanted, excluded, title = condition.repositories, condition.not_repositories, "Filter by repository"
+    else:
+        names = (
+            here.branch_name if here else "",
+            *await cache.branches(replace(condition, branches=(), not_branches=())),
+        )
+        wanted, excluded, title = condition.branches, condition.not_branches, "Filter by branch"
+    return ValuePicker(title, filter(None, names), wanted, excluded)
 
 
 class DatesPicker(PickerScreen[Limits]):
@@ -180,8 +176,7 @@ class DatesPicker(PickerScreen[Limits]):
         """Prepare with the limits in this query."""
         super().__init__()
         self._since, self._until, self._now = limit_in(line, "since"), limit_in(line, "until"), now
-        today = now.astimezone().date()
-        self._days = tuple(today - timedelta(days=back) for back in range(1, DAYS_BACK + 1))
+        self._days = [now.astimezone().date() - timedelta(days=back) for back in range(1, DAYS_BACK + 1)]
 
     def compose_choice(self) -> ComposeResult:
         """Compose the usual stretches, the last week's days, and the two limits."""
@@ -193,10 +188,10 @@ class DatesPicker(PickerScreen[Limits]):
 
     def on_mount(self) -> None:
         """Put the cursor on the current limits."""
-        presets = [since for _, since in PRESETS]
-        chosen = self._since if not self._until else None
-        self.query_one(Options).highlighted = presets.index(chosen) if chosen in presets else 0
-        if chosen not in presets:
+        presets = [(since, "") for _, since in PRESETS]
+        is_preset = (self._since, self._until) in presets
+        self.query_one(Options).highlighted = presets.index((self._since, "")) if is_preset else 0
+        if not is_preset:
             self.query_one("#since", LineInput).focus()
         self._explain()
 
@@ -214,12 +209,12 @@ class DatesPicker(PickerScreen[Limits]):
     @on(Input.Submitted)
     def _on_entered(self) -> None:
         if self._explain():
-            self.dismiss((self._text("since"), self._text("until")))
+            self.dismiss(self._limits)
 
     @on(Input.Changed)
     def _explain(self) -> bool:
         """Explain the limits; False: they are invalid."""
-        query = parse(" ".join(dated((self._text("since"), self._text("until")))), self._now)
+        query = parse(" ".join(dated(self._limits)), self._now)
         note = self.query_one(SheetNote)
         if query.problems:
             note.say(f"{query.problems[0].message} {query.problems[0].cure}", "bad")
@@ -228,8 +223,10 @@ class DatesPicker(PickerScreen[Limits]):
             note.say(" ".join(f"{word} {stamp(at)}" for word, at in limits if at) or "any time")
         return not query.problems
 
-    def _text(self, key: str) -> str:
-        return self.query_one(f"#{key}", LineInput).value.strip()
+    @property
+    def _limits(self) -> Limits:
+        since, until = (line.value.strip() for line in self.query(LineInput))
+        return since, until
 
 
 def order_sheet(sort: RunSort) -> ChoiceSheet[RunSort]:
@@ -238,17 +235,11 @@ def order_sheet(sort: RunSort) -> ChoiceSheet[RunSort]:
     for field in SORTABLE:
         is_current = field.name == sort.column
         is_down = sort.descending if is_current else field.begins_descending
-        arrow = ("↓" if is_down else "↑") if is_current else " "
-        entry = Content.assemble(
-            (f"{field.name:<12}", "bold" if is_current else ""),
-            (f"{arrow} ", "$accent"),
-            (field.descending if is_down else field.ascending, "$foreground 70%"),
-        )
-        choices.append((entry, chosen_order(field.name, sort)))
+        name = f"{field.name:<12}", "bold" if is_current else ""
+        arrow = f"{'↓' if is_down else '↑'} " if is_current else "  ", "$accent"
+        words = field.descending if is_down else field.ascending, "$foreground 70%"
+        choices.append((Content.assemble(name, arrow, words), chosen_order(field.name, sort)))
     return ChoiceSheet("Sort by", choices, [field.name for field in SORTABLE].index(sort.column))
-
-
-LONGEST_NAME: Final = 40
 
 
 def view_picker(views: Sequence[View], current: View) -> ChoiceSheet[tuple[View, bool]]:
@@ -283,14 +274,9 @@ class ViewSaver(PickerScreen[ViewSettings]):
     def compose_choice(self) -> ComposeResult:
         """Compose the name and the query."""
         suggested = self._query.view.name if self._query.view.origin == "saved" else ""
-        yield LineInput(suggested, placeholder="name", compact=True, max_length=LONGEST_NAME)
-        yield Static(
-            Content.assemble(
-                (safe_text(self._query.line) or "every run", ""),
-                (f"  sorted by {written_order(self._query.sort)}", STYLES["quiet"]),
-            ),
-            markup=False,
-        )
+        yield LineInput(suggested, placeholder="name", compact=True, max_length=40)
+        order = f"  sorted by {written_order(self._query.sort)}", STYLES["quiet"]
+        yield Static(Content.assemble(safe_text(self._query.line) or "every run", order), markup=False)
         yield SheetNote()
 
     @on(Input.Submitted)
@@ -307,8 +293,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
     @on(Input.Changed)
     def _explain(self) -> View | None:
         """Explain the effect of the name; return the view that has it."""
-        name = self.query_one(LineInput).value.strip()
-        other = self._views.get(name.casefold())
+        other = self._views.get(self.query_one(LineInput).value.strip().casefold())
         note = self.query_one(SheetNote)
         if other is None:
             note.say("")
@@ -401,18 +386,12 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     def _entries(self) -> list[Option]:
         choice, entries = self._table.columns.choice, []
         for key in choice.every_key:
-            is_shown = key in choice.shown
             width = choice.widths.get(key)
-            box = ("■ " if is_shown else "□ ", "$accent" if is_shown else "$foreground 70%")
+            box = ("■ ", "$accent") if key in choice.shown else ("□ ", "$foreground 70%")
             where = "stays in view" if key in FROZEN else "where known" if key in SPARED else ""
             notes = f"{f'{width} wide' if width else 'automatic':<18}{where}"
             entries.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
         return entries
-
-
-WORD: Final = 20
-COUNT: Final = 12
-"""Cells of a value and of its count."""
 
 
 class MarkPicker(PickerScreen[Picked]):
@@ -441,8 +420,7 @@ class MarkPicker(PickerScreen[Picked]):
         self.TITLE_TEXT = title
         self.HINT = f"space mark{'' if excluded is None else ' · - exclude'} · enter apply · 0 any"
         self._counts = {name: counts.get(name, 0) for name in (*counts, *wanted, *(excluded or ()))}
-        self._marked, self._excluded = set(wanted), set(excluded or ())
-        self._can_exclude = excluded is not None
+        self._marked, self._excluded, self._can_exclude = set(wanted), set(excluded or ()), excluded is not None
         self._badge_of = badge_of
 
     def compose_choice(self) -> ComposeResult:
@@ -496,6 +474,6 @@ class MarkPicker(PickerScreen[Picked]):
     def _prompt(self, value: str) -> Content:
         badge = self._badge_of(value)
         box = "⊘" if value in self._excluded else "■" if value in self._marked else "□"
-        cells = max([WORD, *(cell_len(self._badge_of(each).text) + 1 for each in self._counts)])
-        count = (f"{self._counts[value]:>{COUNT},} ", STYLES["quiet"])
+        cells = max([20, *(cell_len(self._badge_of(each).text) + 1 for each in self._counts)])
+        count = f"{self._counts[value]:>12,} ", STYLES["quiet"]
         return Content.assemble((f"  {box} ", "$foreground"), (fit(badge.text, cells), badge.style), count)

@@ -42,8 +42,6 @@ PARTS: Final = (
     Tab("changes", "d", "Changes", "Changes", "Changes"),
     Tab("log", "l", "Log", "Log", "Log"),
 )
-FIGURES_OF: Final = timedelta(days=30)
-ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
 
 
 class ReplyBox(ParagraphInput):
@@ -99,8 +97,8 @@ class ConversationPart(RunPart):
             source = "from the service" if known.source == "service" else "from git"
             note = f"{source} · {safe_text(known.note)}" if known.note else source
             lines += facts.heading("Conversation", note) + turn_lines(turns, now, as_of, width)
-            for each in known.notable_postings:
-                lines += facts.wrapped(safe_text(str(each)), width, facts.QUIET)
+            for posting in known.notable_postings:
+                lines += facts.wrapped(safe_text(str(posting)), width, facts.QUIET)
         if not turns or (view.turns and any(turn.instructions is None for turn in turns)):
             lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
         if subject.turns_problem:
@@ -183,8 +181,7 @@ class RunScreen(RunActions):
 
     @property
     def _is_active(self) -> bool:
-        detail = self._subject.detail
-        return detail is None or not detail.is_final
+        return (detail := self._subject.detail) is None or not detail.is_final
 
     @property
     def _part(self) -> RunPart:
@@ -206,14 +203,14 @@ class RunScreen(RunActions):
         """The keys that matter for a run of this status; the tabs have those of the parts."""
         detail = self._subject.detail
         keys = {} if detail is None else keys_for(detail.run.status, detail.summary, is_final=detail.is_final)
-        of_part = {"apply": ""} if self._current == "changes" else {}
-        of_part |= {"artifacts": ""} if self._artifacts else {}
-        return {action: words for action, words in keys.items() if not action.startswith("part(")} | of_part
+        keys |= {"apply": ""} if self._current == "changes" else {}
+        keys |= {"artifacts": ""} if self._artifacts else {}
+        return {action: words for action, words in keys.items() if not action.startswith("part(")}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect."""
         name = str(parameters[0]) if parameters else ""
-        if action in ACTIVE_ONLY and not self._is_active:
+        if action in {"cancel_run", "follow_run"} and not self._is_active:
             return False
         if action == "turn":
             return self._subject.last_turn > 1
@@ -259,18 +256,20 @@ class RunScreen(RunActions):
     @property
     def _artifacts(self) -> "list[tuple[int, Artifact]]":
         """The artifacts of the selected turn, or of all turns, the newest first, each with its turn."""
-        of_turns = [turn for turn in self._subject.turns.turns[::-1] if self._subject.turn in {None, turn.number}]
-        return [(turn.number, one) for turn in of_turns for one in turn.artifacts]
+        turns = [turn for turn in self._subject.turns.turns[::-1] if self._subject.turn in {None, turn.number}]
+        return [(turn.number, artifact) for turn in turns for artifact in turn.artifacts]
 
     @work(exclusive=True, group="pick")
     async def action_artifacts(self) -> None:
         """Offer the files that the agent left: one is saved, or read in the pager."""
-        words = [f"{safe_text(one.name)}  turn {turn}  {one.bytes:,} bytes" for turn, one in self._artifacts]
-        choices = list(zip(map(Content, words), self._artifacts, strict=True))
+        choices = [
+            (Content(f"{safe_text(artifact.name)}  turn {turn}  {artifact.bytes:,} bytes"), (turn, artifact))
+            for turn, artifact in self._artifacts
+        ]
         if (chosen := await self.app.push_screen_wait(ChoiceSheet("Artifacts", choices))) is not None:
             sheet = artifact_sheet(self.app, self._subject.results, self._subject.run_id, *chosen)
-            if said := await self.app.push_screen_wait(sheet):
-                self.session.notify(said, timeout=FIX_TOAST_S)
+            if outcome := await self.app.push_screen_wait(sheet):
+                self.session.notify(outcome, timeout=FIX_TOAST_S)
 
     @on(ReviewPart.FindingChosen)
     def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:
@@ -342,7 +341,7 @@ class RunScreen(RunActions):
         subject.view = view = await read_run(engine, subject.run_id, stuck=stuck)
         label = subject.detail.run.repository.label if subject.detail is not None else ""
         if label and (subject.figures is None or subject.figures.repository != label):
-            figures = await engine.cache.repository_figures(self.session.run_now() - FIGURES_OF)
+            figures = await engine.cache.repository_figures(self.session.run_now() - timedelta(days=30))
             subject.figures = next((each for each in figures if each.repository == label), None)
         self._show_place()
         self.refresh_bindings()

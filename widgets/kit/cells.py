@@ -33,10 +33,10 @@ def shorten(text: str, width: int, cut: Cut = "end") -> str:
 
 def joined(parts: Sequence[str], width: int) -> str:
     """As many of the parts as fit, with dots between them; the first is always included, shortened in the middle."""
-    text = shorten(next(filter(None, parts), ""), max(1, width), "middle")
-    for part in list(filter(None, parts))[1:]:
-        if cell_len(f"{text} · {part}") <= width:
-            text = f"{text} · {part}"
+    first, *others = [*filter(None, parts)] or [""]
+    text = shorten(first, max(1, width), "middle")
+    for part in others:
+        text = f"{text} · {part}" if cell_len(f"{text} · {part}") <= width else text
     return text
 
 

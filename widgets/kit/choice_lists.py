@@ -101,9 +101,8 @@ class PickList(OptionList, can_focus=False):
     def move(self, step: int) -> None:
         """Move the cursor; a single step wraps around the ends."""
         if self._picks and self.highlighted is not None:
-            last = len(self._picks) - 1
-            there = self.highlighted + step
-            self.highlighted = there % (last + 1) if abs(step) == 1 else min(max(0, there), last)
+            there, count = self.highlighted + step, len(self._picks)
+            self.highlighted = there % count if abs(step) == 1 else min(max(0, there), count - 1)
 
     def on_click(self, event: events.Click) -> None:
         """Post the clicked value."""
@@ -123,8 +122,7 @@ def fuzzy(query: str, name: str) -> tuple[float, Sequence[int]] | None:
     if not query:
         return 0.0, ()
     letters, text = query.lower(), name.lower()
-    may_be_many = letters not in text and prod(map(text.count, letters)) > _MOST_WAYS
-    if may_be_many and _ways(letters, text) > _MOST_WAYS:
+    if letters not in text and prod(map(text.count, letters)) > _MOST_WAYS < _ways(letters, text):
         return None
     # Where lower case changes the length, the places would be wrong: the case is compared as it is.
     score, positions = FuzzySearch(case_sensitive=len(text) != len(name), cache_size=1).match(query, name)
@@ -206,11 +204,10 @@ class LeadList(Options):
 
     def _find(self, key: str) -> bool:
         index = next((index for index, row in enumerate(self._rows) if key and row.key == key), None)
-        if index is None:
-            return False
-        self._sought = "" if key == self._sought else self._sought
-        self.highlighted = index
-        return True
+        if index is not None:
+            self._sought = "" if key == self._sought else self._sought
+            self.highlighted = index
+        return index is not None
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the clicked row; a double click opens it."""

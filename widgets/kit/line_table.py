@@ -89,10 +89,10 @@ class LineTable(CursorView, Generic[T]):
 
     def show(self, items: Sequence[T]) -> None:
         """Show the items in this order; the cursor and the visible lines stay on their items."""
-        before, held = self.items, self.item
+        before, current = self.items, self.item
         self.items, self.total = items, len(items)
-        indexes = (index for index, item in enumerate(items) if held is not None and item.key == held.key)
-        here = 0 if held is None else next(indexes, min(self.cursor, max(0, len(items) - 1)))
+        indexes = (index for index, item in enumerate(items) if current is not None and item.key == current.key)
+        here = 0 if current is None else next(indexes, min(self.cursor, max(0, len(items) - 1)))
         moved = here - self.cursor if before else 0
         self.cursor = here
         self.virtual_size = Size(0, len(items) + HEADER)
@@ -111,10 +111,8 @@ class LineTable(CursorView, Generic[T]):
 
     def seek(self, key: str) -> None:
         """Put the cursor on the item with this key, if there is one."""
-        for index, item in enumerate(self.items):
-            if item.key == key:
-                self.put_cursor(index)
-                return
+        if (index := next((index for index, item in enumerate(self.items) if item.key == key), None)) is not None:
+            self.put_cursor(index)
 
     def tick(self, now: datetime) -> None:
         """Move the clock and repaint the lines that changed."""

@@ -57,12 +57,11 @@ class LineText(Widget):
         before, self._lines = self._lines, lines
         if max(len(lines), self.container_size.height) != self.size.height:
             self.refresh(layout=True)
-        else:
-            both = min(len(before), len(lines))
-            changed = [y for y in range(both) if not lines[y].is_same(before[y])]
-            changed += range(both, max(len(before), len(lines)))
-            if changed:
-                self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+            return
+        both = min(len(before), len(lines))
+        changed = [y for y in range(both) if not lines[y].is_same(before[y])]
+        if changed := [*changed, *range(both, max(len(before), len(lines)))]:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """The number of lines."""
@@ -126,10 +125,7 @@ class LinePane(VerticalScroll, can_focus=True):
 
     def action_edge(self, is_end: bool) -> None:
         """Scroll to the bottom, or to the top, at once."""
-        if is_end:
-            self.scroll_end(animate=False)
-        else:
-            self.scroll_home(animate=False)
+        (self.scroll_end if is_end else self.scroll_home)(animate=False)
 
 
 def clickable(words: Content, action: str, *parameters: object) -> Content:

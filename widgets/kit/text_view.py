@@ -57,12 +57,10 @@ def overlay(pieces: Iterable[TextPiece], spans: Sequence[tuple[int, int]], groun
     for piece in pieces:
         end = begin + len(piece.text)
         edges = {begin, end, *(edge for span in spans for edge in span if begin < edge < end)}
-        points = sorted(edges)
-        for left, right in pairwise(points):
+        for left, right in pairwise(sorted(edges)):
             is_lit = any(first <= left < last for first, last in spans)
-            result.append(
-                TextPiece(piece.text[left - begin : right - begin], piece.tone, ground if is_lit else piece.ground)
-            )
+            text = piece.text[left - begin : right - begin]
+            result.append(TextPiece(text, piece.tone, ground if is_lit else piece.ground))
         begin = end
     return result
 
@@ -150,13 +148,12 @@ class TextView(CursorView):
             return self.strip([TextPiece(text, tone)], width)
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
-        is_cursor = index == self.cursor
-        return self.draw(index, width, ("cursor" if self.has_focus else "resting") if is_cursor else "")
+        cursor = "cursor" if self.has_focus else "resting"
+        return self.draw(index, width, cursor if index == self.cursor else "")
 
     def strip(self, pieces: Iterable[TextPiece], width: int, ground: str = "", x: int = 0) -> Strip:
         """The pieces from cell `x` on, in exactly this many cells."""
-        segments = [Segment(piece.text, self.style(piece.tone, piece.ground or ground)) for piece in pieces]
-        line = Strip(segments)
+        line = Strip([Segment(piece.text, self.style(piece.tone, piece.ground or ground)) for piece in pieces])
         return line.extend_cell_length(x + width, self.style("plain", ground)).crop(x, x + width)
 
     def panned(self, pieces: Iterable[TextPiece], width: int, ground: str = "") -> Strip:
@@ -232,10 +229,10 @@ class TextSearch(Vertical):
 
     def step(self, step: int) -> None:
         """Go to the next or previous match."""
-        if not self._line.value:
+        if self._line.value:
+            self.seek(_pattern(self._line.value), step)
+        else:
             self.open()
-            return
-        self.seek(_pattern(self._line.value), step)
 
     def seek(self, pattern: Pattern[bytes], step: int, *, here: bool = False) -> None:
         """Go to the next matching line; with `here`, the one under the cursor counts."""

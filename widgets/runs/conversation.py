@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -27,7 +26,6 @@ BAR: Final = 24
 INDENT: Final = 3
 MOST_LINES: Final = 60
 """Lines shown of a turn's instructions."""
-SHORT_ID: Final = 10
 ENDED: Final = ("completed", "failed", "cancelled")
 IDLE_FROM_S: Final = 60.0
 """A shorter time between two turns is not worth a line."""
@@ -43,27 +41,26 @@ def with_sent_instructions(turns: Sequence[Turn], sent: Sequence[SentMessage]) -
     confirmed = [message for message in sent if message.state == "confirmed"]
     if len(confirmed) != len(turns):
         return tuple(turns)
-    pairs = zip(turns, confirmed, strict=True)
-    return tuple(
-        turn
-        if turn.instructions is not None
-        else replace(turn, instructions="\n".join(message.text), caller=turn.caller or message.actor)
-        for turn, message in pairs
-    )
+
+    def completed(turn: Turn, message: SentMessage) -> Turn:
+        if turn.instructions is not None:
+            return turn
+        return replace(turn, instructions="\n".join(message.text), caller=turn.caller or message.actor)
+
+    return tuple(map(completed, turns, confirmed))
 
 
 def turn_lines(turns: Sequence[Turn], now: datetime, as_of: datetime, width: int) -> list[Line]:
     """All turns, oldest first, with the idle time between them; an active one is timed up to `as_of`."""
     longest = max((_took_s(turn, as_of) or 0.0 for turn in turns), default=0.0)
     lines: list[Line] = []
-    for before, turn in pairwise((None, *turns)):
-        if turn is None:
-            continue
-        if before is not None:
-            begun, ended = turn.started_at, before.ended_at
-            idle_s = 0.0 if begun is None or ended is None else (begun - ended).total_seconds()
+    ended: datetime | None = None
+    for turn in turns:
+        if lines:
+            idle_s = (turn.started_at - ended).total_seconds() if turn.started_at and ended else 0.0
             lines.append(line((f"┈ idle {span(idle_s)}", QUIET)) if idle_s >= IDLE_FROM_S else line())
         lines += _turn(turn, now, as_of, longest, width)
+        ended = turn.ended_at
     return lines
 
 
@@ -79,28 +76,27 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
     badge = run_badge(turn.state, is_final=turn.state in ENDED)
     took = _took_s(turn, as_of)
     begun = clock_time(turn.started_at, now) if turn.started_at else ""
-    parts: list[tuple[str, str]] = [(f"{turn.number}  ", QUIET)]
-    if turn.caller:
-        parts.append((f"{safe_text(turn.caller, limit=40)}  ", "bold"))
-    parts += [(f"{begun}  ", QUIET), (badge.text, badge.style)]
+    caller = f"{safe_text(turn.caller, limit=40)}  " if turn.caller else "", "bold"
+    parts = [(f"{turn.number}  ", QUIET), caller, (f"{begun}  ", QUIET), (badge.text, badge.style)]
     if took is not None:
         cells = max(1, round(BAR * took / longest)) if longest else 1
         parts += [(f"  {span(took)} ", "bold"), ("━" * min(cells, max(1, width // 4)), badge.style)]
     lines = [line(*parts)]
-    if turn.instructions is not None:
-        for text in safe_block(turn.instructions, lines=MOST_LINES):
-            lines += wrapped(text, width, "", INDENT)
+
+    def add(text: str, style: str, indent: int = INDENT) -> None:
+        for part in safe_block(text, lines=MOST_LINES):
+            lines.extend(wrapped(part, width, style, indent))
+
+    if turn.instructions is None:
+        add("Its instructions are unknown.", QUIET)
     else:
-        lines += wrapped("Its instructions are unknown.", width, QUIET, INDENT)
-    for said in turn.messages:
-        state = "" if said.state == "delivered" else f" ({safe_text(said.state, limit=20)})"
-        who = safe_text(said.caller or "a caller", limit=40)
-        for text in safe_block(f"{who} said{state}: {said.text}", lines=MOST_LINES):
-            lines += wrapped(text, width, STYLES["warn"], INDENT)
+        add(turn.instructions, "")
+    for message in turn.messages:
+        state = "" if message.state == "delivered" else f" ({safe_text(message.state, limit=20)})"
+        add(f"{safe_text(message.caller or 'a caller', limit=40)} said{state}: {message.text}", STYLES["warn"])
     if turn.reason:
-        style = STYLES["bad" if turn.state == "failed" else "quiet"]
-        lines += wrapped(safe_text(turn.reason), width, style, INDENT)
-    result = [] if turn.commit is None else [f"commit {safe_text(turn.commit[:SHORT_ID])}"]
+        add(safe_text(turn.reason), STYLES["bad" if turn.state == "failed" else "quiet"])
+    result = [] if turn.commit is None else [f"commit {safe_text(turn.commit[:10])}"]
     result += [plural(turn.files, "file")] if turn.files else []
     counts = [(f"  +{turn.additions:,}", STYLES["good"])] if turn.files and turn.additions is not None else []
     counts += [(f" -{turn.deletions:,}", STYLES["bad"])] if turn.files and turn.deletions is not None else []
@@ -108,21 +104,18 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
     counts += [(f"  from turn {turn.from_turn}", QUIET)] if turn.from_turn else []
     counts += [] if turn.usage is None else [(f"  {turn.usage}", QUIET)]
     if result or counts:
-        lines.append(line((" " * INDENT, ""), ("→ ", QUIET), (" · ".join(result), QUIET), *counts))
+        lines.append(line(" " * INDENT, ("→ ", QUIET), (" · ".join(result), QUIET), *counts))
     if turn.summary:
-        for text in safe_block(turn.summary, lines=MOST_LINES):
-            lines += wrapped(text, width, STYLES["plain"], INDENT + 2)
+        add(turn.summary, STYLES["plain"], INDENT + 2)
     if turn.artifacts:
-        lines += wrapped(f"{plural(len(turn.artifacts), 'artifact')}: O lists them", width, QUIET, INDENT)
+        add(f"{plural(len(turn.artifacts), 'artifact')}: O lists them", QUIET)
     if turn.offer:
-        lines += wrapped(f"It offers: {safe_text(turn.offer)}", width, STYLES["warn"], INDENT)
+        add(f"It offers: {safe_text(turn.offer)}", STYLES["warn"])
     return lines
 
 
 def _took_s(turn: Turn, as_of: datetime) -> float | None:
-    if turn.started_at is None:
-        return None
-    if turn.ended_at is None and turn.state in ENDED:
+    if turn.started_at is None or (turn.ended_at is None and turn.state in ENDED):
         return None
     return max(0.0, ((turn.ended_at or as_of) - turn.started_at).total_seconds())
 

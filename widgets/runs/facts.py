@@ -290,7 +290,7 @@ def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
     """The timeline on one line: `queued 12s ▸ working 25s ▸ failed`, with the reason if it is known."""
     parts = []
     for period in periods(view.detail, as_of):
-        took = "" if period.seconds is None else f" {span(period.seconds)}"
-        parts.append(line((period.badge.word, period.badge.style), took))
+        space, took = ("", "") if period.seconds is None else (" ", span(period.seconds))
+        parts.append(line((f"{period.badge.word}{space}", period.badge.style), took))
     result = f": {safe_text(view.detail.summary.result)}" if view.detail.summary.result else ""
     return Content.styled(" ▸ ", QUIET).join(parts) + result

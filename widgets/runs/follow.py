@@ -77,19 +77,14 @@ class BatchView(Struct, frozen=True):
 
     def line(self, width: int) -> Content:
         """The batch in one line."""
-        is_sent = self.confirmed == len(self.lines) and not self.is_sending
         badge = self.outcome
-        if is_sent and self.ended < self.made:
-            badge = Badge("●", "", "busy")
-        elif is_sent:
+        if self.confirmed == len(self.lines) and not self.is_sending:
             badge = Badge("✗", "", "bad") if self.failed else Badge("✓", "", "good")
-        parts: list[tuple[str, str]] = [(badge.glyph, f"{badge.style} bold")]
-        if not is_sent:
-            unknown = f", {self.unknown:,} unknown" if self.unknown else ""
-            parts.append((f" {badge.word} sent{unknown}", f"{badge.style} bold"))
-        if self.made:
-            parts.append((f" {self.progress}", STYLES["bad"] if self.failed else ""))
-        text = Content.assemble(*parts)
+            badge = Badge("●", "", "busy") if self.ended < self.made else badge
+        unknown = f", {self.unknown:,} unknown" if self.unknown else ""
+        sent = f" {badge.word} sent{unknown}" if badge.word else ""
+        progress = f" {self.progress}" if self.made else "", STYLES["bad"] if self.failed else ""
+        text = Content.assemble((f"{badge.glyph}{sent}", f"{badge.style} bold"), progress)
         title = shorten(self.title, max(0, width - text.cell_length - 2))
         return Content.assemble(text, (f"  {title}", STYLES["quiet"]))
 
@@ -112,8 +107,6 @@ FIGURES: Final = 64
 _TOOK: Final = 8
 LEAST: Final = 8
 """The fewest cells in which a name is readable."""
-SCALE: Final = 1.25
-"""The end of the bar, as a multiple of the 95th percentile."""
 _QUIET: Final = STYLES["quiet"]
 MARGIN: Final = 1
 GAP: Final = 2
@@ -145,14 +138,14 @@ def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int)
     if row.presence == "lost":
         gone = fit("no longer shown by the service", _TOOK + for_bar + for_figures)
         return Content.assemble(*parts, (gone, STYLES["warn"]))
-    seconds, took = row.took.until(as_of) or 0.0, span(row.took.until(as_of) or 0.0)
+    seconds = row.took.until(as_of) or 0.0
     is_late = not row.is_final and durations is not None and seconds > durations.p95_s
     if row.is_final:
-        ended = ago(row.updated_at, now) if row.updated_at is not None else "ended"
+        ended = "ended" if row.updated_at is None else ago(row.updated_at, now)
         ended = f"ended {ended}" if for_bar > LEAST and row.updated_at is not None else ended
-        shown = fit(ended, for_bar), _QUIET
+        took, shown = span(seconds), (fit(ended, for_bar), _QUIET)
     else:
-        took = took if as_of == now else f"≥{took}"
+        took = span(seconds) if as_of == now else f"≥{span(seconds)}"
         drawn = bar(seconds, durations, for_bar) if durations is not None else " " * for_bar
         shown = drawn, STYLES["warn" if is_late else "busy"]
     figures = "  none ended yet"
@@ -165,12 +158,12 @@ def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int)
 
 def bar(seconds: float, durations: "RunDurations", cells: int) -> str:
     """The time so far on a scale of the repository's durations: `┊` the median, `│` the 95th percentile."""
-    scale_s = max(durations.p95_s * SCALE, 1.0)
+    scale_s = max(durations.p95_s * 1.25, 1.0)
 
     def at(value_s: float) -> int:
         return min(cells - 1, int(value_s / scale_s * cells))
 
-    filled = at(seconds) if seconds < scale_s else cells - 1
+    filled = at(seconds)
     line = ["━" if index < filled else "·" for index in range(cells)]
     line[at(durations.median_s)] = "┊"
     line[at(durations.p95_s)] = "│"
@@ -192,8 +185,11 @@ class FollowStrip(Widget):
         self, pins: "tuple[PinnedRun, ...]", batches: tuple[BatchView, ...], now: datetime, as_of: datetime
     ) -> None:
         """Show the followed runs, the active ones first; batches under way are before them, and ended ones after."""
-        ended = tuple(batch for batch in batches if batch.is_over)
-        self._items = (*(batch for batch in batches if not batch.is_over), *pins, *ended)
+        self._items = (
+            *(batch for batch in batches if not batch.is_over),
+            *pins,
+            *(batch for batch in batches if batch.is_over),
+        )
         self.display = bool(self._items)
         self._times = (now, as_of)
         self.on_resize()

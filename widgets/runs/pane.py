@@ -73,9 +73,8 @@ class RunPane(LinePane):
             return [Content.styled(self._placeholder, facts.QUIET)]
         as_of = self._as_of or now
         if self._is_strip:
-            run = view.detail.run
-            badge = run_badge(view.detail.run.status, is_final=view.detail.is_final)
-            is_live, name = view.is_live(now), safe_text(run.run_id)
+            run, is_live = view.detail.run, view.is_live(now)
+            badge, name = run_badge(run.status, is_final=view.detail.is_final), safe_text(run.run_id)
             beside = safe_text(run.branch_name) if is_live else facts.last_confirmed(view, now)
             brief = facts.timeline_in_brief(view, as_of)
             if is_live and view.log is not None:
@@ -84,7 +83,7 @@ class RunPane(LinePane):
                 brief = Content.styled(" ".join((view.log.why or view.log.missing).split()), facts.QUIET)
             beside = shorten(beside, max(10, width - cell_len(f"{badge.glyph} {name}") - 2))
             glyph = f"{badge.glyph} ", badge.style if is_live else facts.QUIET
-            first = facts.line(glyph, (name, "bold"), ("  ", ""), (beside, facts.QUIET))
+            first = facts.line(glyph, (name, "bold"), "  ", (beside, facts.QUIET))
             return [first, brief.truncate(width, ellipsis=True)]
         lines = facts.title(view, now, width)
         lines += [Content(), *facts.subject(view, width)]
@@ -174,23 +173,23 @@ class SplitView(Container):
         """Divide a screen of this size between the two; None: the same one as before."""
         self._screen_size = screen or self._screen_size
         placed = placement(self.pane_size, self._screen_size, self.table.ample_width)
-        pane = self.pane
-        self.set_class(placed.where == "beside", "-beside")
+        pane, is_beside = self.pane, placed.where == "beside"
+        self.set_class(is_beside, "-beside")
         pane.shape(is_strip=placed.where == "strip")
-        pane.styles.width = placed.cells if placed.where == "beside" else "1fr"
-        pane.styles.height = "1fr" if placed.where == "beside" else placed.cells
-        self.table.set_columns(is_limited=self.has_pane and placed.where != "beside")
+        pane.styles.width, pane.styles.height = (placed.cells, "1fr") if is_beside else ("1fr", placed.cells)
+        self.table.set_columns(is_limited=self.has_pane and not is_beside)
         if pane.has_focus and not pane.can_focus:
             self.table.focus()
 
     def resize_pane(self, by: int) -> None:
         """Make the pane larger (1) or smaller (-1): the next size that makes a difference here."""
-        placements = [placement(size, self._screen_size, self.table.ample_width) for size in SIZES]
+
+        def placed(size: SplitSize) -> PanePlacement:
+            return placement(size, self._screen_size, self.table.ample_width)
+
         here = SIZES.index(self.pane_size)
-        others = range(here + 1, len(SIZES)) if by > 0 else range(here - 1, -1, -1)
-        place = next((index for index in others if placements[index] != placements[here]), None)
-        if place is not None:
-            self.pane_size = SIZES[place]
+        others = SIZES[here + 1 :] if by > 0 else SIZES[:here][::-1]
+        self.pane_size = next((size for size in others if placed(size) != placed(self.pane_size)), self.pane_size)
 
 
 class RunTitle(ClickableLine):
@@ -210,12 +209,12 @@ class RunTitle(ClickableLine):
         badge = run_badge(run.status, is_final=self.view.detail.is_final)
         stuck = "  ! stuck" if self.view.stuck else ""
         where = f"  {safe_text(run.repository.label)}  {safe_text(run.branch_name)}"
-        width = self.size.width - 2
-        run_id = shorten(safe_text(run.run_id), max(12, width // 3), "middle")
-        where = shorten(where, max(8, width - len(badge.text + stuck) - len(run_id) - GAP), "middle")
-        gap = " " * max(GAP, width - len(badge.text + stuck) - cell_len(where) - len(run_id))
+        run_id = shorten(safe_text(run.run_id), max(12, (self.size.width - 2) // 3), "middle")
+        room = self.size.width - 2 - len(badge.text + stuck + run_id)
+        where = shorten(where, max(8, room - GAP), "middle")
+        gap = " " * max(GAP, room - cell_len(where))
         head = (badge.text, f"{badge.style} bold"), (stuck, STYLES["warn"])
-        yield Content.assemble(*head, (where, "bold"), (gap, ""), (run_id, STYLES["quiet"]))
+        yield Content.assemble(*head, (where, "bold"), gap, (run_id, STYLES["quiet"]))
 
 
 class RunBar(ClickableLine):
@@ -236,19 +235,17 @@ class RunBar(ClickableLine):
         """The parts with their keys, and the turn."""
         turn = f"turn {self.turn} of {self.turns}" if self.turn else f"all {self.turns} turns"
         turn = turn if self.turns > 1 else ""
-        width = self.size.width - 2
-        needed = sum(len(tab.key) + len(tab.title) + 3 for tab in self._tabs) + len(turn) + 4
+        room = self.size.width - 2 - len(turn) - 4
+        has_keys = sum(len(tab.key) + len(tab.title) + 3 for tab in self._tabs) <= room
         yield Content(" ")
-        used = 0
         for tab in self._tabs:
             is_here = tab.name == self.current
             key, style = ("$accent bold", "bold underline") if is_here else (STYLES["quiet"], STYLES["quiet"])
-            head = [(f"{tab.key} ", key)] if needed <= width else []
-            content = Content.assemble(*head, (tab.title, style), "  ")
-            used += content.cell_length
+            content = Content.assemble((f"{tab.key} " if has_keys else "", key), (tab.title, style), "  ")
+            room -= content.cell_length
             yield clickable(content, "screen.part", tab.name)
         if turn:
-            yield Content(" " * max(0, width - used - len(turn) - 4))
+            yield Content(" " * max(0, room))
             yield clickable(Content.styled("◂ ", "$accent bold"), "screen.turn(-1)")
             yield Content.styled(turn, STYLES["quiet"])
             yield clickable(Content.styled(" ▸", "$accent bold"), "screen.turn(1)")
