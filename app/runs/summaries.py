@@ -19,11 +19,7 @@ from storage.records.run import ASKS
 LONGEST: Final = 200
 TAIL: Final = 16 * 1024
 """Bytes requested of the end of a working run's log."""
-_VERBS: Final = {
-    "said": "",
-    "thought": "",
-    "error": "",
-    "printed": "",
+_VERBS: Final = dict.fromkeys(("said", "thought", "error", "printed"), "") | {
     "ran": "runs ",
     "edited": "edits ",
     "used": "uses ",
@@ -64,18 +60,18 @@ class RunSummaries:
         Raises:
             ApiError: The service cannot be asked now.
         """
-        held = {row.run_id: row for row in rows}
+        known_rows = {row.run_id: row for row in rows}
         unknown = [row.run_id for row in rows if self._is_unknown(row)]
         agents = await self.ledger.agents() if unknown else {}
         ours = await self.ledger.run_ids() if unknown else frozenset()
-        for row in [held[run_id] for run_id in unknown]:
+        for row in [known_rows[run_id] for run_id in unknown]:
             sent = await self.ledger.for_run(row.run_id) if row.run_id in ours and not row.summary.asked else ()
             asked = (_line(instructions_of(action)) for action in sent if action.state == "confirmed")
             words = next(filter(None, asked), row.summary.asked)
             known = RunSummary(words, agent=agents.get(row.run_id, row.summary.agent))
             if known != row.summary:
-                yield await self._store(held, row, known)
-        for row in [held[run_id] for run_id in unknown]:
+                yield await self._store(known_rows, row, known)
+        for row in [known_rows[run_id] for run_id in unknown]:
             answer = await self.extension.turns(row.run_id)
             if isinstance(answer, Unavailable):
                 self._asked.add((row.run_id, row.status, row.updated_at))
@@ -91,18 +87,18 @@ class RunSummaries:
                 row.updated_at,
                 _counted(last) if last else None,
             )
-            yield await self._store(held, row, known)
-        for row in [row for row in held.values() if self._is_step_due(row)]:
+            yield await self._store(known_rows, row, known)
+        for row in [row for row in known_rows.values() if self._is_step_due(row)]:
             self._stepped[row.run_id] = self.clock()
             chunk = await self.extension.log(row.run_id, row.summary.turns or 1, offset=-TAIL, before=0)
             step = "" if isinstance(chunk, Unavailable) else last_step(chunk)
             if step and step != row.summary.result:
-                yield await self._store(held, row, structs.replace(row.summary, result=step))
+                yield await self._store(known_rows, row, structs.replace(row.summary, result=step))
 
-    async def _store(self, held: dict[str, RunRow], row: RunRow, summary: RunSummary) -> RunRow:
+    async def _store(self, known_rows: dict[str, RunRow], row: RunRow, summary: RunSummary) -> RunRow:
         await self.cache.store_summary(row.run_id, summary)
-        held[row.run_id] = replace(row, summary=summary)
-        return held[row.run_id]
+        known_rows[row.run_id] = replace(row, summary=summary)
+        return known_rows[row.run_id]
 
 
 def result_of(turn: Turn) -> str:

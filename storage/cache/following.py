@@ -1,5 +1,6 @@
 """Following: followed runs, and changes of status since the last report."""
 
+import re
 import sqlite3
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -23,9 +24,6 @@ PIN_KEPT: Final = timedelta(days=1)
 """How long a finished run stays followed, so that it is still there the next morning."""
 PIN_CAP: Final = 100
 """How many runs can be followed at a time; the one followed longest makes room for a new one."""
-CHANGES_CAP: Final = 1_000
-"""How many changes of status are returned at most, the newest ones."""
-_LONGEST_NUMBER: Final = 18
 _RUN: Final = "r.run_id, r.repository, r.branch"
 _REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
 
@@ -50,8 +48,7 @@ def pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
 
 def unpin(connection: sqlite3.Connection, run_id: str) -> bool:
     """Unfollow a run; return whether it was followed."""
-    gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
-    return gone.rowcount > 0
+    return connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),)).rowcount > 0
 
 
 def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
@@ -62,11 +59,11 @@ def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
             " LEFT JOIN runs AS r ON r.run_id = p.run_id LEFT JOIN stuck AS s ON s.run = r.id"
             " ORDER BY p.pinned_us, p.run_id"
         ).fetchall()
-        found = [(run_id, is_stuck, row_of(row) if row[0] is not None else None) for run_id, is_stuck, *row in pins]
-        figures = stuck.durations(connection, {row.repository for *_, row in found if row is not None})
+        rows = [(run_id, is_stuck, row_of(row) if row[0] is not None else None) for run_id, is_stuck, *row in pins]
+        figures = stuck.durations(connection, {row.repository for *_, row in rows if row is not None})
     runs = [
         PinnedRun(run_id, row, figures.get(row.repository) if row is not None else None, bool(is_stuck))
-        for run_id, is_stuck, row in found
+        for run_id, is_stuck, row in rows
     ]
     return tuple(sorted(runs, key=lambda pinned: pinned.row is None or pinned.row.is_final))
 
@@ -92,9 +89,7 @@ def save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime
     )
 
 
-def changes(
-    connection: sqlite3.Connection, after: Watermark, since: datetime, limit: int = CHANGES_CAP
-) -> StatusChanges:
+def changes(connection: sqlite3.Connection, after: Watermark, since: datetime, limit: int = 1_000) -> StatusChanges:
     """Changes of status after the watermark, in runs first seen before it or since `since`; the newest `limit`."""
     ahead_us = run_clock_ahead(connection) // timedelta(microseconds=1)
     with snapshot(connection):
@@ -112,10 +107,8 @@ def changes(
             (after.run, ahead_us, to_us(since), limit),
         ).fetchall()
     changes = [
-        StatusChange(
-            run_id, repository, branch, old, new, from_us(at), from_us(after), from_us(began), *map(bool, flags)
-        )
-        for run_id, repository, branch, old, new, at, after, began, *flags in (*first_seen, *moved)
+        StatusChange(*fields[:5], *map(from_us, fields[5:8]), *map(bool, fields[8:]))
+        for fields in (*first_seen, *moved)
     ]
     return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here)
 
@@ -133,22 +126,21 @@ def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_fai
         bounds = "SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM events"
         oldest, newest = connection.execute(bounds).fetchone()
         name, _, text = {"": f"{identity}.{oldest}", "now": f"{identity}.{newest}"}.get(cursor, cursor).partition(".")
-        is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
-        if name != identity or not is_number or not oldest <= int(text) <= newest:
+        if name != identity or not re.fullmatch("[0-9]{1,18}", text) or not oldest <= int(text) <= newest:
             return None
         sql = "SELECT run_id, repository, branch, old, new, at_us, id FROM events WHERE id > ? ORDER BY id LIMIT ?"
         rows = connection.execute(sql, (int(text), limit)).fetchall()
         is_held = holds_failures and due(connection) > 0
-    found = [
+    read = [
         RunEvent(run_id, repository, branch, old, new, from_us(at_us), f"{identity}.{number}")
         for run_id, repository, branch, old, new, at_us, number in rows
     ]
-    told = [*takewhile(lambda event: event.new != "failed", found)] if is_held else found
-    last = told[-1].cursor if told else f"{identity}.{text}"
+    events = [*takewhile(lambda event: event.new != "failed", read)] if is_held else read
+    last = events[-1].cursor if events else f"{identity}.{text}"
     # Failures that turned out to be cancellations are left out.
     shown: dict[str, RunEvent] = {}
     failures: dict[str, RunEvent] = {}
-    for event in told:
+    for event in events:
         failure = failures.pop(event.run_id, None)
         if failure and (event.old, event.new, event.at) == ("failed", CANCELLED, failure.at):
             del shown[failure.cursor]
@@ -157,7 +149,7 @@ def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_fai
             failures[event.run_id] = event
         if event.old != event.new:
             shown[event.cursor] = event
-    return RunEvents(tuple(shown.values()), last, is_held=len(told) < len(found))
+    return RunEvents(tuple(shown.values()), last, is_held=len(events) < len(read))
 
 
 def newest_creation(connection: sqlite3.Connection) -> datetime | None:

@@ -26,8 +26,8 @@ class MergedCaches(Struct, eq=False):
 
     async def stuck(self) -> frozenset[str]:
         """The ids of the rows of stuck runs."""
-        found = await self._each(lambda _, cache: cache.stuck())
-        return frozenset(row_id(name, run_id) for name, ids in zip(self._caches, found, strict=True) for run_id in ids)
+        stuck = await self._each(lambda _, cache: cache.stuck())
+        return frozenset(row_id(name, run_id) for name, ids in zip(self._caches, stuck, strict=True) for run_id in ids)
 
     async def window(self, request: WindowRequest) -> RunWindow:
         """The rows around a position, as `Cache.window`, without gaps and groups; each row has its profile."""
@@ -41,8 +41,8 @@ class MergedCaches(Struct, eq=False):
         from_end = total - offset
         is_near_end = from_end < offset + limit
         reach = from_end if is_near_end else offset + limit
-        found = await self._each(lambda _, cache: cache.keys(condition, sort, reach, is_backwards=is_near_end))
-        keys = in_order([(key, name) for name, own in zip(self._caches, found, strict=True) for key in own], sort)
+        own_keys = await self._each(lambda _, cache: cache.keys(condition, sort, reach, is_backwards=is_near_end))
+        keys = in_order([(key, name) for name, own in zip(self._caches, own_keys, strict=True) for key in own], sort)
         chosen = [name for _, name in (keys[-reach:] if is_near_end else keys[offset:])[:limit]]
         above = Counter(name for _, name in keys[:offset])
         if is_near_end:

@@ -1,6 +1,7 @@
 """Filters and orders of runs as SQL, and how long runs worked; user input is bound, never spliced."""
 
 import re
+from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple, Self, TypeVar
 
@@ -31,7 +32,6 @@ _FINDINGS: Final = {
 Key = tuple[str | int, ...]
 """The values of `key_columns`, which determine a run's place in an order."""
 T = TypeVar("T")
-_LATEST_US: Final = 2**62
 
 _SPEC_FINAL: Final = ", ".join(f"('{status}')" for status in sorted(FINAL_STATUSES))
 FINAL_SQL: Final = f"VALUES {_SPEC_FINAL} UNION ALL SELECT status FROM statuses WHERE is_final"
@@ -51,8 +51,8 @@ def severity_sql(is_final: str = "is_final", is_stuck: str = STUCK_SQL) -> str:
     """A run's urgency, the lowest first. It is stored in a column: only stored values can be indexed."""
 
     def whens(*, final: bool) -> str:
-        found = (status for status in RUN_STATUSES if status.is_final == final)
-        return " ".join(f"WHEN status = '{status.name}' THEN {status.urgency}" for status in found)
+        statuses = (status for status in RUN_STATUSES if status.is_final == final)
+        return " ".join(f"WHEN status = '{status.name}' THEN {status.urgency}" for status in statuses)
 
     return f"""CASE
         {whens(final=True)} WHEN {is_final} THEN {ENDED_URGENCY} WHEN {is_stuck} THEN {STUCK_URGENCY}
@@ -66,7 +66,7 @@ RANK: Final = f"UPDATE runs SET severity = {severity_sql()} WHERE id = ?"
 def where(condition: RunFilter) -> Where:
     """The SQL condition of a filter."""
     since_us = NO_TIME_US + 1 if condition.since is None else to_us(condition.since)
-    until_us = _LATEST_US if condition.until is None else to_us(condition.until)
+    until_us = LONGEST_US if condition.until is None else to_us(condition.until)
     parts = [
         among("status", condition.statuses),
         _negated(among("status", condition.not_statuses)),
@@ -89,7 +89,7 @@ def where(condition: RunFilter) -> Where:
         # Not LIKE, in which _ and % would have to be escaped.
         *(Where("instr(search, ?) > 0", (word,)) for word in search_words(condition)),
     ]
-    return _joined([part for part in parts if part is not None], " AND ") or Where()
+    return _joined(parts, " AND ") or Where()
 
 
 def search_words(condition: RunFilter) -> list[str]:
@@ -141,16 +141,15 @@ def _matching(column: str, patterns: tuple[str, ...]) -> Where | None:
     exact = among(column, tuple(pattern for pattern in patterns if "*" not in pattern))
     # In SQLite's GLOB only `*` stays special; several in a row become one, which is faster.
     texts = [re.sub(r"[\[?]", r"[\g<0>]", re.sub(r"\*+", "*", sqlite_text(each))) for each in patterns if "*" in each]
-    globs = [Where(f"{column} GLOB ?", (text,)) for text in texts]
-    return _joined([part for part in (exact, *globs) if part is not None], " OR ")
+    return _joined([exact, *(Where(f"{column} GLOB ?", (text,)) for text in texts)], " OR ")
 
 
 def _negated(part: Where | None) -> Where | None:
     return None if part is None else Where(f"NOT ({part.sql})", part.parameters)
 
 
-def _joined(parts: list[Where], word: str) -> Where | None:
-    if not parts:
+def _joined(conditions: list[Where | None], word: str) -> Where | None:
+    if not (parts := [part for part in conditions if part is not None]):
         return None
     sql = word.join(part.sql for part in parts)
     return Where(f"({sql})" if len(parts) > 1 else sql, tuple(p for part in parts for p in part.parameters))
@@ -178,36 +177,29 @@ def onwards(sort: RunSort, key: tuple[str | int, ...]) -> Where | None:
     """The condition of the run with this key and all after it; None: they are no single range of the index."""
     if len(before(sort, key)) != 1:
         return None
-    columns = ", ".join(key_columns(sort))
-    marks = ", ".join("?" * len(key))
     rises = _ASCENDING[sort.column][0][1] != sort.descending
-    return Where(f"({columns}) {'>=' if rises else '<='} ({marks})", key)
+    marks = ", ".join("?" * len(key))
+    return Where(f"({', '.join(key_columns(sort))}) {'>=' if rises else '<='} ({marks})", key)
 
 
 def before(sort: RunSort, key: tuple[str | int, ...]) -> tuple[Where, ...]:
     """Disjoint conditions that together select the runs before this key; each is one range of the index."""
-    terms = _ASCENDING[sort.column]
-    directions = [rises for _, rises in terms]
-    ranges: list[Where] = []
-    fixed = 0
-    while fixed < len(terms):
-        # Terms that run the same way are compared as one row value: a range that SQLite finds in the index.
-        end = fixed + 1
-        while end < len(terms) and directions[end] == directions[fixed]:
-            end += 1
-        equal = "".join(f"{column} = ? AND " for column, _ in terms[:fixed])
-        row = ", ".join(column for column, _ in terms[fixed:end])
-        marks = ", ".join("?" * (end - fixed))
-        side = "<" if directions[fixed] != sort.descending else ">"
-        ranges.append(Where(f"{equal}({row}) {side} ({marks})", key[:end]))
-        fixed = end
+    ranges, equal, end = list[Where](), "", 0
+    # Terms that run the same way are compared as one row value: a range that SQLite finds in the index.
+    for rises, terms in groupby(_ASCENDING[sort.column], key=itemgetter(1)):
+        columns = [column for column, _ in terms]
+        end += len(columns)
+        marks = ", ".join("?" * len(columns))
+        side = "<" if rises != sort.descending else ">"
+        ranges.append(Where(f"{equal}({', '.join(columns)}) {side} ({marks})", key[:end]))
+        equal += "".join(f"{column} = ? AND " for column in columns)
     return tuple(ranges)
 
 
 UNKNOWN_US: Final = -1
 """Stands for an unknown duration, and sorts below all known ones."""
 LONGEST_US: Final = 2**62
-"""A time longer than any duration: an active run's `took_us` is counted down from here."""
+"""Later than any time, and longer than any duration: an active run's `took_us` is counted down from here."""
 
 FIRST_SINCE_SQL: Final = f"iif(created_us = {NO_TIME_US}, asked_us, created_us)"
 """`TurnTimes.active_since_us` of a run that was never seen before, as SQL."""

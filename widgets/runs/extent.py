@@ -12,17 +12,10 @@ from app.engine.times import age, clock_time, day
 from storage.records import Coverage, CoverageGap, RunFilter
 from storage.records.coverage import BackfillProgress
 from storage.records.error_kinds import ERROR_KINDS
-from widgets.kit.badges import STYLES, Tone
+from widgets.kit.badges import STYLES
 
 BAR: Final = 8
-_LEFT: Final = 3
-"""Cells of the time that is left."""
-_ALMOST: Final = 0.99
-"""The largest share drawn while runs are missing, so that the bar is not full."""
 IDLE: Final = BackfillProgress()
-
-ExtentPhrase = tuple[str, Tone]
-Variant = tuple[ExtentPhrase, ...]
 
 
 def waits_for(why: str, *, limit: int) -> SafeText:
@@ -71,33 +64,29 @@ class ExtentLine(Struct, frozen=True):
 
     def variants(self) -> tuple[Content, ...]:
         """The line in full, then shorter and shorter; each with the runs that could not be stored."""
-        if not self.extent.held and not self.extent.coverage.ranges:
+        extent, dropped = self.extent, self.extent.coverage.dropped
+        if not extent.held and not extent.coverage.ranges:
             return (Content(),)
-        dropped = self.extent.coverage.dropped
-        tail: Variant = ((f"{dropped:,} without an id", "quiet"),) if dropped else ()
-        progress = self._progress() or tuple(map(_line, self._complete()))
-        extent = self.extent
-        so_far = "" if self.extent.is_counted else "+"
-        counted = f"{extent.matching:,}{so_far} of {extent.held:,}"
-        counted = "" if not extent.is_filtered or self.has_counts else counted
+        counted = f"{extent.matching:,}{'' if extent.is_counted else '+'} of {extent.held:,}"
+        counted = counted if extent.is_filtered and not self.has_counts else ""
         unknown = f"{extent.undecided:,} unknown" if extent.undecided else ""
+        tail = f"{dropped:,} without an id" if dropped else ""
         texts = []
-        for each in progress or ((),):
-            filled = [group for group in (_line(counted), _line(unknown), each, tail) if any(text for text, _ in group)]
-            groups = (Content.assemble(*((text, STYLES[tone]) for text, tone in group)) for group in filled)
-            texts.append(Content.styled(" · ", STYLES["quiet"]).join(groups))
+        for middle in self._progress() or [*map(_quiet, self._complete())] or [Content()]:
+            parts = _quiet(counted), _quiet(unknown), middle, _quiet(tail)
+            texts.append(_quiet(" · ").join(filter(None, parts)))
         return tuple(sorted(texts, key=lambda text: -text.cell_length))
 
-    def _progress(self) -> Sequence[Variant]:
+    def _progress(self) -> Sequence[Content]:
         progress, coverage = self.progress, self.extent.coverage
         # Older runs can be fetched by hand during a pause, which holds for the background only.
         if self.extent.is_paused and progress.phase != "running" and not coverage.whole:
             since = f"since {self._since} · " if self._since else ""
-            return tuple(map(_line, (f"{since}fetching is paused", "fetching is paused", "paused")))
+            return [*map(_quiet, (f"{since}fetching is paused", "fetching is paused", "paused"))]
         if progress.phase == "waiting" and progress.until is not None:
             until, why = clock_time(progress.until, self.now), waits_for(progress.why, limit=40)
             texts = f"waiting until {until}: {why}", f"waits until {until}: {why}", f"waits until {until}"
-            return tuple(map(_line, texts))
+            return [*map(_quiet, texts)]
         if progress.phase != "running":
             return ()
         newest, since_at = coverage.ranges[0].end if coverage.ranges else None, coverage.complete_since
@@ -106,15 +95,16 @@ class ExtentLine(Struct, frozen=True):
         if share is None and newest is not None and since_at is not None and newest - since_at < self.history:
             share = (newest - since_at) / self.history
         if share is None:
-            return (_line("fetching what is missing"), _line("fetching"))
-        share = min(_ALMOST, share)
+            return _quiet("fetching what is missing"), _quiet("fetching")
+        # The bar is not full while runs are missing.
+        share = min(0.99, share)
         full = int(share * BAR)
-        bar: Variant = (("█" * full, "busy"), ("░" * (BAR - full), "quiet"), (f" {share:>4.0%}", "quiet"))
+        bar = Content.styled("█" * full, STYLES["busy"]) + _quiet(f"{'░' * (BAR - full)} {share:>4.0%}")
         if progress.seconds_left is None:
-            return ((("fetching ", "quiet"), *bar), bar)
+            return _quiet("fetching ") + bar, bar
         left = age(self.now, self.now + timedelta(seconds=max(1.0, progress.seconds_left)))
-        timed: Variant = (*bar, (f" {left:>{_LEFT}} left", "quiet"))
-        return ((("fetching ", "quiet"), *timed), timed, bar)
+        timed = bar + _quiet(f" {left:>3} left")
+        return _quiet("fetching ") + timed, timed, bar
 
     def _complete(self) -> Iterator[str]:
         """The complete part, in full and then shorter."""
@@ -159,5 +149,5 @@ def _between(gap: CoverageGap, now: datetime) -> str:
     return " to ".join(ends)
 
 
-def _line(text: str) -> Variant:
-    return ((text, "quiet"),)
+def _quiet(text: str) -> Content:
+    return Content.styled(text, STYLES["quiet"])
