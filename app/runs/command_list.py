@@ -105,12 +105,9 @@ def run_filter(
     for name, values in (("statuses", statuses), ("repositories", repositories), ("branches", branches)):
         lists[name] = tuple(value for value in values if not value.startswith("!"))
         lists[f"not_{name}"] = tuple(value[1:] for value in values if value.startswith("!"))
-    condition = RunFilter(
-        **lists,
-        since=None if since is None else parse_period(since, now)[0],
-        until=None if until is None else parse_period(until, now)[1],
-        active=active,
-    )
+    earliest = None if since is None else parse_period(since, now)[0]
+    latest = None if until is None else parse_period(until, now)[1]
+    condition = RunFilter(**lists, since=earliest, until=latest, active=active)
     if search:
         from app.runs.query import both, parse
 
@@ -118,15 +115,13 @@ def run_filter(
         if query.problems:
             raise failed("usage", f"--search, {query.problems[0]}", problems=[*map(asdict, query.problems)])
         condition = both(condition, query.filter)
-    contradicted = set(condition.statuses) & set(condition.not_statuses)
-    problem = ""
     if condition.since and condition.until and condition.since > condition.until:
-        problem = "The time range ends before it begins."
-    elif contradicted:
+        raise failed("usage", "The time range ends before it begins.")
+    if contradicted := set(condition.statuses) & set(condition.not_statuses):
         problem = f"The status {min(contradicted)} is both asked for and excluded: keep one of the two."
-    elif active and condition.statuses and set(condition.statuses) <= FINAL_STATUSES:
+        raise failed("usage", problem)
+    if active and condition.statuses and set(condition.statuses) <= FINAL_STATUSES:
         problem = f"--active excludes the status {condition.statuses[0]}, which ends a run: keep one of the two."
-    if problem:
         raise failed("usage", problem)
     return condition
 

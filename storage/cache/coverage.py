@@ -23,7 +23,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 def record_walk(
     connection: sqlite3.Connection,
-    found: CoverageRange | None,
+    complete: CoverageRange | None,
     as_of: datetime,
     token: str | None,
     total: int | None,
@@ -35,19 +35,19 @@ def record_walk(
 
     Args:
         connection: The cache's writer.
-        found: The complete range. None: it proves nothing.
+        complete: The complete range. None: it proves nothing.
         as_of: When it began, by our clock.
         token: Leads to the next page. None: nothing is missing there.
         total: The number of runs in the list, as the service says.
         is_odd: The list is out of order.
         ended: The list was read to its end.
     """
-    if found is not None:
-        _extend(connection, to_sortable_us(found.start), to_sortable_us(found.end), to_us(as_of))
-    if found is not None or ended:
+    if complete is not None:
+        _extend(connection, to_sortable_us(complete.start), to_sortable_us(complete.end), to_us(as_of))
+    if complete is not None or ended:
         connection.execute("DELETE FROM places WHERE bottom_us = ?", (NO_TIME_US,))
     if token is not None:
-        leave_place(connection, found.start if found else None, token, total)
+        leave_place(connection, complete.start if complete else None, token, total)
     if is_odd != is_disordered(connection):
         if is_odd:
             note(connection, "out_of_order", 1)
@@ -63,14 +63,9 @@ def unwalked(connection: sqlite3.Connection, run_ids: Collection[str]) -> set[st
     They prove nothing about the runs below them: a process may have ended between storing and recording its page, or
     a filtered list may have shown them.
     """
-    marks = ", ".join("?" * len(run_ids))
-    return {
-        run_id
-        for (run_id,) in connection.execute(
-            f"SELECT run_id FROM runs WHERE id > ? AND run_id IN ({marks})",
-            (noted(connection, "walked") or 0, *map(sqlite_text, run_ids)),
-        )
-    }
+    sql = f"SELECT run_id FROM runs WHERE id > ? AND run_id IN ({', '.join('?' * len(run_ids))})"
+    walked = noted(connection, "walked") or 0
+    return {run_id for (run_id,) in connection.execute(sql, (walked, *map(sqlite_text, run_ids)))}
 
 
 def extend(
@@ -167,8 +162,8 @@ def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> dat
     bound = {"at": to_us(at), "but_not": sqlite_text(but_not), "apart": APART // _MICROSECOND, "no_time": NO_TIME_US}
     below = connection.execute(near.format("BETWEEN :no_time + 1 AND :at", *["DESC"] * 3), bound).fetchone()
     above = connection.execute(near.format("> :at", *["ASC"] * 3), bound).fetchone()
-    found = [created_us for row in (below, above) if row is not None for created_us in row]
-    return from_us(min(found, key=lambda created_us: abs(created_us - bound["at"]))) if found else None
+    times = [created_us for row in (below, above) if row is not None for created_us in row]
+    return from_us(min(times, key=lambda created_us: abs(created_us - bound["at"]))) if times else None
 
 
 # Places
@@ -176,8 +171,8 @@ def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> dat
 
 def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace | None:
     """Where the walk stopped that reached down to this creation time. None: there is no such walk."""
-    bottom_us = (to_sortable_us(bottom),)
-    row = connection.execute("SELECT token, total FROM places WHERE bottom_us = ?", bottom_us).fetchone()
+    sql = "SELECT token, total FROM places WHERE bottom_us = ?"
+    row = connection.execute(sql, (to_sortable_us(bottom),)).fetchone()
     return None if row is None else ListPlace(*row)
 
 
@@ -249,23 +244,19 @@ def pause_backfill(connection: sqlite3.Connection, *, paused: bool) -> None:
 def store_progress(connection: sqlite3.Connection, progress: BackfillProgress, at: datetime) -> None:
     """Store the backfill's progress for other processes."""
     until_us = None if progress.until is None else to_us(progress.until)
-    how_far = (progress.phase, progress.done_runs, progress.estimated_runs, progress.seconds_left)
-    connection.execute(
-        "INSERT OR REPLACE INTO backfill_progress VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
-        (*how_far, until_us, progress.why, to_us(at)),
-    )
+    how_far = progress.phase, progress.done_runs, progress.estimated_runs, progress.seconds_left
+    sql = "INSERT OR REPLACE INTO backfill_progress VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
+    connection.execute(sql, (*how_far, until_us, progress.why, to_us(at)))
 
 
 def backfill_progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress | None:
     """The progress of the process that backfills. None: no process reported any lately."""
-    row = connection.execute(
-        "SELECT phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us FROM backfill_progress"
-    ).fetchone()
-    if row is None:
+    sql = "SELECT phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us FROM backfill_progress"
+    if (row := connection.execute(sql).fetchone()) is None:
         return None
     phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us = row
-    until, told_at = from_us_or_none(until_us), from_us(told_us)
+    until, reported_at = from_us_or_none(until_us), from_us(told_us)
     # A process that waits reports nothing until the wait is over.
-    if not told_at - SILENT <= now <= max(until or told_at, told_at) + SILENT:
+    if not reported_at - SILENT <= now <= max(until or reported_at, reported_at) + SILENT:
         return None
     return BackfillProgress(phase, done_runs, estimated_runs, seconds_left=seconds_left, until=until, why=why)

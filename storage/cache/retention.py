@@ -15,16 +15,9 @@ from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
 STEP: Final = 500
 """How many runs one transaction drops: few, so that other reads and writes do not wait long."""
 
-_ROWS: Final = {
-    "transitions": "run",
-    "stuck": "run",
-    "watched": "run",
-    "summaries": "run",
-    "sightings": "id",
-    "written": "run",
-    "run_bodies": "id",
-    "runs": "id",
-}
+_ROWS: Final = dict.fromkeys(("transitions", "stuck", "watched", "summaries", "written"), "run") | dict.fromkeys(
+    ("sightings", "run_bodies", "runs"), "id"
+)
 """The tables that hold a run, each with the column of the run's number."""
 
 _OLDEST: Final = """
@@ -57,40 +50,32 @@ def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: C
         before: Only those created before then. None: any, those without a readable time first.
         kept: Ids of runs that stay; followed runs stay in any case.
     """
-    oldest = connection.execute(
-        _OLDEST,
-        {
-            "after_us": NO_TIME_US - 1 if before is None else NO_TIME_US,
-            "before_us": 2**62 if before is None else to_us(before),
-            "kept": _json(kept),
-            "step": STEP,
-        },
-    ).fetchall()
-    if oldest:
+    after_us, before_us = (NO_TIME_US - 1, 2**62) if before is None else (NO_TIME_US, to_us(before))
+    bound = {"after_us": after_us, "before_us": before_us, "kept": _json(kept), "step": STEP}
+    if oldest := connection.execute(_OLDEST, bound).fetchall():
         gone = {"gone": _json([number for number, _, _ in oldest])}
         for table, column in _ROWS.items():
             connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(:gone))", gone)
         connection.execute(f"DELETE FROM texts WHERE block IN (SELECT value / {BLOCK} FROM json_each(:gone))", gone)
-        connection.executemany(
-            "UPDATE statuses SET runs = runs - ? WHERE status = ?",
-            [(count, status) for status, count in Counter(status for _, status, _ in oldest).items()],
-        )
+        sql = "UPDATE statuses SET runs = runs - ? WHERE status = ?"
+        counts = Counter(status for _, status, _ in oldest)
+        connection.executemany(sql, [(count, status) for status, count in counts.items()])
         make_index(connection, "repository")
         connection.execute(
             "DELETE FROM repositories WHERE NOT EXISTS (SELECT 1 FROM runs WHERE repository = repositories.label)"
         )
         until_us = max(created_us for _, _, created_us in oldest)
-        bound = {"until": until_us, "no_time": NO_TIME_US}
+        ends = {"until": until_us, "no_time": NO_TIME_US}
         if until_us == NO_TIME_US:
             # Runs without a readable time sort first: some were dropped, and coverage no longer reaches them.
             connection.execute(
                 "UPDATE coverage SET start_us = coalesce((SELECT min(created_us) FROM runs"
                 " WHERE created_us > :no_time), end_us) WHERE start_us = :no_time",
-                bound,
+                ends,
             )
         else:
-            connection.execute("DELETE FROM coverage WHERE end_us <= :until", bound)
-            connection.execute("UPDATE coverage SET start_us = :until + 1 WHERE start_us <= :until", bound)
+            connection.execute("DELETE FROM coverage WHERE end_us <= :until", ends)
+            connection.execute("UPDATE coverage SET start_us = :until + 1 WHERE start_us <= :until", ends)
         note(connection, "dropped_until_us", max(until_us, noted(connection, "dropped_until_us") or until_us))
     return len(oldest)
 

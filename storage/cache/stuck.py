@@ -145,7 +145,7 @@ def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStu
         ).fetchall()
         found: list[PastStuck] = []
         for number, run_id, repository, branch, *times in long_runs:
-            for status, start_us, end_us in _turns(connection, number, finals, *times):
+            for status, start_us, end_us in _turns(connection, number, finals, times):
                 taken_us = _taken_us(connection, repository, start_us) if end_us - start_us > FLOOR_US else []
                 p95_us = percentile(taken_us, 0.95) if taken_us else 0
                 at_us = start_us + max(FLOOR_US, FACTOR * p95_us)
@@ -157,17 +157,11 @@ def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStu
 
 
 def _turns(
-    connection: sqlite3.Connection,
-    number: int,
-    finals: Collection[str],
-    created_us: int,
-    first_status: str,
-    first_at_us: int,
-    seen_us: int,
+    connection: sqlite3.Connection, number: int, finals: Collection[str], times: tuple[int, str, int, int]
 ) -> Iterator[tuple[str, int, int]]:
     """Each turn's last active status, its start and its end; an active turn lasts until it was last seen."""
+    created_us, status, first_at_us, seen_us = times
     start_us: int | None = created_us
-    status = first_status
     if status in finals:
         yield "working", created_us, first_at_us
         start_us = None

@@ -49,8 +49,7 @@ def fill(connection: sqlite3.Connection) -> bool:
 
 def newest(connection: sqlite3.Connection, condition: RunFilter, most: int) -> list[Place] | None:
     """The newest matching runs, `most` at most, in their order; None: the index cannot help."""
-    parts = _parts(connection, condition)
-    if parts is None:
+    if (parts := _parts(connection, condition)) is None:
         return None
     unread, words = parts
     found = _matching(connection, unread, replace(condition, search=""))
@@ -66,8 +65,7 @@ def newest(connection: sqlite3.Connection, condition: RunFilter, most: int) -> l
 
 def by_status(connection: sqlite3.Connection, condition: RunFilter) -> dict[str, int] | None:
     """The number of matching runs by status; None: the index cannot help."""
-    parts = _parts(connection, condition)
-    if parts is None:
+    if (parts := _parts(connection, condition)) is None:
         return None
     found, words = parts
     for block, texts in connection.execute("SELECT block, texts FROM texts"):
@@ -97,12 +95,8 @@ def _parts(connection: sqlite3.Connection, condition: RunFilter) -> tuple[list[i
     matches = where(RunFilter(search=condition.search))
     ranges = [(block * BLOCK, (block + 1) * BLOCK) for block in missing]
     ranges.append((_last(connection) // BLOCK * BLOCK, 2**62))
-    found = chain.from_iterable(
-        connection.execute(
-            f"SELECT id FROM runs WHERE id >= ? AND id < ? AND {matches.sql}", (*each, *matches.parameters)
-        )
-        for each in ranges
-    )
+    sql = f"SELECT id FROM runs WHERE id >= ? AND id < ? AND {matches.sql}"
+    found = chain.from_iterable(connection.execute(sql, (*ends, *matches.parameters)) for ends in ranges)
     return [number for (number,) in found], [word.encode() for word in words]
 
 

@@ -41,8 +41,7 @@ class Grouping(Struct, frozen=True):
     def read(cls, text: str) -> Self | None:
         """Parse the result of `str`; None: no grouping."""
         name, _, how = text.partition(" ")
-        by = next((known for known in GROUPINGS if known == name), None)
-        return None if by is None else cls(by, how != UNFOLDED)
+        return next((cls(by, how != UNFOLDED) for by in GROUPINGS if by == name), None)
 
     def __str__(self) -> str:
         return self.by if self.is_folded else f"{self.by} {UNFOLDED}"
@@ -220,8 +219,7 @@ class RunWindow(Struct, frozen=True):
 
     def group_at(self, index: int) -> RunGroup | None:
         """The group that the row of that number is in, as its head or as one of its runs."""
-        above = [group for number, group in self.heads if number <= index]
-        return above[-1] if above else None
+        return next((group for number, group in reversed(self.heads) if number <= index), None)
 
     def row_of_run(self, run_id: str) -> int | None:
         """The number of the row with this run, if it is here."""

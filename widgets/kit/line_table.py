@@ -41,12 +41,7 @@ T = TypeVar("T", bound=LineItem)
 class LineTable(CursorView, Generic[T]):
     """Items, one a line; only lines that changed are painted again."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "lines--cursor",
-        "lines--resting",
-        "lines--mark",
-        *(f"lines--{tone}" for tone in STYLES),
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"lines--{part}" for part in ("cursor", "resting", "mark", *STYLES)}
     DEFAULT_CSS = f"""
     LineTable {{
         height: 1fr;

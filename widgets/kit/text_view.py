@@ -68,12 +68,11 @@ def overlay(pieces: Iterable[TextPiece], spans: Sequence[tuple[int, int]], groun
 class TextView(CursorView):
     """Draws lines, scrolls sideways and highlights matches; a subclass makes the lines."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"text-view--{name}" for name in ("header", "cursor", "resting", "match", "file")),
-        *(f"text-view--{name}" for name in ("added", "removed", "added-word", "removed-word", "code")),
-        *(f"text-view--{name}" for name in ("keyword", "string", "comment", "number", "function", "accent", "strong")),
-        *(f"text-view--{tone}" for tone in STYLES),
-    }
+    PARTS: Final = (
+        *("header", "cursor", "resting", "match", "file", "added", "removed", "added-word", "removed-word", "code"),
+        *("keyword", "string", "comment", "number", "function", "accent", "strong", *STYLES),
+    )
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"text-view--{part}" for part in PARTS}
     DEFAULT_CSS = Path(__file__).with_name("text_view.tcss").read_text("utf-8") + tone_css("TextView", "text-view")
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("right", "sideways(1)", "to the right", tooltip="Scroll long lines", id="text.right"),

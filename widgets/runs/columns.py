@@ -150,10 +150,8 @@ class ColumnChoice(Struct, frozen=True):
 
     def toggled(self, key: str) -> "ColumnChoice":
         """The choice with the column shown, or hidden if it was shown."""
-        if key not in self.shown:
-            return replace(self, shown=(*self.shown, key))
         rest = tuple(other for other in self.shown if other != key)
-        return replace(self, shown=rest) if rest else self
+        return replace(self, shown=(rest or self.shown) if key in self.shown else (*rest, key))
 
     def moved(self, key: str, to: str) -> "ColumnChoice":
         """The choice with the column in another's place; frozen columns stay in front."""
@@ -187,7 +185,7 @@ class ColumnArrangement:
     @property
     def columns(self) -> tuple[RunColumn, ...]:
         """The chosen columns, without those that no run has a value in."""
-        return tuple(one for one in self.choice.columns if one.title in self.filled or one.title not in SPARED)
+        return tuple(shown for shown in self.choice.columns if shown.title in self.filled or shown.title not in SPARED)
 
     def fill(self, rows: Sequence[RunRow]) -> bool:
         """Make room for the columns that these runs have a value in; return whether any is new."""

@@ -200,9 +200,7 @@ class RunTable(CursorView, can_focus=True):
         self.stuck: frozenset[str] = frozenset()
         """The runs that take far longer than usual."""
         self.profile_times: dict[str, tuple[timedelta, datetime | None]] = {}
-        """For each profile, how far the clock of its runs is ahead, and `as_of` by that clock; other profiles: the
-        values of the last tick.
-        """
+        """How far the clock of a profile's runs is ahead, and `as_of` by that clock; others: as of the last tick."""
         self.marks: dict[str, None] = {}
         """The marked runs by id, in the order of marking: they stay marked while a filter hides them."""
         self._range: list[str] = []
@@ -253,8 +251,8 @@ class RunTable(CursorView, can_focus=True):
             self.refresh()
         else:
             others = {here.cursor, there.cursor, before.total, window.total}
+            lines = ((before.row, window.row), (before.gap, window.gap), (before.head, window.head))
             for index in self.visible_rows:
-                lines = ((before.row, window.row), (before.gap, window.gap), (before.head, window.head))
                 if index in others or any(old(index) != new(index) for old, new in lines):
                     self.repaint_row(index)
             self.repaint_header()
@@ -264,12 +262,11 @@ class RunTable(CursorView, can_focus=True):
 
     def counted(self, total: int) -> None:
         """Take the exact number of rows: the first answer may have held only a minimum."""
-        if total == self.count:
-            return
-        self.window = replace(self.window, total=total, gaps=())
-        self._asked = None
-        self._count_rows()
-        self._request_rows()
+        if total != self.count:
+            self.window = replace(self.window, total=total, gaps=())
+            self._asked = None
+            self._count_rows()
+            self._request_rows()
 
     def show_missing(self, texts: Mapping[CoverageGap | None, tuple[SafeText, ...]]) -> None:
         """Show the lines of missing runs, the first text of each that fits; the one of None below the last run."""
@@ -439,12 +436,9 @@ class RunTable(CursorView, can_focus=True):
 
     def mark(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
         """Mark these runs too, or unmark them."""
-        self._range = []
-        if is_marked:
-            self.marks |= dict.fromkeys(run_ids)
-        else:
-            unmarked = {*run_ids}
-            self.marks = {run_id: None for run_id in self.marks if run_id not in unmarked}
+        self._range, changed = [], dict.fromkeys(run_ids)
+        others = {run_id: None for run_id in self.marks if run_id not in changed}
+        self.marks = self.marks | changed if is_marked else others
         self.refresh()
         self.post_message(self.Marked())
 
@@ -503,12 +497,11 @@ class RunTable(CursorView, can_focus=True):
             elif placed is not None:
                 self.post_message(self.SortRequested(placed.column.title))
             return
-        index = self.scroll_offset.y + event.y - HEADER
-        row = self.window.row(index)
+        index = self.row_at(event.y - HEADER)
         if index >= self.total or self.is_replacing:
             return
         self.put_cursor(index)
-        if event.ctrl and row is not None:
+        if event.ctrl and (row := self.window.row(index)) is not None:
             self.mark((row.run_id,), is_marked=row.run_id not in self.marks)
         elif event.chain > 1 or self.is_at_gap or self.group is not None:
             self.action_choose()
