@@ -74,13 +74,13 @@ def store(connection: sqlite3.Connection, samples: Collection[HealthSample], at:
 
 def platforms(connection: sqlite3.Connection) -> tuple[PlatformHealth, ...]:
     """The state of each platform ever connected, by name."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT platform, status, host, host_group, since_us, checked_us, connected, raw_json, before"
         " FROM platforms ORDER BY platform"
-    )
+    ).fetchall()
     return tuple(
         PlatformHealth(platform, status, host, group, from_us(since_us), from_us(checked_us), bool(connected), *rest)
-        for platform, status, host, group, since_us, checked_us, connected, *rest in found.fetchall()
+        for platform, status, host, group, since_us, checked_us, connected, *rest in rows
     )
 
 
@@ -90,19 +90,15 @@ def spans(connection: sqlite3.Connection, since: datetime, longest_gap: timedelt
     A status holds until the next sample, unless that is further away than `longest_gap`: then it is known up to its
     own last sample only.
     """
-    found = connection.execute(
-        "SELECT platform, status, start_us, end_us FROM health_spans WHERE end_us >= ? ORDER BY platform, id",
-        (to_us(since),),
-    ).fetchall()
+    sql = "SELECT platform, status, start_us, end_us FROM health_spans WHERE end_us >= ? ORDER BY platform, id"
     gap_us = longest_gap // timedelta(microseconds=1)
     joined: list[tuple[str, str, int, int]] = []
-    for platform, status, start_us, end_us in found:
+    for platform, status, start_us, end_us in connection.execute(sql, (to_us(since),)).fetchall():
         start, end = start_us, end_us
         if joined and joined[-1][0] == platform:
             _, before, before_start, before_end = joined[-1]
             # Spans must not overlap, even if our clock was set back.
-            start = max(start_us, before_end)
-            end = max(end_us, before_end)
+            start, end = max(start_us, before_end), max(end_us, before_end)
             if start - before_end <= gap_us:
                 joined[-1] = (platform, before, before_start, end if status == before else start)
                 if status == before:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from storage.cache.run_sql import FINAL_SQL, where
-from storage.cache.stuck import percentile
+from storage.cache.stuck import SECOND_US, percentile
 from storage.database import snapshot
 from storage.records import RunFilter
 from storage.records.insights import FailedRuns, Outcomes, RepositoryFigures
@@ -16,8 +16,6 @@ from storage.values import from_us_or_none, to_us
 SAMPLE: Final = 2_000
 """The newest finished runs of a repository, for its percentiles."""
 MOST_REPOSITORIES: Final = 500
-
-_SECOND_US: Final = 1_000_000
 
 _NUMBERS: Final = f"""
 coalesce(sum(status = 'completed'), 0), coalesce(sum(status = 'failed'), 0),
@@ -44,11 +42,10 @@ ORDER BY created_us DESC, run_id DESC LIMIT ?
 def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Outcomes, ...]:
     """The outcomes of the runs created between each edge and the next."""
     with snapshot(connection):
-        found = [
-            (start, end, connection.execute(_OUTCOMES, (to_us(start), to_us(end))).fetchone())
+        return tuple(
+            Outcomes(*_counts(connection, _OUTCOMES, to_us(start), to_us(end)), start=start, end=end)
             for start, end in pairwise(edges)
-        ]
-    return tuple(Outcomes(*_counts(*numbers), start=start, end=end) for start, end, numbers in found)
+        )
 
 
 def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[RepositoryFigures, ...]:
@@ -59,14 +56,13 @@ def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[Repos
             "SELECT label FROM repositories WHERE newest_us >= ? ORDER BY newest_us DESC LIMIT ?",
             (since_us, MOST_REPOSITORIES),
         ).fetchall()
-        found = []
+        figures = []
         for (label,) in labels:
-            numbers = connection.execute(_BY_REPOSITORY, (label, since_us)).fetchone()
+            counts = _counts(connection, _BY_REPOSITORY, label, since_us)
             took = sorted(took_us for (took_us,) in connection.execute(_TOOK, (label, since_us, SAMPLE)).fetchall())
-            p50_s, p95_s = (percentile(took, part) / _SECOND_US if took else None for part in (0.50, 0.95))
-            figures = RepositoryFigures(*_counts(*numbers), repository=label, p50_s=p50_s, p95_s=p95_s, timed=len(took))
-            found.append(figures)
-    return tuple(sorted((each for each in found if each.total), key=lambda each: (-each.total, each.repository)))
+            p50_s, p95_s = (percentile(took, part) / SECOND_US if took else None for part in (0.50, 0.95))
+            figures.append(RepositoryFigures(*counts, repository=label, p50_s=p50_s, p95_s=p95_s, timed=len(took)))
+    return tuple(sorted((row for row in figures if row.total), key=lambda row: (-row.total, row.repository)))
 
 
 def failed_between(connection: sqlite3.Connection, wanted: RunFilter, start: datetime, end: datetime) -> FailedRuns:
@@ -80,5 +76,6 @@ def failed_between(connection: sqlite3.Connection, wanted: RunFilter, start: dat
     return FailedRuns(count, None if created_us is None else from_us_or_none(created_us))
 
 
-def _counts(completed: int, failed: int, unfinished: int, total: int) -> tuple[int, int, int, int]:
+def _counts(connection: sqlite3.Connection, sql: str, *bound: str | int) -> tuple[int, int, int, int]:
+    completed, failed, unfinished, total = connection.execute(sql, bound).fetchone()
     return completed, failed, unfinished, total - completed - failed - unfinished

@@ -80,13 +80,14 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
 
 def links(connection: sqlite3.Connection) -> tuple[LinkState, ...]:
     """The state of the link for each subject, never polled ones included."""
-    found = {subject: LinkState(subject) for subject in get_args(Subject)}
-    for subject, ok_us, failing_us, failures, kind, message, in_lab, dropped in connection.execute(
+    sql = (
         "SELECT subject, last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped FROM links"
-    ):
+    )
+    links = {subject: LinkState(subject) for subject in get_args(Subject)}
+    for subject, ok_us, failing_us, failures, kind, message, in_lab, dropped in connection.execute(sql):
         times = from_us_or_none(ok_us), from_us_or_none(failing_us)
-        found[subject] = LinkState(subject, *times, failures, kind, message, bool(in_lab), dropped)
-    return tuple(found.values())
+        links[subject] = LinkState(subject, *times, failures, kind, message, bool(in_lab), dropped)
+    return tuple(links.values())
 
 
 def budget(connection: sqlite3.Connection) -> BudgetState:
@@ -125,17 +126,16 @@ def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) ->
     for word in wanted.words:
         where &= Where(f"instr({_TEXT}, ?) > 0", (sqlite_text(word),))
     with snapshot(connection):
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT id, subject, first_us, last_us, polls, error_kind, error_message, http_status FROM poll_log"
             f" WHERE {where.sql} ORDER BY id DESC LIMIT ?",
             (*where.parameters, max(0, limit)),
         ).fetchall()
-        (matching,) = connection.execute(
-            f"SELECT count(*) FROM poll_log WHERE {where.sql}", where.parameters
-        ).fetchone()
+        sql = f"SELECT count(*) FROM poll_log WHERE {where.sql}"
+        (matching,) = connection.execute(sql, where.parameters).fetchone()
         tally = connection.execute(f"SELECT {_KIND}, {_OUTCOME}, count(*) FROM poll_log GROUP BY 1, 2").fetchall()
     newest = tuple(
         PollSpan(span_id, subject, from_us(first_us), from_us(last_us), count, kind, message, status)
-        for span_id, subject, first_us, last_us, count, kind, message, status in found
+        for span_id, subject, first_us, last_us, count, kind, message, status in rows
     )
     return ActivityPage(newest, int(matching), {(kind, outcome): count for kind, outcome, count in tally})

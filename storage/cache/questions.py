@@ -11,41 +11,48 @@ from storage.records import CANCELLED
 from storage.records.results import FailureFacts, OpenQuestion
 from storage.values import sqlite_text
 
-DUE: Final = "questions_due"
+QUESTIONS_DUE: Final = "questions_due"
+ADD_TO_STATUS: Final = """
+INSERT INTO statuses (status, runs, is_final) VALUES (?, ?, ?)
+ON CONFLICT (status) DO UPDATE SET runs = runs + excluded.runs
+"""
+"""Changes the number of runs with a status; binds the status, by how much, and whether a new status is final."""
 
 
 def due(connection: sqlite3.Connection) -> int:
     """A number if runs failed since the facts were stored, larger with each such change; 0: none did."""
-    return noted(connection, DUE) or 0
+    return noted(connection, QUESTIONS_DUE) or 0
 
 
-def store(connection: sqlite3.Connection, told: FailureFacts, asked_for: int) -> tuple[str, ...]:
+def store(connection: sqlite3.Connection, facts: FailureFacts, asked_for: int) -> tuple[str, ...]:
     """Replace the facts; further ones are due only if runs failed since `due` returned `asked_for`.
 
     Returns: the ids of the runs that became `cancelled`.
     """
-    rows = [(sqlite_text(one.run_id), sqlite_text(one.question), json.dumps(one.choices)) for one in told.questions]
+    rows = [
+        (sqlite_text(asked.run_id), sqlite_text(asked.question), json.dumps(asked.choices)) for asked in facts.questions
+    ]
     connection.execute("DELETE FROM questions")
     connection.executemany("INSERT OR REPLACE INTO questions VALUES (?, ?, ?)", rows)
-    connection.execute("DELETE FROM notes WHERE name = ? AND value = ?", (DUE, asked_for))
-    return mark_cancelled(connection, told.cancelled)
+    connection.execute("DELETE FROM notes WHERE name = ? AND value = ?", (QUESTIONS_DUE, asked_for))
+    return mark_cancelled(connection, facts.cancelled)
 
 
 def of_failed_runs(connection: sqlite3.Connection) -> dict[str, OpenQuestion]:
     """The questions by run, without runs that continued since."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT q.run_id, q.question, q.choices_json FROM questions AS q JOIN runs AS r"
         " ON r.run_id = q.run_id WHERE r.status = 'failed'"
     )
-    return {run_id: OpenQuestion(run_id, question, tuple(json.loads(choices))) for run_id, question, choices in found}
+    return {run_id: OpenQuestion(run_id, question, tuple(json.loads(choices))) for run_id, question, choices in rows}
 
 
 def mark_cancelled(connection: sqlite3.Connection, run_ids: Iterable[str]) -> tuple[str, ...]:
     """Give those of these runs that failed the status `cancelled`, within a transaction; return their ids."""
     named = json.dumps([sqlite_text(run_id) for run_id in run_ids])
     failed = "SELECT id, run_id FROM runs WHERE status = 'failed' AND run_id IN (SELECT value FROM json_each(?))"
-    found = connection.execute(failed, (named,)).fetchall()
-    for number, _ in found:
+    runs = connection.execute(failed, (named,)).fetchall()
+    for number, _ in runs:
         bound = {"run": number, "status": CANCELLED}
         connection.execute("UPDATE runs SET status = :status WHERE id = :run", bound)
         last = "(SELECT max(id) FROM transitions WHERE run = :run)"
@@ -55,11 +62,6 @@ def mark_cancelled(connection: sqlite3.Connection, run_ids: Iterable[str]) -> tu
         if not connection.execute(last, bound).rowcount:
             connection.execute("UPDATE runs SET first_status = :status WHERE id = :run", bound)
         connection.execute(RANK, (number,))
-    if found:
-        connection.execute("UPDATE statuses SET runs = runs - ? WHERE status = 'failed'", (len(found),))
-        connection.execute(
-            "INSERT INTO statuses (status, runs, is_final) VALUES (?, ?, 1) ON CONFLICT (status) DO UPDATE SET"
-            " runs = runs + excluded.runs",
-            (CANCELLED, len(found)),
-        )
-    return tuple(run_id for _, run_id in found)
+    if runs:
+        connection.executemany(ADD_TO_STATUS, [("failed", -len(runs), True), (CANCELLED, len(runs), True)])
+    return tuple(run_id for _, run_id in runs)

@@ -93,8 +93,8 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: 
     query = counts if rest else "SELECT status, runs FROM statuses WHERE runs > 0"
 
     def read() -> dict[str, int]:
-        found = texts.by_status(connection, rest) if rest.search and remembered.reads_texts else None
-        return dict(connection.execute(query, wanted.parameters).fetchall()) if found is None else found
+        indexed = texts.by_status(connection, rest) if rest.search and remembered.reads_texts else None
+        return dict(connection.execute(query, wanted.parameters).fetchall()) if indexed is None else indexed
 
     return dict(remembered.get(connection, rest, read))
 
@@ -112,8 +112,8 @@ def replaced_statuses(condition: RunFilter) -> RunFilter:
 
 def count(connection: sqlite3.Connection, condition: Where) -> int:
     """The number of matching runs."""
-    found = connection.execute(f"SELECT count(*) FROM runs WHERE {condition.sql}", condition.parameters)
-    return int(found.fetchone()[0])
+    sql = f"SELECT count(*) FROM runs WHERE {condition.sql}"
+    return int(connection.execute(sql, condition.parameters).fetchone()[0])
 
 
 def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:
@@ -222,11 +222,9 @@ def runs(
 def active_runs(connection: sqlite3.Connection) -> tuple[ActiveRun, ...]:
     """Runs whose status is neither known nor learnt to be final, except those that the service lost; newest first."""
     condition = where(RunFilter(active=True))
-    found = connection.execute(
-        f"SELECT run_id, status, created_us FROM runs WHERE {condition.sql} ORDER BY {order_by(RunSort())}",
-        condition.parameters,
-    )
-    return tuple(ActiveRun(run_id, status, from_us_or_none(us)) for run_id, status, us in found.fetchall())
+    sql = f"SELECT run_id, status, created_us FROM runs WHERE {condition.sql} ORDER BY {order_by(RunSort())}"
+    rows = connection.execute(sql, condition.parameters).fetchall()
+    return tuple(ActiveRun(run_id, status, from_us_or_none(us)) for run_id, status, us in rows)
 
 
 def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, RunDetail]:

@@ -16,8 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from storage.cache.coverage import noted
-from storage.cache.questions import DUE as QUESTIONS_DUE
-from storage.cache.questions import mark_cancelled
+from storage.cache.questions import ADD_TO_STATUS, QUESTIONS_DUE, mark_cancelled
 from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import (
     FIRST_SINCE_SQL,
@@ -407,11 +406,8 @@ class RunMerge(Struct, frozen=True):
 
     def note_names(self) -> None:
         """Store the numbers of runs by status, and each repository's newest run."""
-        self.connection.executemany(
-            "INSERT INTO statuses (status, runs, is_final) VALUES (?, ?, ?) ON CONFLICT (status) DO UPDATE SET"
-            " runs = runs + excluded.runs",
-            [(status, runs, status in self.finals) for status, runs in self.counts.items()],
-        )
+        counts = [(status, runs, status in self.finals) for status, runs in self.counts.items()]
+        self.connection.executemany(ADD_TO_STATUS, counts)
         self.connection.executemany(
             "INSERT INTO repositories (label, newest_us) VALUES (?, ?) ON CONFLICT (label) DO UPDATE SET"
             " newest_us = excluded.newest_us WHERE excluded.newest_us > newest_us",
@@ -421,15 +417,13 @@ class RunMerge(Struct, frozen=True):
     def _changed_row(self, arrived: ArrivedRun, held: _Held, asked_us: int) -> tuple[str | int, ...]:
         _, status, branch, repository, created_us, updated_us, about = _columns(arrived)
         self._note_newest(repository, created_us)
-        was_final = held.status in self.finals
-        is_final = status in self.finals
-        at_us = _at_us(updated_us, asked_us)
+        is_final, at_us = status in self.finals, _at_us(updated_us, asked_us)
         created_us = held.created_us if created_us == NO_TIME_US else created_us
         updated_us = held.updated_us if updated_us == NO_TIME_US else updated_us
         if held.turns.took_us == UNKNOWN_US:
             turns = TurnTimes.first(created_us, updated_us, held.turns.active_since_us, is_final=is_final)
         else:
-            turns = held.turns.then(at_us, was_final=was_final, is_final=is_final)
+            turns = held.turns.then(at_us, was_final=held.status in self.finals, is_final=is_final)
         return status, is_final, branch, repository, created_us, updated_us, *turns, about
 
     def _note_newest(self, repository: str, created_us: int) -> None:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from math import ceil
+from operator import attrgetter
 from typing import Final
 
 from storage.cache.polls import run_clock_ahead
@@ -46,22 +47,21 @@ ON CONFLICT (run) DO UPDATE SET last_us = excluded.last_us, since_us = CASE
 
 def durations(connection: sqlite3.Connection, repositories: Iterable[str]) -> dict[str, RunDurations]:
     """The usual durations of each repository's runs, by label; repositories without a finished run are left out."""
-    found = {repository: _taken_us(connection, repository) for repository in dict.fromkeys(repositories)}
     return {
         repository: RunDurations(percentile(taken, 0.5) / SECOND_US, percentile(taken, 0.95) / SECOND_US, len(taken))
-        for repository, taken in found.items()
-        if taken
+        for repository in dict.fromkeys(repositories)
+        if (taken := _taken_us(connection, repository))
     }
 
 
 def _taken_us(connection: sqlite3.Connection, repository: str, ended_by_us: int = 2**62) -> list[int]:
-    found = connection.execute(
+    sql = (
         "SELECT took_us FROM runs"
         f" WHERE repository = ? AND +status IN ({FINAL_SQL}) AND took_us >= 0 AND updated_us <= ?"
-        " ORDER BY created_us DESC, run_id DESC LIMIT ?",
-        (repository, ended_by_us, SAMPLE),
+        " ORDER BY created_us DESC, run_id DESC LIMIT ?"
     )
-    return sorted(taken_us for (taken_us,) in found.fetchall())
+    rows = connection.execute(sql, (repository, ended_by_us, SAMPLE)).fetchall()
+    return sorted(taken_us for (taken_us,) in rows)
 
 
 def percentile(ordered: Sequence[int], share: float) -> int:
@@ -110,22 +110,22 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
 
 def ids(connection: sqlite3.Connection) -> frozenset[str]:
     """Ids of the runs that are flagged."""
-    found = connection.execute("SELECT r.run_id FROM stuck AS s JOIN runs AS r ON r.id = s.run")
-    return frozenset(run_id for (run_id,) in found.fetchall())
+    rows = connection.execute("SELECT r.run_id FROM stuck AS s JOIN runs AS r ON r.id = s.run").fetchall()
+    return frozenset(run_id for (run_id,) in rows)
 
 
 def stuck_runs(connection: sqlite3.Connection) -> tuple[StuckRun, ...]:
     """The runs that are flagged as stuck, those active for longest first."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT r.run_id, r.repository, r.status, s.active_since_us, g.asked_us, s.p95_us, r.branch"
         " FROM stuck AS s JOIN runs AS r ON r.id = s.run JOIN sightings AS g ON g.id = r.id"
         " ORDER BY s.active_since_us, r.run_id LIMIT ?",
         (STUCK_CAP,),
-    )
+    ).fetchall()
     ahead_us = run_clock_ahead(connection) // _US
     return tuple(
         StuckRun(run_id, label, status, from_us(active_us), from_us(seen_us + ahead_us), p95_us / SECOND_US, branch)
-        for run_id, label, status, active_us, seen_us, p95_us, branch in found.fetchall()
+        for run_id, label, status, active_us, seen_us, p95_us, branch in rows
     )
 
 
@@ -143,7 +143,7 @@ def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStu
             f" AND (r.updated_us >= ? OR r.status NOT IN ({FINAL_SQL}))",
             (ahead_us, FLOOR_US, NO_TIME_US, to_us(since) + ahead_us),
         ).fetchall()
-        found: list[PastStuck] = []
+        past: list[PastStuck] = []
         for number, run_id, repository, branch, *times in long_runs:
             for status, start_us, end_us in _turns(connection, number, finals, times):
                 taken_us = _taken_us(connection, repository, start_us) if end_us - start_us > FLOOR_US else []
@@ -152,8 +152,8 @@ def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStu
                 if at_us < end_us and from_us(end_us - ahead_us) >= since:
                     seen = (from_us(start_us), from_us(end_us), p95_us / SECOND_US)
                     stuck = StuckRun(run_id, repository, status, *seen, branch)
-                    found.append(PastStuck(stuck, from_us(at_us - ahead_us), from_us(end_us - ahead_us)))
-    return tuple(sorted(found, key=lambda past: past.at))
+                    past.append(PastStuck(stuck, from_us(at_us - ahead_us), from_us(end_us - ahead_us)))
+    return tuple(sorted(past, key=attrgetter("at")))
 
 
 def _turns(
