@@ -7,7 +7,7 @@ import hmac
 import json
 import re
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -40,18 +40,17 @@ _MARK_BYTES: Final = 16
 _DEFAULT_SIZE: Final = 10
 _LARGEST_SIZE: Final = 100
 _INTEGER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
-_KNOWN: Final = ("page_size", "page_token", "status", "repository", "platform", "data", "date_from", "date_to")
 _TEXT: Final = {"type": "string", "pattern": NO_NUL}
 _DATE: Final = {"type": "string", "format": "date-time"}
 router = APIRouter()
 
 
+@dataclass(frozen=True, slots=True)
 class PageToken:
     """Creates and reads the page tokens of one filtered list."""
 
-    def __init__(self, key: bytes, filters: Filters) -> None:
-        self._key = key
-        self._filters = json.dumps([getattr(filters, name) for name in Filters.__slots__]).encode()
+    _key: bytes
+    _filters: Filters
 
     def after(self, created_at: int, run_id: str) -> str:
         """Return the token of the page that starts after a run."""
@@ -74,7 +73,8 @@ class PageToken:
         return int(created_at), str(run_id)
 
     def _signed(self, position: bytes) -> str:
-        mark = hmac.digest(self._key, self._filters + b"\0" + position, hashlib.sha256)[:_MARK_BYTES]
+        filters = json.dumps([getattr(self._filters, name) for name in Filters.__slots__]).encode()
+        mark = hmac.digest(self._key, filters + b"\0" + position, hashlib.sha256)[:_MARK_BYTES]
         return base64.urlsafe_b64encode(mark + position).rstrip(b"=").decode()
 
 
@@ -90,6 +90,7 @@ _PARAMETERS: Final = [
     parameter("date_from", "Start of the range, inclusive.", **_DATE),
     parameter("date_to", "End of the range, inclusive.", **_DATE),
 ]
+_NAMES: Final = frozenset(described["name"] for described in _PARAMETERS)
 
 
 @router.get("/external/runs", **described(200, RunListBody, 400, parameters=_PARAMETERS))
@@ -97,7 +98,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader) -> d
     """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
     query: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
-        if name not in _KNOWN:
+        if name not in _NAMES:
             continue
         if name in query:
             raise bad_request("invalid_query", f"{name} may be given once")

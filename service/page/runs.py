@@ -24,9 +24,8 @@ from service.page.site import HEADERS, leads_to, page, repository_name
 from service.page.visitor import Anybody, Fault, Form, RunReader, RunWriter, Typed, Writer
 from service.reference import PLATFORMS, location
 from service.store import agents, postings, repositories, turn_files, turns
-from service.store.runs import Run
+from service.store.runs import FINAL, OPEN, Run
 
-STATUSES: Final = ("queued", "working", "completed", "failed")
 _FILTERS: Final = ("status", "repository", "date_from", "date_to", "page_token")
 _PAGE: Final = 25
 _DIFF_BYTES: Final = 36 << 10
@@ -77,7 +76,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
                 reported = ", ".join(f"{counts[severity]} {severity}" for severity in SEVERITIES if counts[severity])
             row = {"run": run, "turn": turn, "findings": reported, "pull_url": pulls.get(run.id)}
             rows.append(row | {"site": _site_of(run), "platform": PLATFORMS[run.platform]})
-    facts: dict[str, Any] = {"filters": filters, "statuses": STATUSES, "known": known}
+    facts: dict[str, Any] = {"filters": filters, "statuses": (*OPEN, *FINAL), "known": known}
     return page("runs", visitor, fault=fault, rows=rows, following=following, count=count, **facts)
 
 

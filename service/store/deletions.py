@@ -38,7 +38,7 @@ def begin_organization(connection: sa.Connection, organization_id: str, now: int
 def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) -> int:
     """Delete the rows of one batch of an organization's runs; return how many runs were deleted."""
     query = sa.select(runs.c.id).where(runs.c.organization_id == organization_id).limit(BATCH)
-    batch = list(connection.execute(query).scalars())
+    batch = list(connection.scalars(query))
     delete_runs(connection, batch, now)
     return len(batch)
 
@@ -60,17 +60,17 @@ def delete_organization(connection: sa.Connection, organization_id: str) -> bool
 def pending_organizations(connection: sa.Connection) -> list[str]:
     """Return the organizations whose deletion has begun but whose rows still exist."""
     begun = sa.select(deletions.c.id).where(deletions.c.kind == "organization")
-    return list(connection.execute(sa.select(organizations.c.id).where(organizations.c.id.in_(begun))).scalars())
+    return list(connection.scalars(sa.select(organizations.c.id).where(organizations.c.id.in_(begun))))
 
 
 def noted(connection: sa.Connection, kind: Kind) -> list[str]:
     """Return the deleted objects of a kind that may have left something behind."""
-    return list(connection.execute(sa.select(deletions.c.id).where(deletions.c.kind == kind)).scalars())
+    return list(connection.scalars(sa.select(deletions.c.id).where(deletions.c.kind == kind)))
 
 
 def addresses(connection: sa.Connection) -> set[str]:
     """Return the addresses of all repositories that are configured or have runs."""
-    return set(connection.execute(_ADDRESSES).scalars())
+    return set(connection.scalars(_ADDRESSES))
 
 
 def forget_turns(connection: sa.Connection, names: Sequence[str]) -> None:

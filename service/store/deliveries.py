@@ -73,7 +73,7 @@ def latest_change(connection: sa.Connection, subject: SubjectKey, *, only_closed
         has_run = deliveries.c.result.in_((STARTED, WAITING, SUPERSEDED))
         counts |= has_run & deliveries.c.event.not_in(NO_CHANGES)
     query = sa.select(sa.func.max(deliveries.c.changed_at)).where(*_about(subject), counts)
-    return connection.execute(query).scalar() or 0
+    return connection.scalar(query) or 0
 
 
 def started_since(connection: sa.Connection, subject: SubjectKey, since: int, *, in_repository: bool = False) -> int:

@@ -117,4 +117,4 @@ def clone_url(connected: Iterable[Host], platform: str, path: str) -> str | None
 
 def variables(connection: sa.Connection) -> set[str]:
     """Return the environment variables that hold the tokens of hosts."""
-    return {name for name in connection.execute(sa.select(hosts.c.token_env).distinct()).scalars() if name}
+    return {name for name in connection.scalars(sa.select(hosts.c.token_env).distinct()) if name}

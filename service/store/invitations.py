@@ -126,7 +126,7 @@ def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
 
 def waiting_code(connection: sa.Connection, invitation_id: str) -> str | None:
     """Return the code in a waiting mail; None if the mail was sent or refused, or does not exist."""
-    return connection.execute(sa.select(invitations.c.code).where(*_waits(invitation_id))).scalar()
+    return connection.scalar(sa.select(invitations.c.code).where(*_waits(invitation_id)))
 
 
 def due_mails() -> sa.Select[Any]:
@@ -155,7 +155,7 @@ def retry(connection: sa.Connection, now: int, invitation_id: str | None) -> lis
     unsent = (invitations.c.mail.in_(("waiting", "refused")), invitations.c.code.is_not(None))
     again = sa.update(invitations).where(*unsent, given(invitations.c.id, invitation_id))
     again = again.values(mail="waiting", due_at=now + _OWN_MICROS)
-    return sorted(connection.execute(again.returning(invitations.c.id)).scalars())
+    return sorted(connection.scalars(again.returning(invitations.c.id)))
 
 
 def _waits(invitation_id: str) -> tuple[sa.ColumnElement[bool], ...]:

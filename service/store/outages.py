@@ -37,7 +37,7 @@ def begin(connection: sa.Connection, access: ModelAccess, now: int) -> int:
     """Record that a provider gave no answer; return when the outage began."""
     insert_new(connection, model_outages, {"source": access.source, "shown": access.shown, "since": now})
     mine = model_outages.c.source == access.source
-    return connection.execute(sa.select(model_outages.c.since).where(mine)).scalar() or now
+    return connection.scalar(sa.select(model_outages.c.since).where(mine)) or now
 
 
 def end(connection: sa.Connection, source: str) -> None:

@@ -27,6 +27,7 @@ class _Allowance:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
+@dataclass(eq=False)
 class RateLimiter:
     """Counts requests against the buckets in the database, in batches so that counting is cheap.
 
@@ -34,16 +35,12 @@ class RateLimiter:
     others: at most a hundredth of a minute's requests.
     """
 
-    def __init__(
-        self, database: Database, per_minute: int, clock: Clock, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._database = database
-        self._per_minute = per_minute
-        self._batch = max(1, per_minute // _TAKES_PER_MINUTE)
-        self._clock = clock
-        self._monotonic = monotonic
-        self._allowances: dict[str, _Allowance] = {}
-        self._lock = threading.Lock()
+    _database: Database
+    _per_minute: int
+    _clock: Clock
+    _monotonic: Callable[[], float] = time.monotonic
+    _allowances: dict[str, _Allowance] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def wait_s(self, organization_id: str) -> int | None:
         """Count one request; return None if it may pass, or the whole seconds to wait."""
@@ -51,8 +48,9 @@ class RateLimiter:
             allowance = self._allowances.setdefault(organization_id, _Allowance())
         with allowance.lock:
             if allowance.left == 0 and self._monotonic() >= allowance.empty_until:
+                batch = max(1, self._per_minute // _TAKES_PER_MINUTE)
                 with self._database.write() as connection:
-                    taken, wait_s = take(connection, organization_id, self._batch, self._per_minute, self._clock)
+                    taken, wait_s = take(connection, organization_id, batch, self._per_minute, self._clock)
                 allowance.left = taken
                 # The bucket fills only with time, so requests are refused until then without asking the database.
                 allowance.empty_until = self._monotonic() + wait_s

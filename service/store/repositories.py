@@ -56,8 +56,7 @@ def is_protected(branch: str, default: str | None, patterns: tuple[str, ...] | N
 
 def default_branch(connection: sa.Connection, url: str) -> str | None:
     """Return a repository's last known default branch; None if it was never looked up."""
-    query = sa.select(default_branches.c.branch).where(default_branches.c.url == url)
-    return connection.execute(query).scalar()
+    return connection.scalar(sa.select(default_branches.c.branch).where(default_branches.c.url == url))
 
 
 def note_default_branch(connection: sa.Connection, url: str, branch: str) -> None:
@@ -87,10 +86,8 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
         raise InactiveOrganizationError(organization_id)
     mine = repositories.c.organization_id == organization_id
     same = sa.and_(mine, *_at(repository.platform, repository.path))
-    namesake = connection.execute(
-        sa.select(repositories.c.path).where(mine, repositories.c.name == repository.name, sa.not_(same))
-    ).scalar()
-    if namesake is not None:
+    others = sa.select(repositories.c.path).where(mine, repositories.c.name == repository.name, sa.not_(same))
+    if (namesake := connection.scalar(others)) is not None:
         raise taken(repository.name, namesake)
     is_new = not exists(connection, repositories, same)
     put_all(connection, [(organization_id, repository)], now)
@@ -211,7 +208,7 @@ def everywhere(connection: sa.Connection, platform: str, path: str) -> list[tupl
 def webhook_variables(connection: sa.Connection, platform: str | None = None) -> set[str]:
     """Return the environment variables that hold the secrets of webhooks."""
     query = sa.select(repositories.c.webhook_secret_env).where(given(repositories.c.platform, platform))
-    return {name for name in connection.execute(query.distinct()).scalars() if name}
+    return {name for name in connection.scalars(query.distinct()) if name}
 
 
 def _at(platform: str, path: str) -> tuple[sa.ColumnElement[bool], ...]:

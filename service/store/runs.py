@@ -126,7 +126,7 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
     # same microsecond, or a moment earlier by another process.
     _hold_organization(connection, request.organization_id)
     latest = sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == request.organization_id)
-    created_at = max(now, (connection.execute(latest).scalar() or 0) + 1)
+    created_at = max(now, (connection.scalar(latest) or 0) + 1)
     run_id = f"run_{ids.ulid(created_at)}"
     shared = {field.name: getattr(request, field.name) for field in fields(Run) if hasattr(request, field.name)}
     shared |= {"branch": request.branch or default_branch(request.instructions, run_id)}
@@ -188,12 +188,12 @@ def commits_on(connection: sa.Connection, run: Run) -> frozenset[str]:
         .join(runs, runs.c.id == turns.c.run_id)
         .where(*same, runs.c.url == run.url, runs.c.branch == run.branch, turns.c.commit_sha.is_not(None))
     )
-    return frozenset(connection.execute(query).scalars())
+    return frozenset(connection.scalars(query))
 
 
 def _hold_organization(connection: sa.Connection, organization_id: str) -> None:
     query = sa.select(organizations.c.active).where(organizations.c.id == organization_id)
-    if not connection.execute(query.with_for_update(key_share=True)).scalar():
+    if not connection.scalar(query.with_for_update(key_share=True)):
         raise InactiveOrganizationError(organization_id)
 
 

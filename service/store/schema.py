@@ -215,7 +215,6 @@ organizations = _entity(
     sa.Column("active", sa.Boolean, nullable=False),
     sa.Column("entitlements", _TEXTS, nullable=False),
     *_large("created_at"),
-    # The most that all its agents together may spend in a day (UTC).
     sa.Column("day_usd", sa.Float),
     *_large("day_tokens", nullable=True),
 )
@@ -229,7 +228,6 @@ invitations = _entity(
     *_large("sent_at", "accepted_at", nullable=True),
     # In clear text, because the mail contains it; deleted once the mail is sent.
     *_texts("code", "failure", nullable=True),
-    # The state of the mail.
     *_texts("mail"),
     *_numbers("attempts"),
     *_large("due_at"),
@@ -288,9 +286,8 @@ hosts = _entity(
     "hosts",
     _owner(),
     *_texts("platform", "host", "probe"),
-    *_texts("group", "api_url", "clone_url", "token_env", nullable=True),
-    # The day on which the token expires, according to the operator and to the host itself.
-    *_texts("token_ends", "token_told", nullable=True),
+    # `token_told`: the day on which the token expires, according to the host itself.
+    *_texts("group", "api_url", "clone_url", "token_env", "token_ends", "token_told", nullable=True),
     sa.Column("token_command", _TEXTS),
     sa.Column("app", _Json(GitHubApp)),
     sa.Column("rotate", sa.Boolean, nullable=False, default=False),
@@ -316,7 +313,6 @@ repositories = _entity(
     *_large("project_id", nullable=True),
     sa.Column("webhook_configured", sa.Boolean, nullable=False, default=False),
     sa.Column("protected", _TEXTS),
-    # The deliveries that start a run, and the variable with the secret that signs them.
     sa.Column("triggers", _Json(tuple[TriggerRule, ...], tuple)),
     *_texts("webhook_secret_env", nullable=True),
     sa.Column("setup", _Json(RepositorySetup)),
@@ -354,7 +350,6 @@ runs = _entity(
     sa.Column("metadata", sa.JSON),
     *_numbers("turn"),
     *_large("created_at", "updated_at"),
-    # The head of a fork's pull request, which a run works on but never pushes to.
     *_texts("head_ref", "head_sha", nullable=True),
     sa.Column("is_restricted", sa.Boolean),
     sa.Index("runs_newest", "organization_id", "created_at", "id"),
@@ -370,32 +365,21 @@ turns = _table(
     _child_of("runs", "run_id"),
     *_numbers("number", key=True),
     # Copied from the run, so that an index finds each organization's next turn.
-    *_texts("organization_id"),
-    *_texts("status", "instructions"),
+    *_texts("organization_id", "status", "instructions"),
     sa.Column("inputs", sa.JSON, nullable=False),
     *_numbers("attempt"),
-    # Attempts without any answer from the model, and when the turn may start again.
     sa.Column("pauses", sa.Integer, nullable=False, server_default="0"),
-    # Since when its code host has not answered, if the last attempt failed for that.
+    # `due_at`: when a paused turn may start again.
     *_large("due_at", "waiting_since", nullable=True),
     *_large("accepted_at"),
     *_large("dispatched_at", "started_at", "finished_at", nullable=True),
-    *_texts("executor", "commit_sha", "summary", "failure", nullable=True),
-    # A `Reason` in service.agents.outcome.
-    *_texts("failure_kind", nullable=True),
-    # The W3C traceparent of the request that queued it, and the alias of the caller's token.
-    *_texts("trace_parent", "caller", nullable=True),
-    # The branch's commit before the turn, and the base of the whole run's change.
-    *_texts("base_sha", "merge_base", nullable=True),
-    # The pushed tree: turns with the same tree made the same change.
-    *_texts("tree_sha", nullable=True),
+    *_texts("executor", "commit_sha", "summary", "failure", "failure_kind", "trace_parent", "caller", nullable=True),
+    # `tree_sha`: the pushed tree. Turns with the same tree made the same change.
+    *_texts("base_sha", "merge_base", "tree_sha", nullable=True),
     *_numbers("files", "additions", "deletions", nullable=True),
-    # The agent's question.
     sa.Column("question", sa.JSON(none_as_null=True)),
-    # The fallback that does it in place of the run's agent, and why others could not, by name.
     *_texts("agent", nullable=True),
     sa.Column("unavailable", sa.JSON(none_as_null=True)),
-    # The turn whose unpushed change it starts from.
     *_numbers("from_turn", nullable=True),
     # Stored before the push: the code host reports the push before the turn ends.
     *_texts("pushing_sha", nullable=True),
@@ -440,7 +424,6 @@ messages = _table(
     "messages",
     _child_of("runs", "run_id"),
     *_texts("id", key=True),
-    # The turn that was under way.
     *_numbers("number"),
     *_texts("text", "timing", "state"),
     *_texts("caller", nullable=True),
@@ -460,6 +443,9 @@ artifacts = _table(
     sa.Index("artifacts_of_organization", "organization_id", "size"),
 )
 
+FIGURES: Final = ("requests", "unpriced_requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd")
+"""The columns that are summed."""
+
 model_usage = _table(
     "model_usage",
     _child_of("runs", "run_id"),
@@ -468,8 +454,7 @@ model_usage = _table(
     # Owner and name, since an agent's row is replaced whenever it is configured again.
     *_texts("agent_key", key=True),
     *_texts("agent", "provider"),
-    *_large("requests", "unpriced_requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd"),
-    # The date of the list price.
+    *_large(*FIGURES),
     *_texts("list_prices_of", nullable=True),
 )
 
@@ -481,8 +466,7 @@ usage_days = _table(
     *_texts("agent_key", "platform", "path_key", key=True),
     *_texts("agent", "path"),
     # A run, and a turn, counts where its first request does.
-    *_large("runs", "turns"),
-    *_large("requests", "unpriced_requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd"),
+    *_large("runs", "turns", *FIGURES),
     *_texts("list_prices_of", nullable=True),
     sa.Index("usage_days_by_agent", "day", "agent_key"),
 )
@@ -495,11 +479,9 @@ deliveries = _entity(
     "deliveries",
     _owner(),
     *_texts("platform", "path_key", "delivery", "event", "result", "head_sha", "cause", "sender", "detail"),
-    # The rule consulted, counted from 0; -1 for none.
     *_numbers("rule", "number"),
     sa.Column("is_issue", sa.Boolean, nullable=False),
     *_texts("agent", "run_id", nullable=True),
-    # The run to start after the operator's approval.
     sa.Column("request", sa.JSON(none_as_null=True)),
     # The code host's time of the change, since deliveries may arrive in another order.
     *_large("changed_at", "received_at"),
@@ -523,7 +505,6 @@ postings = _table(
     "postings",
     _child_of("runs", "run_id"),
     *_texts("kind", "subject", key=True),
-    # `number` is the turn that requested it last.
     *_numbers("number", "version", "attempts"),
     sa.Column("wanted", sa.JSON, nullable=False),
     *_texts("state"),

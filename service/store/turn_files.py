@@ -88,7 +88,7 @@ def _put(
 def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
     """Return a stored file; None if there is none of its kind."""
     query = sa.select(turn_files.c.content).where(*of_turn(turn_files, *key), turn_files.c.kind == kind)
-    packed = connection.execute(query).scalar()
+    packed = connection.scalar(query)
     return None if packed is None else zlib.decompress(packed)
 
 
@@ -127,14 +127,14 @@ def artifacts_held(connection: sa.Connection, organization_id: str, key: Key) ->
     query = sa.select(artifacts.c.name, artifacts.c.size).where(*of_turn(artifacts, *key))
     sizes = {row.name: row.size for row in connection.execute(query)}
     total = sa.select(sa.func.sum(artifacts.c.size)).where(artifacts.c.organization_id == organization_id)
-    return sizes, int(connection.execute(total).scalar() or 0) - sum(sizes.values())
+    return sizes, int(connection.scalar(total) or 0) - sum(sizes.values())
 
 
 def put_artifact(
     connection: sa.Connection, key: Key, attempt: int, name: str, size: int, content: bytes | None
 ) -> None:
     """Store an artifact as `put` does; without content it is one of `PATCHES`."""
-    owner = connection.execute(sa.select(runs.c.organization_id).where(runs.c.id == key[0])).scalar()
+    owner = connection.scalar(sa.select(runs.c.organization_id).where(runs.c.id == key[0]))
     values = {"organization_id": owner, "size": size, "content": None if content is None else zlib.compress(content)}
     _put(connection, artifacts, key, attempt, {"name": name}, values)
 
@@ -173,8 +173,8 @@ def _piece(key: Key, starts_at: int, piece: bytes) -> dict[str, object]:
 
 def log_size(connection: sa.Connection, key: Key) -> int | None:
     """Return the size of a turn's log in bytes; None if it has no log."""
-    query = sa.select(sa.func.max(log_pieces.c.ends_at)).where(*of_turn(log_pieces, *key))
-    return connection.execute(query).scalar()
+    size: int | None = connection.scalar(sa.select(sa.func.max(log_pieces.c.ends_at)).where(*of_turn(log_pieces, *key)))
+    return size
 
 
 def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> bytes:
@@ -213,4 +213,4 @@ def _is_latest(connection: sa.Connection, key: Key, attempt: int) -> bool:
     run = sa.select(runs.c.id).where(runs.c.id == key[0]).with_for_update(read=True, key_share=True)
     if connection.execute(run).first() is None:
         return False
-    return connection.execute(sa.select(turns.c.attempt).where(*of_turn(turns, *key))).scalar() == attempt
+    return connection.scalar(sa.select(turns.c.attempt).where(*of_turn(turns, *key))) == attempt

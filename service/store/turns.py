@@ -312,8 +312,7 @@ def note_kept(connection: sa.Connection, turn: Turn, change: Mapping[str, object
 
 def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> bool:
     """End a run's open turn as failed, which interrupts its worker; False if there is none."""
-    query = sa.select(turns.c.number).where(turns.c.run_id == run_id, _OPEN)
-    number = connection.execute(query).scalar()
+    number = connection.scalar(sa.select(turns.c.number).where(turns.c.run_id == run_id, _OPEN))
     return number is not None and end(connection, run_id, number, TurnOutcome("failed", failure=reason), now)
 
 
@@ -336,8 +335,8 @@ def cancel_each(
 def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now: int) -> int:
     """End every open turn of an organization as failed; return how many there were."""
     mine = sa.select(runs.c.id).where(runs.c.organization_id == organization_id)
-    query = sa.select(turns.c.run_id).where(turns.c.run_id.in_(mine), _OPEN)
-    return sum(cancel(connection, run_id, reason, now) for run_id in connection.execute(query).scalars().all())
+    run_ids = connection.scalars(sa.select(turns.c.run_id).where(turns.c.run_id.in_(mine), _OPEN)).all()
+    return sum(cancel(connection, run_id, reason, now) for run_id in run_ids)
 
 
 def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> frozenset[tuple[str, int]]:
@@ -357,7 +356,7 @@ def open_runs(connection: sa.Connection, among: Sequence[str] | None = None) -> 
     """Return the runs that have an open turn, optionally only among some."""
     query = sa.select(turns.c.run_id).where(turns.c.status.in_(run_store.OPEN))
     query = query if among is None else query.where(turns.c.run_id.in_(among))
-    return frozenset(connection.execute(query).scalars())
+    return frozenset(connection.scalars(query))
 
 
 def last_turns(

@@ -15,16 +15,15 @@ from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.store import outages
 from service.store.database import Database, insert_new
-from service.store.schema import given, model_usage, organizations, runs, update, usage_days
+from service.store.schema import FIGURES, given, model_usage, organizations, runs, update, usage_days
 from service.store.turns import Turn
 
 Grouping = Literal["organization", "repository", "agent", "day"]
 MICROS_PER_USD: Final = 1_000_000
-_FIGURES: Final = ("requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd", "unpriced_requests")
 
 
 def _sums(table: sa.Table, *names: str) -> Sequence[sa.ColumnElement[Any]]:
-    sums = (sa.func.coalesce(sa.func.sum(table.c[name]), 0).label(name) for name in (*names, *_FIGURES))
+    sums = (sa.func.coalesce(sa.func.sum(table.c[name]), 0).label(name) for name in (*names, *FIGURES))
     return (sa.func.min(table.c.list_prices_of).label("list_prices_of"), *sums)
 
 
@@ -146,8 +145,7 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
     # Locked, since several requests of a turn may be answered at the same time, and only one is the first.
     place = sa.select(*(runs.c[name] for name in ("organization_id", "platform", "path_key", "path")))
     run = connection.execute(place.where(runs.c.id == turn.run_id).with_for_update(key_share=True)).one()
-    before = sa.select(model_usage.c.number).where(model_usage.c.run_id == turn.run_id)
-    numbers = {*connection.execute(before).scalars()}
+    numbers = {*connection.scalars(sa.select(model_usage.c.number).where(model_usage.c.run_id == turn.run_id))}
     firsts = {"runs": int(not numbers), "turns": int(turn.number not in numbers)}
     key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "agent_key": use.agent_key}
     once = {"agent": use.agent_key.partition("/")[2], "list_prices_of": use.list_prices_of}
@@ -294,4 +292,4 @@ def _joined(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 def _figures(row: sa.Row[Any]) -> UsageFigures:
     # PostgreSQL's sums are decimals.
-    return UsageFigures(**{name: int(row._mapping[name]) for name in _FIGURES}, list_prices_of=row.list_prices_of)
+    return UsageFigures(**{name: int(row._mapping[name]) for name in FIGURES}, list_prices_of=row.list_prices_of)
