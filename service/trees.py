@@ -5,12 +5,13 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE: Final = 1 << 20
 _Root = tuple[Path | str, int | None]
 """A folder, and the descriptor of the folder in which that is a name."""
 LONGEST_PATH: Final = os.pathconf("/", "PC_PATH_MAX") - 1
@@ -78,6 +79,23 @@ def read(file: Path | str, most: int, *, within: int | None = None) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most} bytes")
     return data
+
+
+def contents(root: Path, names: Iterable[str]) -> Iterator[bytes]:
+    """Yield the names of files in a folder and their contents, or where a link leads, piece by piece."""
+    # From its descriptor, as git does: a name that git can open may be too long behind the folder's own path.
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in names:
+            yield name.encode("utf-8", "surrogateescape") + b"\n"
+            with contextlib.suppress(OSError):
+                descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+                with os.fdopen(descriptor, "rb") as file:
+                    yield from iter(lambda: file.read(_PIECE), b"")
+            with contextlib.suppress(OSError):
+                yield os.readlink(os.fsencode(name), dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def unlock_file(entry: "os.DirEntry[str]", folder: int) -> None:

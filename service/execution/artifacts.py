@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from service import trees
-from service.execution.workspace import listed
+from service.execution.checkout import listed
 from service.findings import collect
 from service.secrets import Secrets
 from service.settings import ArtifactLimits

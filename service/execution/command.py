@@ -158,7 +158,6 @@ class AgentCommand:
                 what = "its program's settings cannot be written"
                 raise AgentFailedError(f"{what}: an earlier turn left something else at {name}")
             file.write_text(content, "utf-8")
-        self.workspace.left_behind = self.invocation.preset.left_behind
         if self.agent.options.preset is None or not self.task:
             return
         text = instructions_of(self.task)

@@ -239,49 +239,52 @@ class TurnChange:
     """The tree after the change; changes of two turns with the same tree are the same. None: nothing changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patches:
-    """Makes the patches of one repository, and keeps them without secrets."""
+def write_patches(
+    git: GitRunner,
+    git_dir: Path,
+    commit: TurnCommit,
+    default: str | None,
+    mask: Callable[[str], str],
+    turn_diff: Path,
+    run_diff: Path,
+) -> TurnChange:
+    """Write a commit's patch without secrets, and the whole run's unless the two are the same.
 
-    git: GitRunner
-    mask: Callable[[str], str]
-    default: str | None
-    """The default branch's commit; None: the repository has no default branch."""
+    `default`: the default branch's commit; None: the repository has no default branch.
 
-    def write(self, git_dir: Path, commit: TurnCommit, turn_diff: Path, run_diff: Path) -> TurnChange:
-        """Write a commit's patch, and the whole run's unless the two are the same.
+    Raises:
+        GitCommandError: git could not make one.
+    """
 
-        Raises:
-            GitCommandError: git could not make one.
-        """
-        base = commit.base
-        merge_base = base if base and base == self.default else None
-        if merge_base is None and self.default is not None:
-            with contextlib.suppress(GitCommandError):
-                merge_base = self.git("merge-base", self.default, commit.sha, git_dir=git_dir)
-        size = self._write_patch(turn_diff, git_dir, commit.compared, commit.sha)
-        if merge_base == commit.compared:
-            run_diff.unlink(missing_ok=True)
-        else:
-            self._write_patch(run_diff, git_dir, merge_base, commit.sha)
-        return TurnChange(base, merge_base, *size, commit.tree)
-
-    def content_bytes(self, git_dir: Path, files: ChangedFiles) -> int:
-        """Return the size of the touched files, before and after: making a patch reads all of them."""
-        sizes = self.git.feed("\n".join(files.blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
-        # git prints `missing` for a blob that does not exist, and for a submodule's commit.
-        return sum(int(size) for size in sizes.split("\n") if size.isdecimal())
-
-    def _write_patch(self, file: Path, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:
+    def write(file: Path, base: str | None) -> tuple[int, int, int]:
         """Write a patch into a file; return the numbers of files, added lines and removed lines."""
-        found = self.git.feed(None, *_PATCH, base or EMPTY_TREE, commit, git_dir=git_dir)
+        printed = git.feed(None, *_PATCH, base or EMPTY_TREE, commit.sha, git_dir=git_dir)
         # A line for each file comes first, then an empty one.
-        counts, _, patch = found.partition("\n\n")
-        file.write_bytes(self.mask(patch).encode("utf-8", "surrogateescape"))
+        counts, _, patch = printed.partition("\n\n")
+        file.write_bytes(mask(patch).encode("utf-8", "surrogateescape"))
         lines = [line.split("\t", 2)[:2] for line in counts.splitlines()]
         # A binary file counts as '-'.
         added, removed = (sum(int(line[side]) for line in lines if line[side] != "-") for side in (0, 1))
         return len(lines), added, removed
+
+    base = commit.base
+    merge_base = base if base and base == default else None
+    if merge_base is None and default is not None:
+        with contextlib.suppress(GitCommandError):
+            merge_base = git("merge-base", default, commit.sha, git_dir=git_dir)
+    size = write(turn_diff, commit.compared)
+    if merge_base == commit.compared:
+        run_diff.unlink(missing_ok=True)
+    else:
+        write(run_diff, merge_base)
+    return TurnChange(base, merge_base, *size, commit.tree)
+
+
+def content_bytes(git: GitRunner, git_dir: Path, files: ChangedFiles) -> int:
+    """Return the size of the touched files, before and after: making a patch reads all of them."""
+    sizes = git.feed("\n".join(files.blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
+    # git prints `missing` for a blob that does not exist, and for a submodule's commit.
+    return sum(int(size) for size in sizes.split("\n") if size.isdecimal())
 
 
 def oversize(limits: ChangeLimits, content_bytes: int) -> str | None:

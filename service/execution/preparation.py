@@ -38,8 +38,10 @@ class Preparation:
 
     def run(
         self, command: AgentCommand, log: IO[bytes], limits: AgentLimits, secrets: Secrets, check: Callable[[], None]
-    ) -> None:
+    ) -> int | None:
         """Run the steps with the agent's egress, variables and home; `command` is the agent's.
+
+        Return when they began, in nanoseconds as files have it; None: there are none.
 
         Raises:
             AgentFailedError: A step failed, or they took too long.
@@ -51,7 +53,7 @@ class Preparation:
                 if not self.is_restricted:
                     (self.folder / folder.name).rename(folder)
         if not self.setup.run:
-            return
+            return None
         script = self.workspace.root / "setup.sh"
         steps = [f"echo {shlex.quote(f'set-up: {step}')}\n{step}" for step in self.setup.run]
         script.write_text("\n".join(["set -e", *steps, ""]), "utf-8")
@@ -69,7 +71,7 @@ class Preparation:
         finally:
             # The agent gets new ones.
             trees.remove(self.workspace.sockets)
-        self.workspace.note_prepared(script.stat().st_ctime_ns)
+        return script.stat().st_ctime_ns
 
     def give_back(self) -> None:
         """Keep the cached folders for the next turn, and replace those that another turn left in the meantime."""

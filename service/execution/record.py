@@ -33,6 +33,8 @@ class TurnAtWork:
     key: Key
     attempt: int
     log_file: Path
+    diffs: Mapping[str, Path]
+    """The files for the patches of the turn and of the whole run."""
     stopped: threading.Event = field(default_factory=threading.Event)
     """The event that is set once a caller or an operator has cancelled the turn."""
     waiting: Sequence[Message] = ()
@@ -46,6 +48,10 @@ class TurnAtWork:
     def __post_init__(self) -> None:
         """Start sharing at the present end of the file."""
         self._shared = self.log_file.stat().st_size if self.log_file.exists() else 0
+
+    def unheard(self) -> list[Message]:
+        """Return the messages that are for the agent at work and have not reached it."""
+        return [message for message in self.waiting if message.timing == "now" and message.id not in self.heard]
 
     def share(self, database: Database, finish: Callable[[sa.Connection], None] | None = None) -> None:
         """Store the lines added to the log since the last call; not on SQLite, which has only one machine.
@@ -102,10 +108,10 @@ class TurnRecorder:
         """Watch over an attempt from now on."""
         self._at_work.append(at_work)
 
-    def finish(self, at_work: TurnAtWork, diffs: Mapping[str, Path]) -> None:
+    def finish(self, at_work: TurnAtWork) -> None:
         """Stop watching over an attempt, and store the rest of its log and its patches; large ones are artifacts."""
         self._at_work.remove(at_work)
-        sizes = {kind: file.stat().st_size for kind, file in diffs.items() if file.exists()}
+        sizes = {kind: file.stat().st_size for kind, file in at_work.diffs.items() if file.exists()}
         large = {name: sizes[kind] for name, kind in PATCHES.items() if sizes.get(kind, 0) > LARGEST_DIFF}
 
         def store(connection: sa.Connection) -> None:
@@ -114,7 +120,7 @@ class TurnRecorder:
             if not self.database.is_sqlite:
                 turn_files.pack_log(connection, at_work.key)
                 for kind in sizes:
-                    turn_files.put(connection, at_work.key, at_work.attempt, kind, diffs[kind].read_bytes())
+                    turn_files.put(connection, at_work.key, at_work.attempt, kind, at_work.diffs[kind].read_bytes())
 
         if large or not self.database.is_sqlite:
             self.retried(lambda: at_work.share(self.database, store))
@@ -160,3 +166,9 @@ class TurnRecorder:
     def _write_for(self, turn: Turn, act: Callable[[sa.Connection], bool]) -> None:
         if not self.write(act):
             raise SupersededError(f"{turn.run_id} turn {turn.number}: another attempt has it, or it was cancelled")
+
+
+def stop_reason(waiting: Sequence[Message]) -> str | None:
+    """Return why a turn is stopped for one of the messages that wait; None: it is not."""
+    message = next((message for message in waiting if message.timing == "stop"), None)
+    return None if message is None else f"{turns.STOPPED} {message.caller or 'a caller'}"

@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.agents import invocation
 from service.agents.options import Agent, RepositorySetup
 from service.egress.budget import MemoryMeter
 from service.egress.usage import Usage
 from service.execution import agent as agent_process
+from service.execution.checkout import Checkout
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.disk import SharedDisk
 from service.execution.mirror import RepositoryMirror
@@ -84,7 +86,9 @@ class Rehearsal:
             task |= {"instructions": instructions, "inputs": {}, "conversation": []}
             workspace.create()
             workspace.give(task)
-            base = workspace.check_out(git, snapshot, _BRANCH)
+            left_behind = invocation.preset_of(agent).left_behind
+            checkout = Checkout(workspace, git, self.url, snapshot, left_behind=left_behind)
+            checkout.fill(_BRANCH)
             kept = session_of(self.folder, run_id, agent), cache_of(self.folder, "rehearsal", agent)
             share = SharedDisk(self.settings.agent, 1).join(workspace.root)
             objects, given = snapshot.git_dir / "objects", setup or RepositorySetup()
@@ -95,10 +99,10 @@ class Rehearsal:
                 failure = str(error)
                 reason = getattr(error, "reason", None)
             result = workspace.result()
-            commit = workspace.commit(git, snapshot, base, "rehearsal")
+            commit = checkout.commit("rehearsal")
             if commit is not None:
                 options = ("--root", "-p", "--no-ext-diff", "--no-textconv")
-                diff = git("diff-tree", *options, commit.sha, git_dir=workspace.ours)
+                diff = git("diff-tree", *options, commit.sha, git_dir=checkout.git_dir)
         finally:
             workspace.remove()
         return RehearsalResult(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason, meter.used)

@@ -15,9 +15,9 @@ from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.errors import ServiceError
 from service.execution.command import AgentFailedError, PausedAgentError
 from service.execution.disk import SharedDisk, shortage, usage_of
-from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
+from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder, stop_reason
 from service.execution.sandbox import Sandbox
-from service.execution.work import Attempt, TurnWork
+from service.execution.work import Attempt
 from service.execution.workspace import Workspace, Workspaces
 from service.git import GitCommandError, GitRunner, identity_of
 from service.hosts.api_commits import ApiCommits
@@ -123,9 +123,9 @@ class TurnExecution:
             agent = agents.of_run(connection, run, turn.agent)
             connected = hosts.of(connection, run.organization_id)
             host = hosts.at(connection, run.organization_id, run.platform, run.url)
-        if stopping := [one for one in waiting if one.timing == "stop"]:
+        if (reason := stop_reason(waiting)) is not None:
             # For a worker that died before it could stop the turn.
-            return _failed_turn(turn, f"{turns.STOPPED} {stopping[0].caller or 'a caller'}")
+            return _failed_turn(turn, reason)
         if agent is None:
             text = f"the agent {turn.agent or run.agent!r} is no longer configured; add it again and continue the run"
             return _failed_turn(turn, text)
@@ -139,10 +139,10 @@ class TurnExecution:
         workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
         # From here on, a deletion of the run waits for the end of this attempt.
         workspace.root.mkdir(mode=0o700, parents=True)
-        log_file = self._folder.turn_log(*key)
-        log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         diffs = {"diff": self._folder.turn_diff(*key), "run.diff": self._folder.run_diff(*key)}
-        with log_file.open("ab") as log:
+        at_work = TurnAtWork(key, turn.attempt, self._folder.turn_log(*key), diffs)
+        at_work.log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with at_work.log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
             secrets = Secrets(of_environment(names) | rotated(database, connected) | of_proxies() | of_url(run.url))
             identity = identity_of(*(author_of(host) or (self._settings.author_name, self._settings.author_email)))
@@ -152,18 +152,13 @@ class TurnExecution:
                 nonlocal due
                 if "%" in text and time.monotonic() >= due:
                     due = time.monotonic() + _PROGRESS_S
-                    self._log(attempt, f"git: {text}")
+                    attempt.note(f"git: {text}")
 
             login = HostLogin(database, host, run.url)
             signing_key = None if self._settings.signing is None else self._settings.signing.ssh_key
             git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity, progress, login, signing_key)
-            at_work = TurnAtWork(key, turn.attempt, log_file)
+            is_signing_host = host is not None and host.app is not None and host.app.sign
             share = self._disk.join(workspace.root)
-            api = (
-                ApiCommits(database, host, run.path, git)
-                if host is not None and host.app is not None and host.app.sign
-                else None
-            )
             attempt = Attempt(
                 run=run,
                 turn=turn,
@@ -175,18 +170,25 @@ class TurnExecution:
                 secrets=secrets,
                 at_work=at_work,
                 share=share,
-                api=api,
-                diffs=diffs,
+                api=ApiCommits(database, host, run.path, git) if host is not None and is_signing_host else None,
+                recorder=self.recorder,
+                folder=self._folder,
+                settings=self._settings,
+                sandbox=self.sandbox,
+                tracer=self._tracer,
             )
+            fields: dict[str, str | int] = {"run_id": run_id, "turn": number, "attempt": turn.attempt}
+            fields |= {"agent": agent.name, "organization_id": run.organization_id}
+            fields |= {"repository": f"{run.platform}:{run.path}"}
             self.recorder.begin(at_work)
             try:
-                with self._tracer.turn(turn.trace_parent, attempt.fields):
+                with self._tracer.turn(turn.trace_parent, fields):
                     return self._carry_out(attempt)
             finally:
                 self._disk.shares.discard(share)
                 # Before the end is recorded: on a full disk the database needs the room.
                 workspace.remove()
-                self.recorder.finish(at_work, diffs)
+                self.recorder.finish(at_work)
 
     def record_end(self, run_id: str, number: int, outcome: TurnOutcome) -> None:
         """Record a turn's outcome, once, and the commit of one that was cancelled while it pushed."""
@@ -199,17 +201,23 @@ class TurnExecution:
 
     def _carry_out(self, attempt: Attempt) -> TurnOutcome:
         """Work on a turn, and turn whatever happens into its outcome."""
-        self._log(attempt, f"attempt {attempt.turn.attempt}: {attempt.agent.name} on {without_login(attempt.run.url)}")
-        work = TurnWork(attempt, self.recorder, self._folder, self._settings, self.sandbox, self._tracer)
+        attempt.note(f"attempt {attempt.turn.attempt}: {attempt.agent.name} on {without_login(attempt.run.url)}")
         try:
-            outcome = work.run()
-        except (InterruptedTurnError, SupersededError, SQLAlchemyError):
+            outcome = attempt.work()
+        except SupersededError:
+            with self.recorder.database.read() as connection:
+                is_cancelled = turns.is_cancelled(connection, attempt.turn)
+            if is_cancelled and (change := attempt.keep()) is not None:
+                fields, now = asdict(change), self.recorder.clock()
+                self.recorder.write(lambda connection: turns.note_kept(connection, attempt.turn, fields, now))
+            raise
+        except (InterruptedTurnError, SQLAlchemyError):
             raise
         except PausedAgentError as error:
-            outcome = self._paused(attempt, work, error)
+            outcome = self._paused(attempt, error)
         except GitCommandError as error:
             is_waiting = error.is_passing and not self._is_shortage(error)
-            outcome = self._waiting(attempt, work, error) if is_waiting else self._failed(attempt, error)
+            outcome = self._waiting(attempt, error) if is_waiting else self._failed(attempt, error)
         except (ServiceError, OSError) as error:
             outcome = self._failed(attempt, error)
         except Exception:  # One guard at the boundary of an attempt: it must get an outcome.
@@ -217,12 +225,12 @@ class TurnExecution:
             outcome = _failed_turn(attempt.turn, OWN_FAULT)
         # A patch of what filled the disk would fill it further.
         is_kept = outcome.status == "failed" and attempt.share.fault() is None
-        if is_kept and (change := work.keep()) is not None:
+        if is_kept and (change := attempt.keep()) is not None:
             outcome = replace(outcome, **asdict(change))
         self._tracer.ended(outcome.status)
         failure = None if outcome.failure is None else storable(attempt.secrets.mask(outcome.failure))
         summary = None if outcome.summary is None else storable(attempt.secrets.mask(outcome.summary))
-        self._log(attempt, outcome.status if failure is None else f"{outcome.status}: {failure}")
+        attempt.note(outcome.status if failure is None else f"{outcome.status}: {failure}")
         return replace(outcome, failure=failure, summary=summary)
 
     def _failed(self, attempt: Attempt, error: ServiceError | OSError) -> TurnOutcome:
@@ -237,7 +245,7 @@ class TurnExecution:
         kind = error.reason if isinstance(error, AgentFailedError) and error.reason != "failed" else None
         return _failed_turn(attempt.turn, text, kind)
 
-    def _paused(self, attempt: Attempt, work: TurnWork, error: PausedAgentError) -> TurnOutcome:
+    def _paused(self, attempt: Attempt, error: PausedAgentError) -> TurnOutcome:
         """Give the turn's slot back until its model can be asked again, or to the next fallback; return its failure.
 
         It fails if there is no fallback left, or if waiting takes too long.
@@ -261,7 +269,7 @@ class TurnExecution:
                 return _failed_turn(turn, text, failure.reason)
             change = {"agent": name, "unavailable": unavailable}
             paused = TurnPause(now, None, is_counted=error.has_begun, change=change)
-            return self._pause(attempt, work, paused, f"{name} takes over from {attempt.agent.name}: {why}")
+            return self._pause(attempt, paused, f"{name} takes over from {attempt.agent.name}: {why}")
         until = now + int((error.pause.limit_s or _NEXT_S) * SECOND_MICROS)
         if until > (turn.started_at or now) + DAY_MICROS:
             text = f"{failure.text}; a turn waits for its model for a day, and not longer"
@@ -269,9 +277,9 @@ class TurnExecution:
         what = storable(attempt.secrets.mask(failure.text))
         resumes = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
         paused = TurnPause(until, resumes, is_counted=error.has_begun)
-        return self._pause(attempt, work, paused, f"waits for its model, without a slot: {resumes or what}")
+        return self._pause(attempt, paused, f"waits for its model, without a slot: {resumes or what}")
 
-    def _waiting(self, attempt: Attempt, work: TurnWork, error: GitCommandError) -> TurnOutcome:
+    def _waiting(self, attempt: Attempt, error: GitCommandError) -> TurnOutcome:
         """Give the turn's slot back until its code host can be asked again; return its failure if that takes too long.
 
         Raises:
@@ -280,7 +288,7 @@ class TurnExecution:
         """
         now, turn, found = self.recorder.clock(), attempt.turn, location(attempt.run.url)
         # Its agent ran in this attempt, so that the fetch succeeded.
-        since = now if work.has_begun else turn.waiting_since or now
+        since = now if attempt.has_begun else turn.waiting_since or now
         waited_s = (now - since) / SECOND_MICROS
         host = (found and found.host) or "its repository"
         what = storable(attempt.secrets.mask(str(error)))
@@ -292,21 +300,21 @@ class TurnExecution:
         why = f"waiting for {host} since {clock_time(since)}: {what}"
         paused = TurnPause(now + int(pause_s * SECOND_MICROS), why, is_counted=False, since=since)
         said = f"{why}; the slot is free, and the next attempt is in {pause_s:.0f} s"
-        return self._pause(attempt, work, paused, said)
+        return self._pause(attempt, paused, said)
 
-    def _pause(self, attempt: Attempt, work: TurnWork, paused: TurnPause, said: str) -> NoReturn:
+    def _pause(self, attempt: Attempt, paused: TurnPause, said: str) -> NoReturn:
         """Keep the agent's work so far, and give the turn's slot back.
 
         Raises:
             PausedTurnError: The slot was given back.
         """
-        change = work.keep()
+        change = attempt.keep()
         known = {} if change is None else asdict(change)
         turn = attempt.turn
         first = turn.from_turn if change is None else turn.number if change.files else None
-        known = {**paused.change, **known, **work.keep_commit()}
+        known = {**paused.change, **known, **attempt.keep_commit()}
         self.recorder.pause(turn, replace(paused, from_turn=first, change=known))
-        self._log(attempt, said)
+        attempt.note(said)
         raise PausedTurnError(f"{attempt.trailer}: {said}")
 
     def _is_shortage(self, error: Exception) -> bool:
@@ -315,9 +323,6 @@ class TurnExecution:
             return True
         # git has its own words for a full disk.
         return isinstance(error, GitCommandError) and shortage(self._folder.root, self._settings.agent) is not None
-
-    def _log(self, attempt: Attempt, text: str) -> None:
-        attempt.log_line(text, self.recorder.clock)
 
 
 def _failed_turn(turn: Turn, text: str, kind: str | None = None) -> TurnOutcome:

@@ -1,9 +1,9 @@
-"""The work of one attempt at a turn: fetch, check out, run the agent, commit and push, at most once."""
+"""One attempt at a turn: fetch, check out, run the agent, commit and push, at most once."""
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, Literal
@@ -11,31 +11,33 @@ from typing import IO, Any, Final, Literal
 import sqlalchemy as sa
 
 from service import ids, trees
-from service.agents import programs
+from service.agents import invocation, programs
 from service.agents.options import Agent, RepositorySetup
 from service.agents.outcome import REFUSED
-from service.clock import Clock, rfc3339, rfc3339_or_none
+from service.clock import rfc3339, rfc3339_or_none
 from service.errors import ServiceError
 from service.execution import agent as agent_process
 from service.execution import artifacts
+from service.execution.checkout import Checkout
 from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, cache_of, session_of
 from service.execution.commits import (
     KEPT,
     TRAILER,
-    Patches,
     TurnChange,
     TurnCommit,
     check_signing,
     commit_of,
+    content_bytes,
     moved,
     oversize,
     refusal,
+    write_patches,
 )
 from service.execution.disk import DiskShare
 from service.execution.large_files import LargeFiles
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
 from service.execution.preparation import Preparation
-from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
+from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder, stop_reason
 from service.execution.sandbox import Sandbox
 from service.execution.submodules import Submodules
 from service.execution.workspace import Workspace
@@ -63,8 +65,19 @@ _MOST_PUSHES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
+class StartingPoint:
+    """What happened to an earlier turn's changes that were not pushed."""
+
+    source: Literal["patch", "branch"]
+    turn: int
+    """The earlier turn."""
+    text: str
+    """A sentence for the agent and the log."""
+
+
+@dataclass(eq=False)
 class Attempt:
-    """A claimed turn, with everything that its steps need."""
+    """A claimed turn with everything that its steps need, and the steps, in the order of the methods."""
 
     run: Run
     turn: Turn
@@ -79,76 +92,445 @@ class Attempt:
     share: DiskShare
     api: ApiCommits | None
     """What makes the commits at the code host; None: git pushes them."""
-    diffs: Mapping[str, Path]
-    """The files for the patches of the turn (`diff`) and of the whole run (`run.diff`)."""
+    recorder: TurnRecorder
+    folder: DataFolder
+    settings: ExecutionSettings
+    sandbox: Sandbox
+    tracer: Tracer
+    has_begun: bool = False
+    """Whether the agent has been started: before that there is no change to keep."""
+    _setup: RepositorySetup = field(default_factory=RepositorySetup)
+    """The repository's, once it is read."""
+    _mirror: RepositoryMirror = field(init=False)
+    _checkout: Checkout = field(init=False)
+    _made: tuple[TurnCommit, TurnChange] | None = None
+    """The agent's change, once it is committed here and its patch is kept."""
+    _undelivered: tuple[str, str | None] | None = None
+    """The commit that is not known to be on its branch, and the turn's summary."""
 
     @property
     def trailer(self) -> str:
         """The line that marks this turn's commit, so that a second attempt recognizes it."""
         return f"{self.run.id} turn {self.turn.number}"
 
-    @property
-    def fields(self) -> dict[str, str | int]:
-        """The attributes of its trace span."""
-        run = self.run
-        named = {"agent": self.agent.name, "organization_id": run.organization_id}
-        named |= {"repository": f"{run.platform}:{run.path}"}
-        return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
+    def note(self, text: str) -> None:
+        """Write a line into the turn's log."""
+        line = f"{rfc3339(self.recorder.clock())} {self.secrets.mask(text)}\n"
+        self.log.write(line.encode("utf-8", "replace"))
+        self.log.flush()
 
-    def completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
+    def keep_commit(self) -> dict[str, str | None]:
+        """Store the commit that is still to be pushed; return the turn's fields about it."""
+        if self._undelivered is None:
+            return {}
+        sha, summary = self._undelivered
+        self._store(turn_files.COMMIT, self._checkout.pack(sha))
+        return {"summary": None if summary is None else storable(self.secrets.mask(summary))}
+
+    def keep(self) -> TurnChange | None:
+        """Keep the patch of a turn that pushes nothing; None: the agent never started, or it may not be kept."""
+        if not self.has_begun:
+            return None
+        try:
+            made = self._commit(self.trailer)
+        except (ServiceError, OSError) as error:
+            self.note(f"what the agent changed is not kept: {error}")
+            return None
+        if made is None:
+            return TurnChange(self._checkout.base, None, 0, 0, 0, None)
+        self.note(f"the change of {plural(made[1].files, 'file')} is kept as a patch, not pushed")
+        return made[1]
+
+    def work(self) -> TurnOutcome:
+        """Do the turn; return that it completed, or that its agent asks a question.
+
+        Raises:
+            PausedAgentError: Its model's provider is down.
+            ServiceError: It failed; the text says why.
+            OSError: The machine failed, or is short of something.
+            SupersededError: Another attempt took over the turn, or it was cancelled.
+            InterruptedTurnError: The service stops.
+        """
+        run, workspace, git = self.run, self.workspace, self.git
+        with self.recorder.database.read() as connection:
+            configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
+            self._setup = setup = (configured and configured.setup) or RepositorySetup()
+            host = hosts.at(connection, run.organization_id, run.platform, run.url) if setup.submodules else None
+            default = repositories.default_branch(connection, run.url)
+            pack = turn_files.content(connection, self.at_work.key, turn_files.COMMIT)
+        self._mirror = RepositoryMirror(self.folder.mirrors, run.url, git, setup.part)
+        snapshot = self._fetch()
+        self._checkout = checkout = Checkout(
+            workspace, git, run.url, snapshot, setup.part, invocation.preset_of(self.agent).left_behind
+        )
+        if snapshot.default_branch not in {None, default}:
+            # Only the fetch has shown which branch is the default one.
+            fetched = run.url, str(snapshot.default_branch)
+            self.recorder.write(lambda connection: repositories.note_default_branch(connection, *fetched))
+        done = own_commit(self, snapshot) if not run.head_ref else None
+        if done is not None:
+            self.note(f"an earlier attempt has already pushed {done[0]}")
+            return self._completed(done[0], done[1], self._read(snapshot.git_dir, done[0])[1])
+        self._check_branch(None if configured is None else configured.protected)
+        if setup.lfs:
+            checkout.large_files = LargeFiles(git, run.url, snapshot.git_dir)
+        if setup.submodules:
+            may_use = (lambda _: True) if host is None else host.owns
+            checkout.submodules = Submodules(self.folder.mirrors, git, may_use)
+        if pack is not None and self.turn.pushing_sha is not None:
+            self.note("the agent is done: only its commit is still to be pushed")
+            checkout.unpack(pack)
+            return self._deliver(*self._read(checkout.git_dir, self.turn.pushing_sha), self.turn.summary)
+        head = snapshot.branches.get(run.branch)
+        self._check_webhook_commit(head)
+        workspace.create()
+        with self.tracer.step("check out"):
+            checkout.fill(run.branch)
+        if git.signing_key is not None:
+            # Before the agent works in vain.
+            check_signing(git.signing_key)
+        self._note_remarks()
+        self.note(f"branch {run.branch} at {checkout.base or 'nothing: the repository is empty'}")
+        begun = self._apply_kept()
+        pushed = [past.number for past in self.conversation if past.commit_sha]
+        if pushed and head is None:
+            text = f"The branch {run.branch} is gone, and was made again from {snapshot.default_branch or 'nothing'}: "
+            text += "what earlier turns pushed is there only if it was merged."
+            alone = StartingPoint("branch", pushed[-1], text)
+            begun = alone if begun is None else replace(begun, text=f"{text} {begun.text}")
+        if begun is not None:
+            self.note(begun.text)
+        task = self._task(begun)
+        workspace.give(task)
+        self.note(f"sandbox: {self.sandbox}")
+        if head is not None and self.agent.options.on_completion.status:
+            at_work = (run, self.turn.number, head, self.recorder.clock())
+            self.recorder.write(lambda connection: postings.at_work(connection, *at_work))
+        return self._run_agent(task)
+
+    def _fetch(self, *bases: str | None) -> RepositorySnapshot:
+        """Fetch the branch, with the contents that differ from commits on which changes were made."""
+        kept = {past.base_sha for past in self.conversation if past.number == self.turn.from_turn}
+        with self.tracer.step("fetch"):
+            snapshot = self._mirror.fetch(self.run.branch, self.run)
+            self._mirror.fill(snapshot, self.run.branch, kept | {*bases, self.turn.base_sha})
+        return snapshot
+
+    def _check_branch(self, patterns: tuple[str, ...] | None) -> None:
+        """Refuse a branch that git cannot make, or that these patterns protect; None: the default one is."""
+        run, snapshot = self.run, self._checkout.snapshot
+        if snapshot.beside is not None:
+            text = f"the branch {run.branch} cannot be made next to the branch {snapshot.beside}"
+            raise GitCommandError(f"{text}: git keeps them as a file and a folder of one name; choose another name")
+        # A host makes the first branch of an empty repository its default one.
+        is_first = any(past.commit_sha and past.base_sha is None for past in self.conversation)
+        if run.head_ref or (is_first and patterns is None):
+            return
+        if repositories.is_protected(run.branch, snapshot.default_branch, patterns):
+            text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
+            raise GitCommandError(text)
+
+    def _check_webhook_commit(self, head: str | None) -> None:
+        """Refuse a webhook's turn if its branch is at another commit by now, unless the service itself pushed it."""
+        about = self.turn.inputs.get("pull_request") if self.turn.caller == turns.WEBHOOK else None
+        wanted = about.get("commit") if isinstance(about, dict) else None
+        if wanted in {None, head}:
+            return
+        with self.recorder.database.read() as connection:
+            is_own = head is not None and turns.is_own_commit(connection, head)
+        if not is_own:
+            there = "gone" if head is None else f"at {head}"
+            raise GitCommandError(f"the branch {self.run.branch} is {there}; the run was started for {wanted}")
+
+    def _apply_kept(self) -> StartingPoint | None:
+        """Apply the patch that is kept of an earlier turn, or of an earlier attempt."""
+        number = self.turn.from_turn
+        if number is None:
+            before = turns.last_begun(self.conversation)
+            if before is None or not before.is_unfinished:
+                return None
+            return _dropped(before.number, f"Turn {before.number} was not finished")
+        with self.recorder.database.read() as connection:
+            patch = turn_files.diff(connection, self.folder, (self.run.id, number), "diff")
+        if patch is None:
+            return _dropped(number, f"What turn {number} changed is not kept any longer")
+        text = patch.decode("utf-8", "surrogateescape")
+        conflicts = self._checkout.apply(text)
+        if conflicts is None:
+            is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
+            why = "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
+            return _dropped(number, f"What turn {number} changed {why}")
+        whose = "An earlier attempt at this turn" if number == self.turn.number else f"Turn {number}"
+        text = f"{whose} was not finished: what it changed is in the checkout, and not committed yet."
+        if conflicts:
+            files = ", ".join(conflicts)
+            text += f" The branch has changed in the same places: resolve the conflicts marked in {files}."
+        return StartingPoint("patch", number, text)
+
+    def _task(self, begun: StartingPoint | None) -> dict[str, object]:
+        """Return the document for the agent's standard input, as docs/run/agent-contract.md describes it."""
+        sent = self._deliver_messages()
+        task: dict[str, object] = {
+            "run_id": self.run.id,
+            "turn": self.turn.number,
+            "agent": self.agent.name,
+            "repository": self.run.reference.body,
+            "branch": self.run.branch,
+            "default_branch": self._checkout.snapshot.default_branch,
+            "instructions": with_messages(self.turn.instructions, sent[self.turn.number]),
+            "inputs": self.turn.inputs,
+            "conversation": [
+                {
+                    "turn": past.number,
+                    "instructions": with_messages(past.instructions, sent[past.number]),
+                    "status": past.status,
+                    "commit": past.commit_sha,
+                    "summary": past.summary,
+                    "finished_at": rfc3339_or_none(past.finished_at),
+                    **(past.question or {}),
+                }
+                for past in self.conversation
+            ],
+        }
+        if begun is not None:
+            task["starting_point"] = {"from": begun.source, "turn": begun.turn, "text": begun.text}
+        return task
+
+    def _deliver_messages(self) -> Mapping[int, Sequence[Message]]:
+        """Deliver the messages for the agent at work, with which it begins; return all of the run by turn."""
+        run_id, number = self.at_work.key
+
+        def deliver(connection: sa.Connection) -> Mapping[int, Sequence[Message]]:
+            sent = messages.by_turn(connection, run_id)[number]
+            messages.mark(connection, [message for message in sent if message.timing == "now"], "delivered")
+            return messages.by_turn(connection, run_id)
+
+        with self.recorder.database.read() as connection:
+            by_turn: Mapping[int, Sequence[Message]] = messages.by_turn(connection, run_id)
+        if by_turn[number]:
+            by_turn = self.recorder.write(deliver)
+        self.at_work.heard += [message.id for message in by_turn[number] if message.state == "delivered"]
+        return by_turn
+
+    def _run_agent(self, task: Mapping[str, Any]) -> TurnOutcome:
+        """Set the repository up, run the agent, and publish its change."""
+        run, agent, folder, at_work = self.run, self.agent, self.folder, self.at_work
+        if agent.options.keeps_session and self.conversation and not (folder.sessions / run.id).exists():
+            self.note("this worker does not have the session of earlier turns: the agent's program gets them as text")
+        if self.turn.agent is not None:
+            # The session of the run's agent will know nothing of this turn.
+            trees.remove(folder.sessions / run.id)
+        cached = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
+        preparation = Preparation(self._setup, self.workspace, cached, is_restricted=bool(run.head_ref))
+        if self._setup.mcp_servers and not programs.takes_servers(agent):
+            self.note(f"the repository's MCP servers are left out: {programs.TAKES_NONE}")
+        meter = TurnMeter(self.recorder.database, self.turn, agent, self.recorder.clock)
+        command = AgentCommand(
+            agent,
+            self.workspace,
+            self._mirror.git_dir / "objects",
+            self.sandbox,
+            self.share,
+            task,
+            session_of(folder, run.id, agent),
+            cache_of(folder, run.organization_id, agent),
+            meter,
+            self._setup,
+            preparation.kept,
+        )
+        limits = self.settings.agent
+        with self.tracer.step("set up"):
+            since_ns = preparation.run(command, self.log, limits, self.secrets, self._check)
+            if since_ns is not None:
+                self._checkout.note_prepared(since_ns)
+        self.has_begun = True
+        command.invocation.reader.report.heard = at_work.heard
+        failed = None
+        try:
+            with self.tracer.agent(agent, run, meter, at_work.log_file):
+                agent_process.run(command, self.log, limits, self.secrets, self._check, at_work.unheard)
+        except AgentFailedError as error:
+            failed = error
+        finally:
+            has_artifacts = self._keep_artifacts()
+        self.recorder.retried(lambda: self.recorder.note_heard(at_work))
+        outcome = self._publish(failed, has_artifacts=has_artifacts)
+        if failed is None:
+            preparation.give_back()
+        return outcome
+
+    def _check(self) -> None:
+        """Raise the reason to stop the agent, if there is one."""
+        if self.recorder.stopping.is_set():
+            raise InterruptedTurnError
+        if self.at_work.stopped.is_set():
+            self.note("interrupted: the turn was cancelled")
+            raise SupersededError(f"{self.trailer} was cancelled while it was at work")
+        if (reason := stop_reason(self.at_work.waiting)) is not None:
+            raise StoppedAgentError(reason)
+
+    def _keep_artifacts(self) -> bool:
+        """Store the files that the agent left for its callers; return whether the turn has any. None can fail it."""
+        key, tree, number = self.at_work.key, self.workspace.tree, self.turn.attempt
+        # The service's user must be able to read them, and the findings.
+        for folder in (tree, tree / FOLDER):
+            trees.unlock(folder)
+        if not os.path.lexists(tree / ARTIFACTS):
+            return False
+        owner = self.run.organization_id
+        held = self.recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
+
+        def put(name: str, content: bytes) -> None:
+            self.recorder.write(
+                lambda connection: turn_files.put_artifact(connection, key, number, name, len(content), content)
+            )
+
+        try:
+            for line in artifacts.keep(tree, self.settings.artifacts, *held, self.secrets, put):
+                self.note(line)
+        except OSError as error:
+            self.note(f"{ARTIFACTS} is not read: {error.strerror}")
+        return bool(held[0])
+
+    def _publish(self, failed: AgentFailedError | None, *, has_artifacts: bool) -> TurnOutcome:
+        """Push the agent's change, or report its question, which an agent may also leave when it fails."""
+        workspace, options, mask = self.workspace, self.agent.options, self.secrets.mask
+        result = workspace.result()
+        remarks: list[str] = []
+        question = asked(workspace.tree, mask, remarks)
+        if failed is not None and question is None:
+            raise failed
+        unread: list[str] = []
+        findings = collect(workspace.tree, self.sandbox.tree_of(workspace), mask, unread)
+        for remark in (*unread, *remarks):
+            self.note(remark)
+        if unread:
+            self._store(turn_files.UNREAD, "; ".join(unread).encode())
+        if findings is not None:
+            self._store(turn_files.FINDINGS, packed(self._checkout.base, findings))
+        message = mask(commit_message(self, result.commit_message))
+        try:
+            with self.tracer.step("commit"):
+                made = self._commit(message)
+        except AgentFailedError:
+            if question is None:
+                raise
+            made = None
+        has_result = has_artifacts or any(one is not None for one in (made, findings, question, result.summary))
+        if not has_result and options.preset is not None:
+            raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
+        if question is not None:
+            text = question.text if failed is None else f"{question.text}; after that, {failed}"
+            asking = replace(self._completed(None, result.summary), status="failed", failure=text)
+            return replace(asking, failure_kind=turns.NEEDS_ANSWER, question=question.document())
+        if made is None:
+            self.note(f"{turns.NOTHING_CHANGED}: no commit")
+            return self._completed(None, result.summary)
+        commit, change = made
+        if self.run.head_ref is not None:
+            return replace(self._completed(None, result.summary, change), failure=turns.NOT_PUSHED)
+        if commit.fault is not None:
+            rest = f"nothing was pushed; see the change with: runwarden runs diff {self.run.id}"
+            raise AgentFailedError(f"{commit.fault}; {rest}")
+        patch_bytes = self.at_work.diffs["diff"].stat().st_size
+        if why := refusal(options.change, commit.files.names, patch_bytes):
+            raise AgentFailedError(why.replace("RUN_ID", self.run.id))
+        return self._deliver(commit, change, result.summary or message.partition("\n")[0])
+
+    def _commit(self, message: str) -> tuple[TurnCommit, TurnChange] | None:
+        """Commit the agent's change in the workspace, and keep its patch; None: it changed nothing.
+
+        Raises:
+            AgentFailedError: It may be neither pushed nor kept.
+        """
+        if self._made is None:
+            checkout, options = self._checkout, self.agent.options
+            keep = (lambda given: self.secrets.mask(commit_message(self, given))) if options.commits == "keep" else None
+            commit = checkout.commit(message, keep)
+            self._note_remarks()
+            if commit is None:
+                return None
+            size = content_bytes(self.git, checkout.git_dir, commit.files)
+            if (large := oversize(options.change, size)) is not None:
+                raise AgentFailedError(large)
+            pieces: Iterator[bytes] = trees.contents(self.workspace.tree, commit.files.names)
+            if not commit.is_plain:
+                pieces = chain(pieces, (checkout.stored(commit.files.new),))
+            if name := self.secrets.named_in(pieces):
+                text = f"the change holds the value of {name}, and was not pushed; keep the agent from it"
+                raise AgentFailedError(text)
+            self._made = commit, self._write_patches(checkout.git_dir, commit)
+        return self._made
+
+    def _note_remarks(self) -> None:
+        while self._checkout.remarks:
+            self.note(self._checkout.remarks.pop(0))
+
+    def _store(self, kind: str, content: bytes) -> None:
+        row = (self.at_work.key, self.turn.attempt, kind, content)
+        self.recorder.write(lambda connection: turn_files.put(connection, *row))
+
+    def _read(self, git_dir: Path, sha: str) -> tuple[TurnCommit, TurnChange]:
+        """Read a commit of this turn, and write its patches."""
+        self._mirror.fill(self._checkout.snapshot, self.run.branch, (sha, f"{sha}^"))
+        commit = commit_of(self.git, git_dir, sha, self.trailer)
+        return commit, self._write_patches(git_dir, commit)
+
+    def _write_patches(self, git_dir: Path, commit: TurnCommit) -> TurnChange:
+        files = self.at_work.diffs
+        default = self._checkout.snapshot.default
+        return write_patches(self.git, git_dir, commit, default, self.secrets.mask, files["diff"], files["run.diff"])
+
+    def _deliver(self, commit: TurnCommit, change: TurnChange, summary: str | None) -> TurnOutcome:
+        """Push a commit; if others pushed to the branch in the meantime, on top of theirs."""
+        checkout, branch = self._checkout, self.run.branch
+        for _ in range(_MOST_PUSHES):
+            head = checkout.snapshot.branches.get(branch)
+            if head is not None and head != commit.base:
+                commit = moved(self.git, checkout.git_dir, commit, head, branch)
+                change = self._write_patches(checkout.git_dir, commit)
+                self._made = commit, change
+                self.note(f"{branch} has moved to {head}: the change is put on top of it")
+            self._undelivered = commit.sha, summary
+            sha = commit.sha
+            self.recorder.begin_push(self.turn, sha)
+            try:
+                with self.tracer.step("push"):
+                    if self.api is None:
+                        checkout.push(branch, commit, head)
+                    else:
+                        checkout.upload(commit)
+                        sha = self.api.make(checkout.git_dir, sha, checkout.snapshot.branches.values())
+                        self.recorder.begin_push(self.turn, sha)
+                        self.api.publish(branch, sha, head)
+                break
+            except GitCommandError as error:
+                if error.is_passing:
+                    # The commit that is kept for the next attempt, and not the one that was made of it.
+                    self.recorder.begin_push(self.turn, commit.sha)
+                    raise
+                refused = GitCommandError(f"the push was refused: {error}")
+            try:
+                checkout.snapshot = self._fetch(checkout.base)
+            except GitCommandError as again:
+                raise (again if again.is_passing else refused) from again
+            # The push may have landed without its answer, or a killed attempt's push may have arrived since the fetch.
+            if (done := own_commit(self, checkout.snapshot)) is not None:
+                return self._completed(done[0], summary, self._read(checkout.snapshot.git_dir, done[0])[1])
+            now_at = checkout.snapshot.branches.get(branch)
+            if now_at == head:
+                raise refused
+            if now_at is None:
+                raise GitCommandError(f"the branch {branch} was deleted while the agent worked; {KEPT}")
+        else:
+            raise GitCommandError(f"{branch} moved at each of {_MOST_PUSHES} pushes; continue the run to try again")
+        self.note(f"pushed {sha} to {branch}")
+        return self._completed(sha, summary, change)
+
+    def _completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
         """Return the outcome of an attempt whose agent finished."""
         changed: dict[str, Any] = {} if change is None else asdict(change)
         return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=self.turn.attempt, **changed)
-
-    def log_line(self, text: str, clock: Clock) -> None:
-        """Write a line into the turn's log."""
-        self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
-        self.log.flush()
-
-
-@dataclass(frozen=True, slots=True)
-class StartingPoint:
-    """What happened to an earlier turn's changes that were not pushed."""
-
-    source: Literal["patch", "branch"]
-    turn: int
-    """The earlier turn."""
-    text: str
-    """A sentence for the agent and the log."""
-
-
-def task_of(
-    attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint | None, said: Mapping[int, Sequence[Message]]
-) -> dict[str, object]:
-    """Return the document for the agent's standard input, as docs/run/agent-contract.md describes it.
-
-    `said`: the run's messages by turn.
-    """
-    task: dict[str, object] = {
-        "run_id": attempt.run.id,
-        "turn": attempt.turn.number,
-        "agent": attempt.agent.name,
-        "repository": attempt.run.reference.body,
-        "branch": attempt.run.branch,
-        "default_branch": snapshot.default_branch,
-        "instructions": with_messages(attempt.turn.instructions, said[attempt.turn.number]),
-        "inputs": attempt.turn.inputs,
-        "conversation": [
-            {
-                "turn": past.number,
-                "instructions": with_messages(past.instructions, said[past.number]),
-                "status": past.status,
-                "commit": past.commit_sha,
-                "summary": past.summary,
-                "finished_at": rfc3339_or_none(past.finished_at),
-                **(past.question or {}),
-            }
-            for past in attempt.conversation
-        ],
-    }
-    if begun is not None:
-        task["starting_point"] = {"from": begun.source, "turn": begun.turn, "text": begun.text}
-    return task
 
 
 def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str] | None:
@@ -157,8 +539,8 @@ def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str
     if head is None:
         return None
     form = f"--format=%H%x09%s%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
-    listed = attempt.git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=snapshot.git_dir)
-    for line in listed.splitlines():
+    log = attempt.git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=snapshot.git_dir)
+    for line in log.splitlines():
         commit, _, rest = line.partition("\t")
         subject, _, marks = rest.rpartition("\t")
         if attempt.trailer in marks.split(","):
@@ -174,448 +556,6 @@ def commit_message(attempt: Attempt, given: str | None) -> str:
     # Only the service may write the trailer: with one, an agent could make a later turn look done.
     text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
     return f"{not_closing(text) or attempt.agent.name}\n\n{TRAILER}: {attempt.trailer}\n"
-
-
-class TurnWork:
-    """The steps of one attempt, in the order of its methods."""
-
-    def __init__(
-        self,
-        attempt: Attempt,
-        recorder: TurnRecorder,
-        folder: DataFolder,
-        settings: ExecutionSettings,
-        sandbox: Sandbox,
-        tracer: Tracer,
-    ) -> None:
-        self._attempt = attempt
-        self._recorder = recorder
-        self._folder = folder
-        self._limits, self._artifacts = settings.agent, settings.artifacts
-        self._sandbox = sandbox
-        self._tracer = tracer
-        self._snapshot: RepositorySnapshot
-        self._setup = RepositorySetup()
-        """The repository's, once it is read."""
-        self._base: str | None = None
-        """The commit that the checkout was filled from; None: the repository is empty."""
-        self.has_begun = False
-        """Whether the agent has been started: before that there is no change to keep."""
-        self._made: tuple[TurnCommit, TurnChange] | None = None
-        """The agent's change, once it is committed here and its patch is kept."""
-        self._undelivered: tuple[str, str | None] | None = None
-        """The commit that is not known to be on its branch, and the turn's summary."""
-
-    def run(self) -> TurnOutcome:
-        """Do the turn; return that it completed, or that its agent asks a question.
-
-        Raises:
-            PausedAgentError: Its model's provider is down.
-            ServiceError: It failed; the text says why.
-            OSError: The machine failed, or is short of something.
-            SupersededError: Another attempt took over the turn, or it was cancelled.
-            InterruptedTurnError: The service stops.
-        """
-        try:
-            return self._run()
-        except SupersededError:
-            with self._recorder.database.read() as connection:
-                is_cancelled = turns.is_cancelled(connection, self._attempt.turn)
-            if is_cancelled and (change := self.keep()) is not None:
-                turn, now = self._attempt.turn, self._recorder.clock()
-                self._recorder.write(lambda connection: turns.note_kept(connection, turn, asdict(change), now))
-            raise
-
-    def keep_commit(self) -> dict[str, str | None]:
-        """Store the commit that is still to be pushed; return the turn's fields about it."""
-        if self._undelivered is None:
-            return {}
-        attempt, (sha, summary) = self._attempt, self._undelivered
-        self._store(turn_files.COMMIT, attempt.workspace.pack(attempt.git, self._snapshot, sha))
-        return {"summary": None if summary is None else storable(attempt.secrets.mask(summary))}
-
-    def keep(self) -> TurnChange | None:
-        """Keep the patch of a turn that pushes nothing; None: the agent never started, or it may not be kept."""
-        if not self.has_begun:
-            return None
-        try:
-            made = self._commit(self._attempt.trailer)
-        except (ServiceError, OSError) as error:
-            self._log(f"what the agent changed is not kept: {error}")
-            return None
-        if made is None:
-            return TurnChange(self._base, None, 0, 0, 0, None)
-        self._log(f"the change of {plural(made[1].files, 'file')} is kept as a patch, not pushed")
-        return made[1]
-
-    def _log(self, text: str) -> None:
-        self._attempt.log_line(text, self._recorder.clock)
-
-    def _log_remarks(self) -> None:
-        while self._attempt.workspace.remarks:
-            self._log(self._attempt.workspace.remarks.pop(0))
-
-    def _run(self) -> TurnOutcome:
-        attempt, run, workspace = self._attempt, self._attempt.run, self._attempt.workspace
-        with self._recorder.database.read() as connection:
-            configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
-            self._setup = setup = (configured and configured.setup) or RepositorySetup()
-            host = hosts.at(connection, run.organization_id, run.platform, run.url) if setup.submodules else None
-            default = repositories.default_branch(connection, run.url)
-            packed = turn_files.content(connection, attempt.at_work.key, turn_files.COMMIT)
-        self._snapshot = snapshot = self._fetch()
-        if snapshot.default_branch not in {None, default}:
-            # Only the fetch has shown which branch is the default one.
-            fetched = run.url, str(snapshot.default_branch)
-            self._recorder.write(lambda connection: repositories.note_default_branch(connection, *fetched))
-        done = own_commit(attempt, snapshot) if not run.head_ref else None
-        if done is not None:
-            self._log(f"an earlier attempt has already pushed {done[0]}")
-            return attempt.completed(done[0], done[1], self._written(snapshot.git_dir, done[0]))
-        self._check_branch(None if configured is None else configured.protected)
-        workspace.part = setup.part
-        if setup.lfs:
-            workspace.large_files = LargeFiles(attempt.git, run.url, snapshot.git_dir)
-        if setup.submodules:
-            may_use = (lambda _: True) if host is None else host.owns
-            workspace.submodules = Submodules(self._folder.mirrors, attempt.git, may_use)
-            workspace.url = run.url
-        if packed is not None and attempt.turn.pushing_sha is not None:
-            self._log("the agent is done: only its commit is still to be pushed")
-            workspace.unpack(attempt.git, snapshot, packed)
-            commit = commit_of(attempt.git, workspace.ours, attempt.turn.pushing_sha, attempt.trailer)
-            return self._deliver(commit, self._written(workspace.ours, commit.sha), attempt.turn.summary)
-        head = snapshot.branches.get(run.branch)
-        self._check_webhook_commit(head)
-        workspace.create()
-        with self._tracer.step("check out"):
-            self._base = workspace.check_out(attempt.git, snapshot, run.branch)
-        if attempt.git.signing_key is not None:
-            # Before the agent works in vain.
-            check_signing(attempt.git.signing_key)
-        self._log_remarks()
-        self._log(f"branch {run.branch} at {self._base or 'nothing: the repository is empty'}")
-        begun = self._apply_kept()
-        pushed = [past.number for past in attempt.conversation if past.commit_sha]
-        if pushed and head is None:
-            text = f"The branch {run.branch} is gone, and was made again from {snapshot.default_branch or 'nothing'}: "
-            text += "what earlier turns pushed is there only if it was merged."
-            alone = StartingPoint("branch", pushed[-1], text)
-            begun = alone if begun is None else replace(begun, text=f"{text} {begun.text}")
-        if begun is not None:
-            self._log(begun.text)
-        task = task_of(attempt, snapshot, begun, self._deliver_messages())
-        workspace.give(task)
-        self._log(f"sandbox: {self._sandbox}")
-        if head is not None and attempt.agent.options.on_completion.status:
-            at_work = (run, attempt.turn.number, head, self._recorder.clock())
-            self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
-        return self._run_agent(task)
-
-    def _check_branch(self, patterns: tuple[str, ...] | None) -> None:
-        """Refuse a branch that git cannot make, or that these patterns protect; None: the default one is."""
-        run, snapshot = self._attempt.run, self._snapshot
-        if snapshot.beside is not None:
-            text = f"the branch {run.branch} cannot be made next to the branch {snapshot.beside}"
-            raise GitCommandError(f"{text}: git keeps them as a file and a folder of one name; choose another name")
-        # A host makes the first branch of an empty repository its default one.
-        is_first = any(past.commit_sha and past.base_sha is None for past in self._attempt.conversation)
-        if run.head_ref or (is_first and patterns is None):
-            return
-        if repositories.is_protected(run.branch, snapshot.default_branch, patterns):
-            text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
-            raise GitCommandError(text)
-
-    def _check_webhook_commit(self, head: str | None) -> None:
-        """Refuse a webhook's turn if its branch is at another commit by now, unless the service itself pushed it."""
-        run, turn = self._attempt.run, self._attempt.turn
-        about = turn.inputs.get("pull_request") if turn.caller == turns.WEBHOOK else None
-        wanted = about.get("commit") if isinstance(about, dict) else None
-        if wanted in {None, head}:
-            return
-        with self._recorder.database.read() as connection:
-            is_own = head is not None and turns.is_own_commit(connection, head)
-        if not is_own:
-            there = "gone" if head is None else f"at {head}"
-            raise GitCommandError(f"the branch {run.branch} is {there}; the run was started for {wanted}")
-
-    def _deliver_messages(self) -> Mapping[int, Sequence[Message]]:
-        """Deliver the messages for the agent at work, with which it begins; return all of the run by turn."""
-        run_id, number = self._attempt.at_work.key
-
-        def deliver(connection: sa.Connection) -> Mapping[int, Sequence[Message]]:
-            sent = messages.by_turn(connection, run_id)[number]
-            messages.mark(connection, [message for message in sent if message.timing == "now"], "delivered")
-            return messages.by_turn(connection, run_id)
-
-        with self._recorder.database.read() as connection:
-            by_turn: Mapping[int, Sequence[Message]] = messages.by_turn(connection, run_id)
-        if by_turn[number]:
-            by_turn = self._recorder.write(deliver)
-        self._attempt.at_work.heard += [message.id for message in by_turn[number] if message.state == "delivered"]
-        return by_turn
-
-    def _fetch(self) -> RepositorySnapshot:
-        attempt, turn = self._attempt, self._attempt.turn
-        bases = {past.base_sha for past in attempt.conversation if past.number == turn.from_turn}
-        with self._tracer.step("fetch"):
-            snapshot = self._mirror.fetch(attempt.run.branch, attempt.run)
-            self._mirror.fill(snapshot, attempt.run.branch, bases | {self._base, turn.base_sha})
-            return snapshot
-
-    @property
-    def _mirror(self) -> RepositoryMirror:
-        return RepositoryMirror(self._folder.mirrors, self._attempt.run.url, self._attempt.git, self._setup.part)
-
-    def _written(self, git_dir: Path, sha: str) -> TurnChange:
-        """Write the patches of a commit of this turn, and return its change."""
-        self._mirror.fill(self._snapshot, self._attempt.run.branch, (sha, f"{sha}^"))
-        return self._patches().write(
-            git_dir, commit_of(self._attempt.git, git_dir, sha, self._attempt.trailer), *self._attempt.diffs.values()
-        )
-
-    def _patches(self) -> Patches:
-        return Patches(self._attempt.git, self._attempt.secrets.mask, self._snapshot.default)
-
-    def _apply_kept(self) -> StartingPoint | None:
-        """Apply the patch that is kept of an earlier turn, or of an earlier attempt."""
-        workspace, git = self._attempt.workspace, self._attempt.git
-        turn, number = self._attempt.turn, self._attempt.turn.from_turn
-        if number is None:
-            before = turns.last_begun(self._attempt.conversation)
-            if before is None or not before.is_unfinished:
-                return None
-            return _dropped(before.number, f"Turn {before.number} was not finished")
-        with self._recorder.database.read() as connection:
-            patch = turn_files.diff(connection, self._folder, (turn.run_id, number), "diff")
-        if patch is None:
-            return _dropped(number, f"What turn {number} changed is not kept any longer")
-        text = patch.decode("utf-8", "surrogateescape")
-        folders = {"git_dir": workspace.history, "work_tree": workspace.tree}
-        conflicts: list[str] = []
-        try:
-            git.feed(text, "apply", "--3way", "--whitespace=nowarn", "-", **folders)
-        except GitCommandError:
-            conflicts = git("diff", "--name-only", "--diff-filter=U", "-z", **folders).split("\0")[:-1]
-            if not conflicts:
-                is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
-                why = "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
-                return _dropped(number, f"What turn {number} changed {why}")
-            # For the agent's git they are ordinary changes.
-            git("reset", "--quiet", "--", *conflicts, **folders)
-        listed = git.feed(text, "apply", "--numstat", "-z", "-").split("\0")[:-1]
-        workspace.begun_with = frozenset(one.split("\t", 2)[2] for one in listed)
-        whose = "An earlier attempt at this turn" if number == turn.number else f"Turn {number}"
-        text = f"{whose} was not finished: what it changed is in the checkout, and not committed yet."
-        if conflicts:
-            files = ", ".join(conflicts)
-            text += f" The branch has changed in the same places: resolve the conflicts marked in {files}."
-        return StartingPoint("patch", number, text)
-
-    def _run_agent(self, task: Mapping[str, Any]) -> TurnOutcome:
-        """Set the repository up, run the agent, and publish its change."""
-        attempt, run, agent = self._attempt, self._attempt.run, self._attempt.agent
-        if agent.options.keeps_session and attempt.conversation and not (self._folder.sessions / run.id).exists():
-            self._log("this worker does not have the session of earlier turns: the agent's program gets them as text")
-        if attempt.turn.agent is not None:
-            # The session of the run's agent will know nothing of this turn.
-            trees.remove(self._folder.sessions / run.id)
-        cached = self._folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
-        preparation = Preparation(self._setup, attempt.workspace, cached, is_restricted=bool(run.head_ref))
-        if preparation.setup.mcp_servers and not programs.takes_servers(agent):
-            self._log(f"the repository's MCP servers are left out: {programs.TAKES_NONE}")
-        meter = TurnMeter(self._recorder.database, attempt.turn, agent, self._recorder.clock)
-        command = AgentCommand(
-            agent,
-            attempt.workspace,
-            self._snapshot.git_dir / "objects",
-            self._sandbox,
-            attempt.share,
-            task,
-            session_of(self._folder, run.id, agent),
-            cache_of(self._folder, run.organization_id, agent),
-            meter,
-            preparation.setup,
-            preparation.kept,
-        )
-
-        def check() -> None:
-            if self._recorder.stopping.is_set():
-                raise InterruptedTurnError
-            if attempt.at_work.stopped.is_set():
-                self._log("interrupted: the turn was cancelled")
-                raise SupersededError(f"{attempt.trailer} was cancelled while it was at work")
-            if stopping := [one for one in attempt.at_work.waiting if one.timing == "stop"]:
-                raise StoppedAgentError(f"{turns.STOPPED} {stopping[0].caller or 'a caller'}")
-
-        def said() -> list[Message]:
-            at_work = attempt.at_work
-            return [one for one in at_work.waiting if one.timing == "now" and one.id not in at_work.heard]
-
-        with self._tracer.step("set up"):
-            preparation.run(command, attempt.log, self._limits, attempt.secrets, check)
-        self.has_begun = True
-        command.invocation.reader.report.heard = attempt.at_work.heard
-        failed = None
-        try:
-            with self._tracer.agent(agent, run, meter, attempt.at_work.log_file):
-                agent_process.run(command, attempt.log, self._limits, attempt.secrets, check, said)
-        except AgentFailedError as error:
-            failed = error
-        finally:
-            has_artifacts = self._keep_artifacts()
-        self._recorder.retried(lambda: self._recorder.note_heard(attempt.at_work))
-        outcome = self._publish(failed, has_artifacts=has_artifacts)
-        if failed is None:
-            preparation.give_back()
-        return outcome
-
-    def _publish(self, failed: AgentFailedError | None, *, has_artifacts: bool) -> TurnOutcome:
-        """Push the agent's change, or report its question, which an agent may also leave when it fails."""
-        attempt, mask = self._attempt, self._attempt.secrets.mask
-        result = attempt.workspace.result()
-        remarks: list[str] = []
-        question = asked(attempt.workspace.tree, mask, remarks)
-        if failed is not None and question is None:
-            raise failed
-        unread: list[str] = []
-        found = collect(attempt.workspace.tree, self._sandbox.tree_of(attempt.workspace), mask, unread)
-        for remark in (*unread, *remarks):
-            self._log(remark)
-        if unread:
-            self._store(turn_files.UNREAD, "; ".join(unread).encode())
-        if found is not None:
-            self._store(turn_files.FINDINGS, packed(self._base, found))
-        message = mask(commit_message(attempt, result.commit_message))
-        try:
-            with self._tracer.step("commit"):
-                made = self._commit(message)
-        except AgentFailedError:
-            if question is None:
-                raise
-            made = None
-        is_silent = made is None and found is None and not has_artifacts and question is None and result.summary is None
-        if is_silent and attempt.agent.options.preset is not None:
-            raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
-        if question is not None:
-            text = question.text if failed is None else f"{question.text}; after that, {failed}"
-            asking = replace(attempt.completed(None, result.summary), status="failed", failure=text)
-            return replace(asking, failure_kind=turns.NEEDS_ANSWER, question=question.document())
-        if made is None:
-            self._log(f"{turns.NOTHING_CHANGED}: no commit")
-            return attempt.completed(None, result.summary)
-        commit, change = made
-        if attempt.run.head_ref is not None:
-            return replace(attempt.completed(None, result.summary, change), failure=turns.NOT_PUSHED)
-        if commit.fault is not None:
-            rest = f"nothing was pushed; see the change with: runwarden runs diff {attempt.run.id}"
-            raise AgentFailedError(f"{commit.fault}; {rest}")
-        patch_bytes = attempt.diffs["diff"].stat().st_size
-        if why := refusal(attempt.agent.options.change, commit.files.names, patch_bytes):
-            raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
-        return self._deliver(commit, change, result.summary or message.partition("\n")[0])
-
-    def _keep_artifacts(self) -> bool:
-        """Store the files that the agent left for its callers; return whether the turn has any. None can fail it."""
-        attempt, key, tree = self._attempt, self._attempt.at_work.key, self._attempt.workspace.tree
-        # The service's user must be able to read them, and the findings.
-        for folder in (tree, tree / FOLDER):
-            trees.unlock(folder)
-        if not os.path.lexists(tree / ARTIFACTS):
-            return False
-        owner = attempt.run.organization_id
-        held = self._recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
-
-        def put(name: str, content: bytes) -> None:
-            number, size = attempt.turn.attempt, len(content)
-            self._recorder.write(
-                lambda connection: turn_files.put_artifact(connection, key, number, name, size, content)
-            )
-
-        try:
-            for line in artifacts.keep(tree, self._artifacts, *held, attempt.secrets, put):
-                self._log(line)
-        except OSError as error:
-            self._log(f"{ARTIFACTS} is not read: {error.strerror}")
-        return bool(held[0])
-
-    def _store(self, kind: str, content: bytes) -> None:
-        kept = (self._attempt.at_work.key, self._attempt.turn.attempt, kind, content)
-        self._recorder.write(lambda connection: turn_files.put(connection, *kept))
-
-    def _commit(self, message: str) -> tuple[TurnCommit, TurnChange] | None:
-        """Commit the agent's change in the workspace, and keep its patch; None: it changed nothing.
-
-        Raises:
-            AgentFailedError: It may be neither pushed nor kept.
-        """
-        attempt, workspace = self._attempt, self._attempt.workspace
-        if self._made is None:
-            keeps = attempt.agent.options.commits == "keep"
-            trees.remove(workspace.ours)
-            keep = (lambda given: attempt.secrets.mask(commit_message(attempt, given))) if keeps else None
-            commit = workspace.commit(attempt.git, self._snapshot, self._base, message, keep)
-            self._log_remarks()
-            if commit is None:
-                return None
-            patches = self._patches()
-            size = patches.content_bytes(workspace.ours, commit.files)
-            if (large := oversize(attempt.agent.options.change, size)) is not None:
-                raise AgentFailedError(large)
-            pieces = workspace.contents(commit.files.names)
-            if not commit.is_plain:
-                pieces = chain(pieces, (workspace.stored(attempt.git, commit.files.new),))
-            if name := attempt.secrets.named_in(pieces):
-                text = f"the change holds the value of {name}, and was not pushed; keep the agent from it"
-                raise AgentFailedError(text)
-            diffs = attempt.diffs.values()
-            self._made = commit, patches.write(workspace.ours, commit, *diffs)
-        return self._made
-
-    def _deliver(self, commit: TurnCommit, change: TurnChange, summary: str | None) -> TurnOutcome:
-        """Push a commit; if others pushed to the branch in the meantime, on top of theirs."""
-        attempt, workspace, branch = self._attempt, self._attempt.workspace, self._attempt.run.branch
-        for _ in range(_MOST_PUSHES):
-            head = self._snapshot.branches.get(branch)
-            if head is not None and head != commit.base:
-                commit = moved(attempt.git, workspace.ours, commit, head, branch)
-                change = self._patches().write(workspace.ours, commit, *attempt.diffs.values())
-                self._made = commit, change
-                self._log(f"{branch} has moved to {head}: the change is put on top of it")
-            self._undelivered = commit.sha, summary
-            sha = commit.sha
-            self._recorder.begin_push(attempt.turn, sha)
-            try:
-                with self._tracer.step("push"):
-                    if attempt.api is None:
-                        workspace.push(attempt.git, attempt.run.url, branch, commit, head)
-                    else:
-                        workspace.upload(commit)
-                        sha = attempt.api.make(workspace.ours, sha, self._snapshot.branches.values())
-                        self._recorder.begin_push(attempt.turn, sha)
-                        attempt.api.publish(branch, sha, head)
-                break
-            except GitCommandError as error:
-                if error.is_passing:
-                    # The commit that is kept for the next attempt, and not the one that was made of it.
-                    self._recorder.begin_push(attempt.turn, commit.sha)
-                    raise
-                refused = GitCommandError(f"the push was refused: {error}")
-            try:
-                self._snapshot = snapshot = self._fetch()
-            except GitCommandError as again:
-                raise (again if again.is_passing else refused) from again
-            # The push may have landed without its answer, or a killed attempt's push may have arrived since the fetch.
-            if (done := own_commit(attempt, snapshot)) is not None:
-                return attempt.completed(done[0], summary, self._written(snapshot.git_dir, done[0]))
-            if snapshot.branches.get(branch) == head:
-                raise refused
-            if branch not in snapshot.branches:
-                raise GitCommandError(f"the branch {branch} was deleted while the agent worked; {KEPT}")
-        else:
-            raise GitCommandError(f"{branch} moved at each of {_MOST_PUSHES} pushes; continue the run to try again")
-        self._log(f"pushed {sha} to {branch}")
-        return attempt.completed(sha, summary, change)
 
 
 def _dropped(number: int, why: str) -> StartingPoint:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from service.execution.checkout import Checkout
 from service.execution.mirror import RepositoryMirror
 from service.execution.rehearsal import scratch_repository
 from service.execution.workspace import Workspace
@@ -282,9 +283,8 @@ def test_a_partial_checkout_is_whole_and_its_history_without_contents(tmp_path: 
     run, workspace = GitRunner(tmp_path, 300), Workspace(tmp_path / "work")
     mirror = RepositoryMirror(tmp_path, hosted.url, run, ())
     mirror.fill(snapshot := mirror.fetch("main"), "main")
-    workspace.part = ()
     workspace.tree.mkdir(parents=True)
-    workspace.check_out(run, snapshot, "main")
+    Checkout(workspace, run, hosted.url, snapshot, part=()).fill("main")
 
     assert {name: (workspace.tree / name).read_text() for name in FILES} == FILES | {"old.txt": "second\n"}
     with pytest.raises(GitCommandError, match=r"contents of earlier versions and of files outside .* are not fetched"):

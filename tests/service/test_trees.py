@@ -156,7 +156,7 @@ def test_a_secret_below_a_long_path_is_found(tmp_path: Path) -> None:
         if level == 19:
             touch(75 * "f", folder, "s3cr3t")
             os.symlink("s3cr3t-place", "link", dir_fd=folder)
-    found = set(workspace.contents([f"{20 * (200 * 'd' + '/')}{name}" for name in (75 * "f", "link")]))
+    found = set(trees.contents(workspace.tree, [f"{20 * (200 * 'd' + '/')}{name}" for name in (75 * "f", "link")]))
     trees.remove(workspace.tree)
 
     assert {b"s3cr3t", b"s3cr3t-place"} <= found

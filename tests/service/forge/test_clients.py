@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from service.agents.options import ChangeLimits
-from service.execution.commits import Patches, changed_between, oversize, refusal
+from service.execution.commits import changed_between, content_bytes, oversize, refusal
 from service.forge import CommitStatus, ForgeError, NewPullRequest, ReviewComment
 from service.git import GitRunner
 from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
@@ -118,7 +118,7 @@ def test_no_patch_is_made_of_files_that_do_not_fit_into_memory(tmp_path: Path) -
     before, after = commit(kept="1" * 500, changed="2" * 30, gone="3" * 4), commit(kept="1" * 500, changed="4" * 200)
     touched = [changed_between(git, git_dir, base, after) for base in (before, None, after)]
 
-    assert [Patches(git, str, None).content_bytes(git_dir, one) for one in touched] == [234, 700, 0]
+    assert [content_bytes(git, git_dir, one) for one in touched] == [234, 700, 0]
     assert oversize(ChangeLimits(), 256 << 20) is None
     assert "(four times change.bytes)" in (oversize(ChangeLimits(), (256 << 20) + 1) or "")
     assert oversize(ChangeLimits(bytes=1 << 30), 4 << 30) is None

@@ -1,0 +1,436 @@
+"""The checkout of one attempt: filled from a branch, committed and pushed once the agent has exited."""
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import stat
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from service import trees
+from service.execution.commits import (
+    LINK,
+    AgentHistory,
+    ChangedFiles,
+    TurnCommit,
+    auto_merge,
+    changed_between,
+    commit_tree,
+    head_of,
+    history_of,
+)
+from service.execution.large_files import FILTER, LargeFiles, object_in, tracked
+from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
+from service.execution.submodules import Submodules, links
+from service.execution.workspace import Workspace
+from service.findings import collect
+from service.git import GitCommandError, GitRunner
+from service.text import one_line, plural
+
+_MOST_NAMED = 5
+_LONGEST_NAME = 200
+_LONGEST_PART = 255
+"""How many bytes a file's name can have on Linux."""
+_MOST_KEPT_COMMITS = 50
+_MOST_OUTSIDE = 1000
+_SOME_NOT_ADDED = 1
+"""The exit status of `git add --ignore-errors` that could store some files only."""
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Checkout:
+    """The checkout in a workspace; only changes in it are committed."""
+
+    workspace: Workspace
+    git: GitRunner
+    url: str
+    """The repository's address."""
+    snapshot: RepositorySnapshot
+    """The repository at the latest fetch."""
+    part: tuple[str, ...] | None = None
+    """The paths that a partial mirror's checkout has, empty for all; None: the mirror has all contents."""
+    left_behind: tuple[str, ...] = ()
+    """Patterns of files that the agent's program writes for itself, which are never committed."""
+    large_files: LargeFiles | None = None
+    """The repository's files in Git LFS, if it is set up to have any."""
+    submodules: Submodules | None = None
+    """The repository's submodules, if it is set up to have any."""
+    base: str | None = None
+    """The commit that it was filled from; None: the repository is empty."""
+    remarks: list[str] = field(default_factory=list)
+    """Lines for the turn's log."""
+    _begun_with: frozenset[str] = frozenset()
+    """The files of the kept patch that was applied."""
+    _has_attributes: bool = False
+    """Whether it has a file `.gitattributes`."""
+    _outside: list[str] = field(default_factory=list)
+    """Files of the agent outside of the paths of its part."""
+    _prepared: dict[str, bytes] | None = None
+    """The digests of files as the repository's set-up left them; None: it has none."""
+    _plain: str | None = None
+    """The commit that is checked out, if the checkout is whole and without submodules."""
+
+    def __post_init__(self) -> None:
+        """Name its folders."""
+        self._tree, root = self.workspace.tree, self.workspace.root
+        self.git_dir = root / "commit.git"
+        """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""
+        self._theirs = root / "theirs.git"
+        self._index = root / "index"
+        """The git index of the new checkout, which the agent cannot change."""
+
+    def fill(self, branch: str) -> None:
+        """Fill the checkout from the branch, or without one from the default branch."""
+        snapshot, history = self.snapshot, self.workspace.history
+        base = self.base = snapshot.branches.get(branch) or snapshot.default
+        filled: list[str] = []
+        refs = {f"refs/remotes/origin/{name}": sha for name, sha in snapshot.branches.items()}
+        refs |= {f"refs/heads/{branch}": base} if base else {}
+        borrow(history, snapshot.git_dir, branch=branch, refs=refs)
+        if self.part is not None:
+            limit(history, self.part)
+            # The files that decide on Git LFS may lie outside.
+            self._has_attributes = bool(self.part)
+        if base:
+            self.git("read-tree", "--reset", "-u", "HEAD", git_dir=history, work_tree=self._tree)
+            # With its time, by which git knows the files that changed right after it was written.
+            shutil.copy2(history / "index", self._index)
+            if self.part is None and not os.path.lexists(self._tree / ".gitmodules"):
+                self._plain = base
+            collect.clear(self._tree)
+            if self.large_files is not None:
+                filled = self.large_files.fill(self._tree, tracked(self.git, self._attributes(), base), base)
+                self.remarks.append(f"Git LFS: {plural(len(filled), 'file')}")
+            if self.submodules is not None:
+                self.submodules.fill(snapshot.git_dir, base, self.url, self._tree, self.workspace.root)
+                self.remarks += self.submodules.remarks
+            elif names := [path for path, _ in self._links(snapshot.git_dir, base)]:
+                self.remarks.append(f"submodules are not fetched: {listed(names)}")
+        # For the agent's own git: it may commit, and its final checkout becomes the turn's commit.
+        (self._tree / ".git").write_text(f"gitdir: {history}\n", "utf-8")
+        with (history / "config").open("a", encoding="utf-8") as config:
+            config.write("[user]\n\tname = agent\n\temail = agent@runwarden.invalid\n")
+            if self.large_files is not None:
+                config.write(FILTER)
+                (history / "info/attributes").write_text("* -text -ident -working-tree-encoding\n")
+        if filled:
+            # Otherwise they would look changed to the agent.
+            given = "".join(f"{name}\0" for name in filled)
+            self.git.feed(given, "update-index", "-z", "--stdin", git_dir=history, work_tree=self._tree)
+
+    def _attributes(self) -> Path:
+        """Make a git-dir that obeys the attributes of the repository; nothing is checked out with it."""
+        folder = self.workspace.root / "attributes.git"
+        trees.remove(folder)
+        borrow(folder, self.snapshot.git_dir, *([self.git_dir] if self.git_dir.exists() else []))
+        (folder / "info/attributes").unlink()
+        return folder
+
+    def apply(self, patch: str) -> list[str] | None:
+        """Apply a kept patch; return the files that are in conflict; None: it does not fit."""
+        folders = {"git_dir": self.workspace.history, "work_tree": self._tree}
+        conflicts: list[str] = []
+        try:
+            self.git.feed(patch, "apply", "--3way", "--whitespace=nowarn", "-", **folders)
+        except GitCommandError:
+            conflicts = self.git("diff", "--name-only", "--diff-filter=U", "-z", **folders).split("\0")[:-1]
+            if not conflicts:
+                return None
+            # For the agent's git they are ordinary changes.
+            self.git("reset", "--quiet", "--", *conflicts, **folders)
+        files = self.git.feed(patch, "apply", "--numstat", "-z", "-").split("\0")[:-1]
+        self._begun_with = frozenset(entry.split("\t", 2)[2] for entry in files)
+        return conflicts
+
+    def note_prepared(self, since_ns: int) -> None:
+        """Note the files that the set-up, which began at `since_ns`, left in the checkout: they are not committed."""
+        collect.clear(self._tree)
+        self._prepared = {}
+        for path, _, entries in trees.walk(self._tree):
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    status, name = entry.stat(follow_symlinks=False), f"{path}{entry.name}"
+                    if not stat.S_ISDIR(status.st_mode):
+                        # Older ones are as the turn began with them.
+                        is_older = status.st_ctime_ns < since_ns
+                        self._prepared[name] = b"" if is_older else self._digest(name) or b""
+
+    def _digest(self, name: str) -> bytes | None:
+        """Return a digest of a file's type, rights and content; None: there is no such file."""
+        try:
+            mode = (self._tree / name).lstat().st_mode
+        except OSError:
+            return None
+        digest = hashlib.sha256(oct(mode).encode())
+        if not stat.S_ISDIR(mode):
+            for piece in trees.contents(self._tree, [name]):
+                digest.update(piece)
+        return digest.digest()
+
+    def commit(self, message: str, keep: Callable[[str], str] | None = None) -> TurnCommit | None:
+        """Commit the changes on top of the base and of the agent's merges; None: there are none.
+
+        `keep`: keeps the agent's own commits, with the messages that this function makes of theirs.
+        """
+        git, base = self.git, self.base
+        trees.remove(self.git_dir)
+        borrow(self.git_dir, self.snapshot.git_dir)
+        history = self._agent_history()
+        parents = tuple(filter(None, (base, *history.merged)))
+        compared, _ = auto_merge(git, self.git_dir, parents)
+        left_out = self._add(compared)
+        tree, files = self._written(compared)
+        fault = f"the agent left files that git cannot store: {listed(left_out)}" if left_out else None
+        pointers, outsized = self._pointers(tree, files.names)
+        if outsized:
+            what = f"the agent changed files that the repository keeps in Git LFS: {listed(outsized)}"
+            fault = fault or f"{what}; allow it with lfs = true in the repository's setup"
+        entries = self._lost_submodules(compared, files) + pointers
+        if self._prepared is not None:
+            # Files that are as the set-up left them, without those of the kept patch, stay as in the base.
+            for name, old in zip(files.names, files.before, strict=True):
+                if name not in self._begun_with and self._prepared.get(name) == self._digest(name):
+                    entries += f"{old}\t{name}\0"
+        if entries:
+            git.feed(entries, "update-index", "-z", "--index-info", git_dir=self.git_dir)
+            tree, files = self._written(compared)
+        if not files.names and fault is None and parents in {(), (base,)}:
+            return None
+        groups: dict[str, set[str]] = {_folded(name): set() for name in files.names}
+        for name in self._names("ls-files", "-z"):
+            if (group := groups.get(_folded(name))) is not None:
+                group.add(name)
+        alike = [name for group in groups.values() if len(group) > 1 for name in sorted(group)]
+        if alike:
+            what = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
+            self.remarks.append(f"{what}: {listed(alike)}")
+        last = None
+        if keep is not None and history.made:
+            try:
+                last, files = self._keep(history.made, files, keep)
+            except GitCommandError as error:
+                self.remarks.append(f"the agent's commits become one: {error}")
+        if last is None:
+            sha = commit_tree(git, self.git_dir, tree, parents, message)
+        elif git("rev-parse", f"{last}^{{tree}}", git_dir=self.git_dir) == tree:
+            sha = last
+        else:
+            sha = commit_tree(git, self.git_dir, tree, (last,), message)
+        is_plain = not history.merged and (last is None or (sha == last and len(history.made) == 1))
+        return TurnCommit(sha, tree, base, history.merged, is_plain, compared, files, fault)
+
+    def _written(self, compared: str | None) -> tuple[str, ChangedFiles]:
+        """Write the index as a tree; return it with the files that differ from a commit."""
+        # The contents of other files need not be here.
+        tree = self.git("write-tree", "--missing-ok", git_dir=self.git_dir)
+        return tree, changed_between(self.git, self.git_dir, compared, tree)
+
+    def _add(self, compared: str | None) -> list[str]:
+        """Put the checkout into the service's index; return the files that git cannot store."""
+        (self.git_dir / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
+        gone, locked = self._prepare()
+        if compared is not None:
+            # From the index of the checkout git knows which files are unchanged, without reading them.
+            shutil.copy2(self._index, self.git_dir / "index")
+        if compared is None or compared != self._plain:
+            self._run("read-tree", *(("--empty",) if compared is None else ("-i", "-m", compared)))
+        if gone or locked:
+            hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+            ignored = tuple(name for name in self._names(*hidden) if name.endswith("/"))
+            gone, locked = ([path for path in paths if not path.startswith(ignored)] for paths in (gone, locked))
+        # git fails as a whole at a folder that it can list but not enter, and at a path that is nowhere.
+        places = [path for path in self.part or () if os.path.lexists(self._tree / path) or self._indexed([path])]
+        scope = [f":(top,literal){path}" for path in places] if self.part else [":/"]
+        chosen = ("--", *scope, *(f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked)))
+        left_out = [*gone, *locked]
+        try:
+            if scope:
+                self._run("add", "--all", "--ignore-errors", *chosen)
+        except GitCommandError as error:
+            names = self._names("ls-files", "-z", "--others", "--modified", "--exclude-standard", *chosen)
+            # With any other status git has stored nothing, for a reason that no file need have.
+            if error.status != _SOME_NOT_ADDED or not names:
+                raise
+            _logger.info("%s", error)
+            left_out += names
+        if self._outside and (names := self._indexed(self._outside, "--others", "--exclude-standard")):
+            self.remarks.append(f"files outside of the repository's sparse paths are not committed: {listed(names)}")
+        return left_out
+
+    def _pointers(self, tree: str, names: Sequence[str]) -> tuple[str, list[str]]:
+        """Return the index's entries of changed large files, and those that must not be committed as they are."""
+        raw = tracked(self.git, self._attributes(), tree, names) if self._has_attributes else []
+        if self.large_files is None:
+            there = (name for name in raw if (self._tree / name).exists())
+            return "", [name for name in there if not object_in(self._tree / name)]
+        entries = ""
+        for name, pointer in self.large_files.take(self._tree, raw).items():
+            mode = "100755" if (self._tree / name).stat().st_mode & stat.S_IXUSR else "100644"
+            blob = self.git.feed(pointer, "hash-object", "-w", "--stdin", git_dir=self.git_dir).strip()
+            entries += f"{mode} {blob}\t{name}\0"
+        return entries, []
+
+    def _keep(
+        self, made: Sequence[tuple[str, ...]], files: ChangedFiles, keep: Callable[[str], str]
+    ) -> tuple[str | None, ChangedFiles]:
+        """Make the agent's commits again; return the last, and all files that any of them touches."""
+        if len(made) > _MOST_KEPT_COMMITS:
+            self.remarks.append(f"the agent made more than {_MOST_KEPT_COMMITS} commits: they became one")
+            return None, files
+        git, git_dir = self.git, self.git_dir
+        again: dict[str, str] = {}
+        own = {commit[0] for commit in made}
+        borders = {parent for commit in made for parent in commit[1:]} - own
+        wanted = "".join(f"{sha}\n" for sha in (*own, *(f"^{sha}" for sha in borders)))
+        pack = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=self._theirs)
+        # With a part of the repository, git cannot check what the unchanged entries of trees lead to.
+        strict = ("unpack-objects", "-q", "--strict")
+        checked = ("index-pack", "--stdin", "--fix-thin", "--fsck-objects")
+        git.feed(pack, *(checked if self.part else strict), git_dir=git_dir)
+        names, blobs, new = dict.fromkeys(files.names), set(files.blobs), set(files.new)
+        for sha, *before in made:
+            message = git("log", "--max-count=1", "--format=%B", sha, "--", git_dir=git_dir)
+            tree = git("rev-parse", f"{sha}^{{tree}}", git_dir=git_dir)
+            parents = [again.get(parent, parent) for parent in before]
+            again[sha] = commit_tree(git, git_dir, tree, parents, keep(message))
+            changed = changed_between(git, git_dir, auto_merge(git, git_dir, parents)[0], tree)
+            names |= dict.fromkeys(changed.names)
+            blobs |= changed.blobs
+            new |= changed.new
+        return again[made[-1][0]], ChangedFiles(tuple(names), files.before, frozenset(blobs), frozenset(new))
+
+    def stored(self, blobs: frozenset[str]) -> bytes:
+        """Return the contents of files in the service's git-dir."""
+        wanted = "".join(f"{blob}\n" for blob in blobs if blob.strip("0"))
+        return self.git.feed(wanted, "cat-file", "--batch", git_dir=self.git_dir).encode("utf-8", "surrogateescape")
+
+    def _lost_submodules(self, base: str | None, files: ChangedFiles) -> str:
+        """Return the entries of submodules that only lost their empty folders; remark on work inside of others."""
+        restored, lost = list[str](), list[str]()
+        filled = {} if self.submodules is None else self.submodules.filled
+        for path, sha in self._links(self.git_dir, base):
+            folder = self._tree / path
+            if path in files.names and ".gitmodules" not in files.names and not folder.exists():
+                restored.append(f"{LINK} commit {sha}\t{path}\0")
+            elif path not in filled and folder.is_dir() and any(folder.iterdir()):
+                lost.append(path)
+        lost += [] if self.submodules is None else self.submodules.changed(self._tree)
+        if lost:
+            self.remarks.append(f"files in submodules are not committed: {listed(lost)}")
+        return "".join(restored)
+
+    def _links(self, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
+        return [] if commit == self._plain else links(self.git, git_dir, commit)
+
+    def _agent_history(self) -> AgentHistory:
+        """Read the agent's history, by a git-dir of the service with the agent's objects."""
+        history = self.workspace.history
+        head = head_of(history)
+        if self.base is None or head is None or head == self.base:
+            return AgentHistory()
+        trees.remove(self._theirs)
+        borrow(self._theirs, self.snapshot.git_dir, history)
+        try:
+            # Links and the names of other folders would lead to objects that the agent may not read; a pipe blocks.
+            for path, folder, entries in trees.walk(history / "objects"):
+                for entry in entries:
+                    is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+                    if not is_plain or (path, entry.name) == ("", "info"):
+                        trees.remove(entry.name, within=folder)
+            return history_of(self.git, self._theirs, head, self.snapshot.branches.values(), self.base)
+        except (GitCommandError, OSError) as error:
+            _logger.info("the agent's history cannot be read: %s", error)
+            return AgentHistory()
+
+    def pack(self, commit: str) -> bytes:
+        """Return a commit with everything that the repository does not have yet, as a pack of git."""
+        wanted = "".join(f"{sha}\n" for sha in (commit, *(f"^{known}" for known in self.snapshot.branches.values())))
+        # Another machine need not have the contents that a thin pack would build on.
+        thin = ("--thin",) if self.part is None else ()
+        packed = self.git.feed(wanted, "pack-objects", "--quiet", "--revs", *thin, "--stdout", git_dir=self.git_dir)
+        return packed.encode("utf-8", "surrogateescape")
+
+    def unpack(self, pack: bytes) -> None:
+        """Make the service's git-dir with the commit of an earlier attempt."""
+        self.workspace.git_home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        borrow(self.git_dir, self.snapshot.git_dir)
+        self.git.feed(pack.decode("utf-8", "surrogateescape"), "unpack-objects", "-q", git_dir=self.git_dir)
+
+    def _indexed(self, paths: Sequence[str], *more: str) -> list[str]:
+        """Return those of the paths, or the files in them, that are in the index."""
+        return self._names("ls-files", "-z", "--cached", *more, "--", *(f":(top,literal){path}" for path in paths))
+
+    def _names(self, *arguments: str) -> list[str]:
+        return self._run(*arguments).split("\0")[:-1]
+
+    def _run(self, *arguments: str) -> str:
+        return self.git(*arguments, git_dir=self.git_dir, work_tree=self._tree)
+
+    def _prepare(self) -> tuple[list[str], list[str]]:
+        """Make the checkout readable for git; return the folders of files that had to go, and those that stay locked.
+
+        Nothing may be writing to it. Folders that the agent locked belong to the service's user, and are unlocked.
+        """
+        gone, locked = list[str](), list[str]()
+        trees.unlock(self._tree)
+        # Its findings have been read. git would fail if .gitignore hid a folder that a pathspec leaves out.
+        trees.remove(self._tree / collect.FOLDER)
+        for path, folder, entries in trees.walk(self._tree):
+            left = trees.LONGEST_PATH - len(os.fsencode(path))
+            for entry in entries:
+                name = f"{path}{entry.name}"
+                # git would enter a repository that the agent made, and obey the configuration it finds there.
+                if entry.name.lower() == ".git":
+                    if not trees.remove(entry.name, within=folder):
+                        raise OSError(f"{name}, which git would obey, cannot be removed")
+                elif entry.is_dir(follow_symlinks=False):
+                    if not trees.unlock(entry.name, within=folder):
+                        locked.append(f"{name}/")
+                # git silently skips files in folders that are too deep, and fails as a whole at other such files.
+                elif left < _LONGEST_PART and len(os.fsencode(entry.name)) > left:
+                    trees.remove(entry.name, within=folder)
+                    gone.append(path)
+                else:
+                    trees.unlock_file(entry, folder)
+                    if self.part and len(self._outside) < _MOST_OUTSIDE and not lies_in(name, self.part):
+                        self._outside.append(name)
+                    self._has_attributes |= entry.name == ".gitattributes"
+        return gone, locked
+
+    def upload(self, commit: TurnCommit) -> None:
+        """Upload a commit's large files.
+
+        Raises:
+            GitCommandError: They cannot be uploaded.
+        """
+        if self.large_files is not None:
+            self.large_files.upload(self.git_dir, commit.files.blobs)
+
+    def push(self, branch: str, commit: TurnCommit, expected: str | None) -> None:
+        """Push a commit, after its large files, if its branch is still at `expected` (None: does not exist).
+
+        Raises:
+            GitCommandError: The branch has moved, or the repository cannot be written.
+        """
+        self.upload(commit)
+        ref = f"refs/heads/{branch}"
+        lease = f"--force-with-lease={ref}:{expected or ''}"
+        options = ("--progress", "--no-verify", lease, "--")
+        self.git("push", *options, self.url, f"{commit.sha}:{ref}", git_dir=self.git_dir)
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, printable and cut, and how many more there are."""
+    shown = [one_line(name.encode("utf-8", "replace").decode()) for name in names[:_MOST_NAMED]]
+    # Files in too deep folders look alike.
+    cut = dict.fromkeys(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in shown)
+    return ", ".join(cut) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
