@@ -22,7 +22,7 @@ from service.egress.proxies import MODEL_SOCKET, PROXY_SOCKET
 from service.errors import ServiceError
 from service.execution.disk import DiskShare
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, Inside, NoSandboxError, Sandbox, SandboxView
-from service.execution.workspace import Workspace, instructions_of
+from service.execution.workspace import Workspace
 from service.findings.question import FILE
 from service.settings import DataFolder
 
@@ -158,18 +158,24 @@ class AgentCommand:
                 what = "its program's settings cannot be written"
                 raise AgentFailedError(f"{what}: an earlier turn left something else at {name}")
             file.write_text(content, "utf-8")
-        if self.agent.options.preset is None or not self.task:
-            return
-        text = instructions_of(self.task)
-        is_fresh = self._session_file is None or not self._session_file.exists()
-        if is_fresh and self.task.get("conversation"):
-            # For a program that does not remember earlier turns.
-            lines = ["Earlier turns of this task; what those that completed changed is in the checkout:", ""]
-            for past in self.task["conversation"]:
-                ended = past.get("question") or past["summary"] or "no summary"
-                lines.append(f"- {past['instructions']}\n  ({past['status']}: {ended})")
-            text = "\n".join([*lines, "", "Now:", "", text])
-        self.workspace.instructions_file.write_bytes(f"{_HOW_TO_ASK}\n\n{text}\n".encode("utf-8", "replace"))
+        if self.task:
+            self._write_task(self.task["conversation"])
+
+    def _write_task(self, conversation: list[dict[str, Any]]) -> None:
+        self.workspace.task_file.write_text(json.dumps(self.task), "utf-8")
+        self.workspace.conversation_file.write_text(json.dumps(conversation, indent=1), "utf-8")
+        text = self._instructions
+        if self.agent.options.preset is not None:
+            is_fresh = self._session_file is None or not self._session_file.exists()
+            if is_fresh and conversation:
+                # For a program that does not remember earlier turns.
+                lines = ["Earlier turns of this task; what those that completed changed is in the checkout:", ""]
+                for past in conversation:
+                    ended = past.get("question") or past["summary"] or "no summary"
+                    lines.append(f"- {past['instructions']}\n  ({past['status']}: {ended})")
+                text = "\n".join([*lines, "", "Now:", "", text])
+            text = f"{_HOW_TO_ASK}\n\n{text}"
+        self.workspace.instructions_file.write_bytes(f"{text}\n".encode("utf-8", "replace"))
 
     def argv(self) -> list[str]:
         """Return the command of a prepared agent, inside its sandbox.
@@ -256,6 +262,12 @@ class AgentCommand:
             self._session_file.write_text(session, "utf-8")
 
     @property
+    def _instructions(self) -> str:
+        """The task's instructions, after the sentence about an earlier turn's unpushed changes, if there is one."""
+        text, begun = str(self.task.get("instructions", "")), self.task.get("starting_point")
+        return f"{begun['text']}\n\n{text}" if begun else text
+
+    @property
     def _is_boxed(self) -> bool:
         return self.sandbox.program is not None
 
@@ -266,7 +278,7 @@ class AgentCommand:
 
     def _bare(self) -> list[str]:
         values = {
-            "instructions": instructions_of(self.task) if self.task else "",
+            "instructions": self._instructions,
             "instructions_file": str(self.workspace.instructions_file),
             "conversation_file": str(self.workspace.conversation_file),
             "run_id": str(self.task.get("run_id", "")),

@@ -85,7 +85,6 @@ class Rehearsal:
             task = {"run_id": run_id, "turn": number, "agent": agent.name, "branch": _BRANCH}
             task |= {"instructions": instructions, "inputs": {}, "conversation": []}
             workspace.create()
-            workspace.give(task)
             left_behind = invocation.preset_of(agent).left_behind
             checkout = Checkout(workspace, git, self.url, snapshot, left_behind=left_behind)
             checkout.fill(_BRANCH)

@@ -60,12 +60,12 @@ class Deletion:
         """Delete the rows of organizations, in batches, so that other writers do not wait long, and queue entries."""
         with self.database.read() as connection:
             pending = deletions.pending_organizations(connection)
-        for one in pending:
+        for organization_id in pending:
             is_deleted = False
             while not is_deleted:
                 with self.database.write() as connection:
-                    if not deletions.delete_runs_of(connection, one, self.clock()):
-                        is_deleted = deletions.delete_organization(connection, one)
+                    if not deletions.delete_runs_of(connection, organization_id, self.clock()):
+                        is_deleted = deletions.delete_organization(connection, organization_id)
         with self.database.read() as connection:
             turns = deletions.noted(connection, "turn")
         for start in range(0, len(turns), deletions.BATCH):
@@ -219,12 +219,11 @@ class Retention:
             self.remove_branches(self._before(settings.branches_days))
         return queue, stored
 
-    def remove_branches(self, before: int) -> int:
-        """Remove branches whose last run ended before an instant (microseconds); return how many.
+    def remove_branches(self, before: int) -> None:
+        """Remove branches whose last run ended before an instant (microseconds).
 
         Only those that the service made, and to which only the service pushed.
         """
-        removed = 0
         with self._database.read() as connection:
             owners = organizations.all_of(connection)
         for owner in owners:
@@ -234,15 +233,14 @@ class Retention:
                     groups[run.url].append(run)
             for url, group in groups.items():
                 try:
-                    removed += self._of_repository(group)
+                    self._remove_branches_of(group)
                 except (GitCommandError, OSError) as error:
                     _logger.warning("branches stay in %s: %s", without_login(url), error)
         self._branches_until = before
-        return removed
 
-    def _of_repository(self, group: list[Run]) -> int:
-        """Remove branches unless they are protected or hold commits of others that the default branch lacks."""
-        one, removed = group[0], 0
+    def _remove_branches_of(self, group: list[Run]) -> None:
+        """Remove branches of one repository, without protected ones and those with commits of others not merged."""
+        one = group[0]
         with self._database.read() as connection:
             host = hosts.at(connection, one.organization_id, one.platform, one.url)
             configured = repositories.by_path(connection, one.organization_id, one.platform, one.path)
@@ -271,8 +269,6 @@ class Retention:
                 lease = f"--force-with-lease={ref}:{head}"
                 git("push", "--quiet", "--no-verify", lease, "--", run.url, f":{ref}", git_dir=snapshot.git_dir)
                 _logger.info("removed the branch %s of %s from %s", run.branch, run.id, without_login(run.url))
-                removed += 1
-        return removed
 
     def _before(self, days: float) -> int:
         return self._clock() - int(days * DAY_MICROS)

@@ -3,7 +3,6 @@
 import errno
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from math import inf
 from typing import Final, NoReturn
@@ -25,12 +24,11 @@ from service.hosts.tokens import HostLogin, author_of, rotated
 from service.observability.traces import Tracer
 from service.reference import location, without_login
 from service.secrets import Secrets, of_environment, of_proxies, of_url
-from service.settings import DataFolder, ExecutionSettings, ForgeSettings
+from service.settings import DataFolder, Settings
 from service.store import agents, hosts, messages, outages, turns
 from service.store.database import Database
 from service.store.outages import clock_time
 from service.store.turns import Turn, TurnOutcome, TurnPause
-from service.text import storable
 
 _MOST_ATTEMPTS: Final = 20
 _NEXT_S: Final = 5.0
@@ -60,23 +58,20 @@ class TurnExecution:
         self,
         database: Database,
         folder: DataFolder,
-        settings: ExecutionSettings,
+        settings: Settings,
         sandbox: Sandbox,
         clock: Clock,
-        secret_names: Sequence[str | None] = (),
-        tracer: Tracer | None = None,
-        forge: ForgeSettings | None = None,
+        tracer: Tracer,
     ) -> None:
-        """`secret_names`: variables that hold secrets other than those of agents and code hosts."""
         self.recorder = TurnRecorder(database, clock)
         self.sandbox = sandbox
         """The sandbox of every agent in this process."""
-        self._secret_names = secret_names
-        self._folder = folder
-        self._settings = settings
-        self._forge = forge or ForgeSettings()
-        self._disk = SharedDisk(settings.agent, settings.concurrency)
-        self._tracer = tracer or Tracer()
+        self.folder = folder
+        self.settings = settings.execution
+        self._secret_names = settings.secret_names
+        self._forge = settings.forge
+        self._disk = SharedDisk(self.settings.agent, self.settings.concurrency)
+        self._tracer = tracer
 
     def execute(self, run_id: str, number: int, workspaces: Workspaces) -> None:
         """Execute a turn and record its outcome; while the database is down, wait for it.
@@ -99,13 +94,7 @@ class TurnExecution:
         self.recorder.retried(lambda: self.record_end(run_id, number, outcome))
 
     def perform(self, run_id: str, number: int, workspaces: Workspaces) -> TurnOutcome:
-        """Execute a turn and return its outcome.
-
-        Raises:
-            InterruptedTurnError: The service stops.
-            PausedTurnError: The turn waits for its model's provider or its code host.
-            SupersededError: Another attempt has the turn now.
-        """
+        """Execute a turn and return its outcome; raises as `execute`."""
         database = self.recorder.database
         with database.write() as connection:
             claimed = turns.claim(connection, run_id, number, workspaces.executor, self.recorder.clock())
@@ -130,22 +119,19 @@ class TurnExecution:
             text = f"the agent {turn.agent or run.agent!r} is no longer configured; add it again and continue the run"
             return _failed_turn(turn, text)
         if turn.attempt - turn.pauses > _MOST_ATTEMPTS:
-            text = (
-                f"gave up after {_MOST_ATTEMPTS} attempts: workers died or ran out of resources, or the model was "
-                "down; continue the run"
-            )
-            return _failed_turn(turn, text)
+            why = "workers died or ran out of resources, or the model was down; continue the run"
+            return _failed_turn(turn, f"gave up after {_MOST_ATTEMPTS} attempts: {why}")
         key = (run_id, number)
         workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
         # From here on, a deletion of the run waits for the end of this attempt.
         workspace.root.mkdir(mode=0o700, parents=True)
-        diffs = {"diff": self._folder.turn_diff(*key), "run.diff": self._folder.run_diff(*key)}
-        at_work = TurnAtWork(key, turn.attempt, self._folder.turn_log(*key), diffs)
+        diffs = {"diff": self.folder.turn_diff(*key), "run.diff": self.folder.run_diff(*key)}
+        at_work = TurnAtWork(key, turn.attempt, self.folder.turn_log(*key), diffs)
         at_work.log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with at_work.log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
             secrets = Secrets(of_environment(names) | rotated(database, connected) | of_proxies() | of_url(run.url))
-            identity = identity_of(*(author_of(host) or (self._settings.author_name, self._settings.author_email)))
+            identity = identity_of(*(author_of(host) or (self.settings.author_name, self.settings.author_email)))
             due = time.monotonic() + _PROGRESS_S
 
             def progress(text: str) -> None:
@@ -155,8 +141,8 @@ class TurnExecution:
                     attempt.note(f"git: {text}")
 
             login = HostLogin(database, host, run.url)
-            signing_key = None if self._settings.signing is None else self._settings.signing.ssh_key
-            git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity, progress, login, signing_key)
+            signing_key = None if self.settings.signing is None else self.settings.signing.ssh_key
+            git = GitRunner(workspace.git_home, self.settings.git_timeout_s, identity, progress, login, signing_key)
             is_signing_host = host is not None and host.app is not None and host.app.sign
             share = self._disk.join(workspace.root)
             attempt = Attempt(
@@ -172,8 +158,8 @@ class TurnExecution:
                 share=share,
                 api=ApiCommits(database, host, run.path, git) if host is not None and is_signing_host else None,
                 recorder=self.recorder,
-                folder=self._folder,
-                settings=self._settings,
+                folder=self.folder,
+                settings=self.settings,
                 sandbox=self.sandbox,
                 tracer=self._tracer,
             )
@@ -228,8 +214,8 @@ class TurnExecution:
         if is_kept and (change := attempt.keep()) is not None:
             outcome = replace(outcome, **asdict(change))
         self._tracer.ended(outcome.status)
-        failure = None if outcome.failure is None else storable(attempt.secrets.mask(outcome.failure))
-        summary = None if outcome.summary is None else storable(attempt.secrets.mask(outcome.summary))
+        failure = outcome.failure and attempt.masked(outcome.failure)
+        summary = outcome.summary and attempt.masked(outcome.summary)
         attempt.note(outcome.status if failure is None else f"{outcome.status}: {failure}")
         return replace(outcome, failure=failure, summary=summary)
 
@@ -241,18 +227,14 @@ class TurnExecution:
                 raise error
             error = AgentFailedError(f"the agent was stopped for passing its limit of {fault} in [execution.agent]")
         # Callers read this text, and need not know where the data folder is.
-        text = str(error).replace(f"{self._folder.root}/", "")
+        text = str(error).replace(f"{self.folder.root}/", "")
         kind = error.reason if isinstance(error, AgentFailedError) and error.reason != "failed" else None
         return _failed_turn(attempt.turn, text, kind)
 
     def _paused(self, attempt: Attempt, error: PausedAgentError) -> TurnOutcome:
-        """Give the turn's slot back until its model can be asked again, or to the next fallback; return its failure.
+        """Give the turn's slot back until its model can be asked again, or to the next fallback.
 
-        It fails if there is no fallback left, or if waiting takes too long.
-
-        Raises:
-            PausedTurnError: The slot was given back.
-            SupersededError: Another attempt took over the turn, or it was cancelled.
+        Return its failure if there is no fallback left, or if waiting takes too long.
         """
         now, run, turn, failure = self.recorder.clock(), attempt.run, attempt.turn, error.pause.failure
         with self.recorder.database.read() as connection:
@@ -260,7 +242,7 @@ class TurnExecution:
             providers = outages.ProviderOutages(connection)
         options = NO_OPTIONS if own is None else own.options
         if (error.pause.limit_s or inf) > options.waits_s:
-            why = storable(attempt.secrets.mask(failure.what))
+            why = attempt.masked(failure.what)
             unavailable = (turn.unavailable or {}) | {attempt.agent.name: why}
             name = providers.fallback(run.organization_id, run.agent, unavailable)
             if name is None:
@@ -274,24 +256,19 @@ class TurnExecution:
         if until > (turn.started_at or now) + DAY_MICROS:
             text = f"{failure.text}; a turn waits for its model for a day, and not longer"
             return _failed_turn(turn, text, failure.reason)
-        what = storable(attempt.secrets.mask(failure.text))
+        what = attempt.masked(failure.text)
         resumes = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
         paused = TurnPause(until, resumes, is_counted=error.has_begun)
         return self._pause(attempt, paused, f"waits for its model, without a slot: {resumes or what}")
 
     def _waiting(self, attempt: Attempt, error: GitCommandError) -> TurnOutcome:
-        """Give the turn's slot back until its code host can be asked again; return its failure if that takes too long.
-
-        Raises:
-            PausedTurnError: The slot was given back.
-            SupersededError: Another attempt took over the turn, or it was cancelled.
-        """
-        now, turn, found = self.recorder.clock(), attempt.turn, location(attempt.run.url)
+        """Give the turn's slot back until its code host can be asked again; return its failure after too long."""
+        now, turn, place = self.recorder.clock(), attempt.turn, location(attempt.run.url)
         # Its agent ran in this attempt, so that the fetch succeeded.
         since = now if attempt.has_begun else turn.waiting_since or now
         waited_s = (now - since) / SECOND_MICROS
-        host = (found and found.host) or "its repository"
-        what = storable(attempt.secrets.mask(str(error)))
+        host = (place and place.host) or "its repository"
+        what = attempt.masked(str(error))
         if waited_s > self._forge.give_up_s:
             text = f"{host} has not answered since {clock_time(since)}: {what}; continue the run when it does"
             return _failed_turn(turn, text, "host_unreachable")
@@ -299,32 +276,24 @@ class TurnExecution:
         pause_s = min(max(waited_s, self._forge.retry_s), _LONGEST_RETRY_S)
         why = f"waiting for {host} since {clock_time(since)}: {what}"
         paused = TurnPause(now + int(pause_s * SECOND_MICROS), why, is_counted=False, since=since)
-        said = f"{why}; the slot is free, and the next attempt is in {pause_s:.0f} s"
-        return self._pause(attempt, paused, said)
+        return self._pause(attempt, paused, f"{why}; the slot is free, and the next attempt is in {pause_s:.0f} s")
 
-    def _pause(self, attempt: Attempt, paused: TurnPause, said: str) -> NoReturn:
-        """Keep the agent's work so far, and give the turn's slot back.
-
-        Raises:
-            PausedTurnError: The slot was given back.
-        """
-        change = attempt.keep()
-        known = {} if change is None else asdict(change)
-        turn = attempt.turn
+    def _pause(self, attempt: Attempt, paused: TurnPause, why: str) -> NoReturn:
+        """Keep the agent's work so far, and give the turn's slot back."""
+        turn, change = attempt.turn, attempt.keep()
         first = turn.from_turn if change is None else turn.number if change.files else None
-        known = {**paused.change, **known, **attempt.keep_commit()}
-        self.recorder.pause(turn, replace(paused, from_turn=first, change=known))
-        attempt.note(said)
-        raise PausedTurnError(f"{attempt.trailer}: {said}")
+        fields = {**paused.change, **({} if change is None else asdict(change)), **attempt.keep_commit()}
+        self.recorder.pause(turn, replace(paused, from_turn=first, change=fields))
+        attempt.note(why)
+        raise PausedTurnError(f"{attempt.trailer}: {why}")
 
     def _is_shortage(self, error: Exception) -> bool:
         """Whether an attempt failed because this machine is short of something, which is not the turn's fault."""
         if any(isinstance(one, OSError) and one.errno in _SHORTAGES for one in (error, error.__cause__)):
             return True
         # git has its own words for a full disk.
-        return isinstance(error, GitCommandError) and shortage(self._folder.root, self._settings.agent) is not None
+        return isinstance(error, GitCommandError) and shortage(self.folder.root, self.settings.agent) is not None
 
 
 def _failed_turn(turn: Turn, text: str, kind: str | None = None) -> TurnOutcome:
-    """Return the outcome of an attempt at a turn that failed."""
     return TurnOutcome("failed", failure=text, failure_kind=kind, attempt=turn.attempt)

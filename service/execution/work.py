@@ -119,13 +119,17 @@ class Attempt:
         self.log.write(line.encode("utf-8", "replace"))
         self.log.flush()
 
+    def masked(self, text: str) -> str:
+        """Return a text as it may be stored."""
+        return storable(self.secrets.mask(text))
+
     def keep_commit(self) -> dict[str, str | None]:
         """Store the commit that is still to be pushed; return the turn's fields about it."""
         if self._undelivered is None:
             return {}
         sha, summary = self._undelivered
         self._store(turn_files.COMMIT, self._checkout.pack(sha))
-        return {"summary": None if summary is None else storable(self.secrets.mask(summary))}
+        return {"summary": summary and self.masked(summary)}
 
     def keep(self) -> TurnChange | None:
         """Keep the patch of a turn that pushes nothing; None: the agent never started, or it may not be kept."""
@@ -201,7 +205,6 @@ class Attempt:
         if begun is not None:
             self.note(begun.text)
         task = self._task(begun)
-        workspace.give(task)
         self.note(f"sandbox: {self.sandbox}")
         if head is not None and self.agent.options.on_completion.status:
             at_work = (run, self.turn.number, head, self.recorder.clock())

@@ -22,9 +22,8 @@ from service.execution.sandbox import find
 from service.execution.turn import PausedTurnError, ShortageError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
-from service.settings import DataFolder, ExecutionSettings
 from service.store import dispatch, organizations, turns, workers
-from service.store.database import AWAY, Database, DatabaseClock
+from service.store.database import AWAY, DatabaseClock
 from service.store.workers import Doorbell, Worker
 from service.text import storable
 
@@ -52,37 +51,30 @@ class TurnWorker:
 
     def __init__(
         self,
-        database: Database,
-        folder: DataFolder,
-        settings: ExecutionSettings,
         execution: TurnExecution,
         retention: Retention,
         jobs: Mapping[str, Callable[[str], object]],
         clock: DatabaseClock,
-        *,
-        concurrency: int,
     ) -> None:
         """`jobs`: `mail` sends an invitation, `post` a run's results, `tell` events to an endpoint; `rotate` tokens.
 
         `schedule` starts the run of a rule that is due.
         """
-        self._database = database
-        self._folder = folder
-        self._settings = settings
         self._execution = execution
+        self._database = execution.recorder.database
+        self._folder = execution.folder
+        self._settings = settings = execution.settings
         self._retention = retention
         self._jobs: dict[str, Callable[[str], object]] = {**jobs, "prune": lambda _: retention.prune_database()}
         self._prune_due = threading.Event()
         self._clock = clock
         executor = secrets.token_hex(12)
-        sandbox = str(execution.sandbox)
-        self._concurrency = concurrency
-        slots = 0 if execution.sandbox.is_missing else concurrency
-        self.me = Worker(executor, socket.gethostname(), sandbox, os.getpid(), slots, clock(), clock())
+        slots = 0 if execution.sandbox.is_missing else settings.concurrency
+        self.me = Worker(executor, socket.gethostname(), str(execution.sandbox), os.getpid(), slots, clock(), clock())
         """This worker as other processes see it: with no slots while it may not, or cannot, begin turns."""
         self._probe_due = time.monotonic() + SANDBOX_PAUSE_S
         grace_s = _GRACE_ROUNDS * max(settings.worker_ttl_s, settings.look_s, _RECOVERY_PAUSE_S)
-        self._engine = DurableEngine(database, executor, concurrency, grace_s)
+        self._engine = DurableEngine(self._database, executor, settings.concurrency, grace_s)
         self._beat_at = float("-inf")
         self._beating_since = float("-inf")
         """Since when this worker's heartbeat has been regular (monotonic seconds)."""
@@ -122,11 +114,12 @@ class TurnWorker:
         Doorbell(self._database).answer(self.wake, self._ended)
         self._retention.start(self._prune_due.set)
 
-    def stop(self, grace_s: float) -> bool:
-        """Start no new turns, wait `grace_s` for those at work, and interrupt the rest; return whether none was left.
+    def stop(self) -> None:
+        """Start no new turns, wait `drain_s` for those at work, and interrupt the rest.
 
         Interrupted turns stay in the queue under this worker's name until the next worker recovers them.
         """
+        grace_s = self._settings.drain_s
         self._ended.set()
         self._woken.set()
         self._retention.close()
@@ -149,7 +142,7 @@ class TurnWorker:
             )
         if idle:
             self._workspaces.close()
-        return idle
+        _logger.info("drained" if idle else "turns were interrupted; the next worker starts them again")
 
     def _execute(self, run_id: str, number: int) -> None:
         """Execute a turn, unless another worker has to finish it."""
@@ -249,7 +242,7 @@ class TurnWorker:
         short = None if sandbox.is_missing else shortage(self._folder.root, self._settings.agent)
         with self._database.read() as connection:
             is_held = workers.pauses(connection).holds(self.me)
-        slots = 0 if sandbox.is_missing or short is not None or is_held else self._concurrency
+        slots = 0 if sandbox.is_missing or short is not None or is_held else self._settings.concurrency
         before, self.me = self.me, replace(self.me, sandbox=str(sandbox), concurrency=slots)
         if self.me == before:
             return

@@ -5,7 +5,7 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -27,12 +27,6 @@ class Result:
 
     summary: str | None = None
     commit_message: str | None = None
-
-
-def instructions_of(task: Mapping[str, Any]) -> str:
-    """Return a task's instructions, after the sentence about an earlier turn's unpushed changes, if there is one."""
-    begun = task.get("starting_point")
-    return f"{begun['text']}\n\n{task['instructions']}" if begun else str(task["instructions"])
 
 
 class Workspace:
@@ -70,12 +64,6 @@ class Workspace:
             folder.mkdir(mode=0o700, parents=True)
         # Some programs keep this file there, and would fail to create it.
         (self.sealed / ".gitignore").touch()
-
-    def give(self, task: Mapping[str, Any]) -> None:
-        """Write the task down."""
-        self.task_file.write_text(json.dumps(task), "utf-8")
-        self.conversation_file.write_text(json.dumps(task["conversation"], indent=1), "utf-8")
-        self.instructions_file.write_bytes(f"{instructions_of(task)}\n".encode("utf-8", "replace"))
 
     def nothing_like(self, name: str) -> Path:
         """Return an empty file or folder to mount over one of the checkout that the agent must not read.

@@ -29,7 +29,7 @@ from service.observability.requests import observed
 from service.observability.traces import open_tracer
 from service.outgoing.mail import mailer_of
 from service.page.app import with_page
-from service.processes.worker import StartError, announce, build_worker, drain, locked, one_worker, prepare
+from service.processes.worker import StartError, announce, build_worker, locked, one_worker, prepare
 from service.settings import DataFolder
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
@@ -151,7 +151,7 @@ async def _serve(context: Context, worker: TurnWorker | None, listener: socket.s
         announce(line | ({} if lab is None else {"lab_token": lab.token}))
     await serving
     if worker is not None:
-        await asyncio.to_thread(drain, worker, context.settings.execution)
+        await asyncio.to_thread(worker.stop)
     return status
 
 

@@ -26,7 +26,7 @@ from service.hosts.rotation import TokenRotation
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.outgoing import mail, webhooks
-from service.settings import DataFolder, ExecutionSettings, Settings
+from service.settings import DataFolder, Settings
 from service.store import agents, hosts, repositories
 from service.store.database import Database, DatabaseClock
 from service.triggers.receiver import Receiver
@@ -79,7 +79,7 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         # Again and again, since Python does not notice a signal that arrives just before a wait begins.
         while not stopping.wait(1.0):
             pass
-        drain(worker, settings.execution)
+        worker.stop()
     return 0
 
 
@@ -146,25 +146,19 @@ def build_worker(
             check_signing(settings.execution.signing.ssh_key)
         except GitCommandError as error:
             _logger.warning("turns will fail: %s", error)
-    slots = concurrency or settings.execution.concurrency
-    executing = settings.execution.model_copy(update={"concurrency": slots})
+    if concurrency is not None:
+        executing = settings.execution.model_copy(update={"concurrency": concurrency})
+        settings = settings.model_copy(update={"execution": executing})
     clock = DatabaseClock(database)
-    secrets = settings.secret_names
-    execution = TurnExecution(database, folder, executing, sandbox, clock, secrets, tracer, settings.forge)
+    execution = TurnExecution(database, folder, settings, sandbox, clock, tracer)
     # Retention compares file times, so it needs this machine's clock.
     retention = Retention(database, folder, settings, now_micros)
     rotating = TokenRotation(database, clock)
-    errands: dict[str, Callable[[str], object]] = {
+    jobs: dict[str, Callable[[str], object]] = {
         "mail": partial(mail.deliver, database, mail.mailer_of(folder, settings.mail), settings, clock, only_due=True),
         "post": partial(post, database, settings, clock),
         "tell": partial(webhooks.deliver, database, settings.events, clock),
         "schedule": Receiver(database, settings, clock).start_due,
         "rotate": lambda _: rotating.run(),
     }
-    return TurnWorker(database, folder, executing, execution, retention, errands, clock, concurrency=slots)
-
-
-def drain(worker: TurnWorker, settings: ExecutionSettings) -> None:
-    """Wait `drain_s` for the running turns to finish; the next worker recovers the rest."""
-    idle = worker.stop(settings.drain_s)
-    _logger.info("drained" if idle else "turns were interrupted; the next worker starts them again")
+    return TurnWorker(execution, retention, jobs, clock)

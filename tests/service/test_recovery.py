@@ -22,7 +22,8 @@ from service.execution.turn import OWN_FAULT, TurnExecution
 from service.execution.work import commit_message, own_commit
 from service.execution.workspace import Workspaces
 from service.git import GitRunner
-from service.settings import DataFolder, ExecutionSettings
+from service.observability.traces import Tracer
+from service.settings import DataFolder, Settings
 from service.setup import AgentEntry, put_agent
 from service.store import turns
 from service.store.database import Database
@@ -259,7 +260,7 @@ def waiting_turn(
             entry = AgentEntry(name="sleeper", argv=["{python}", str(tmp_path / "sleeper.py")])
             put_agent(connection, entry, now_micros())
         run_id = accepted(database, agent="sleeper", now=now_micros(), url=str(repository), branch="wanted").id
-        execution = TurnExecution(database, folder, ExecutionSettings(), kind(None, "a test"), now_micros)
+        execution = TurnExecution(database, folder, Settings(), kind(None, "a test"), now_micros, Tracer())
         yield database, folder, run_id, execution
 
 
