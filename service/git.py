@@ -178,9 +178,9 @@ class GitRunner:
 
     def at(self, url: str) -> "GitRunner":
         """Return a runner that logs in at another address of the same host."""
-        made = copy.copy(self)
-        made.login = None if self.login is None else self.login.at(url)
-        return made
+        runner = copy.copy(self)
+        runner.login = None if self.login is None else self.login.at(url)
+        return runner
 
     def __call__(self, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None) -> str:
         """Run one command and return its standard output, without the last newline.
@@ -250,8 +250,8 @@ class GitRunner:
                 if is_remote:
                     out, err = self._follow(process)
                 else:
-                    given = None if text is None else text.encode("utf-8", "surrogateescape")
-                    out, err = process.communicate(given, self.timeout_s)
+                    data = None if text is None else text.encode("utf-8", "surrogateescape")
+                    out, err = process.communicate(data, self.timeout_s)
             except subprocess.TimeoutExpired as error:
                 # git waits in a helper process (git-remote-https, ssh), which would outlive it.
                 with contextlib.suppress(ProcessLookupError):
@@ -268,8 +268,8 @@ class GitRunner:
             message = printable(message[-_SHOWN_OUTPUT:])
             if re.search(r"returned error: 30[1-8]\b", message):
                 message += "; the repository has moved, and redirects are not followed: configure its new address"
-            if found := _PROXY.search(message):
-                status = found[1] or "407"
+            if match := _PROXY.search(message):
+                status = match[1] or "407"
                 fix = "check the login in HTTPS_PROXY" if status == "407" else "check what it allows"
                 message += f"; the proxy refused the connection ({status}): {fix}"
             text = f"git {name} failed ({process.returncode}): {message}"

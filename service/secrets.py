@@ -50,11 +50,11 @@ class Secrets:
         certain = len(data) - self._longest
         ends = 0
         if any(form in data for form in self._forms):
-            for found in self._pattern.finditer(data):
-                if found.start() > certain:
+            for match in self._pattern.finditer(data):
+                if match.start() > certain:
                     # It may be the beginning of a longer value.
-                    return found.start()
-                ends = found.end()
+                    return match.start()
+                ends = match.end()
         return max(ends, len(data) - len(self._tail(data)))
 
     def named_in(self, pieces: Iterable[bytes]) -> str | None:

@@ -208,5 +208,5 @@ def _entries(folder: int) -> list["os.DirEntry[str]"]:
 
 
 def _identity(folder: int) -> tuple[int, int]:
-    found = os.fstat(folder)
-    return found.st_dev, found.st_ino
+    status = os.fstat(folder)
+    return status.st_dev, status.st_ino

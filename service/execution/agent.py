@@ -42,7 +42,6 @@ _NOT_STARTED: Final = frozenset({126, 127})
 def run(
     command: AgentCommand,
     log: IO[bytes],
-    limits: AgentLimits,
     secrets: Secrets,
     check: Callable[[], None],
     said: Callable[[], Sequence[Message]] = tuple,
@@ -58,8 +57,8 @@ def run(
         Exception: Raised by `check`, which is called several times a second and stops the agent by raising.
     """
     command.prepare()
-    _check_disk(command, limits)
-
+    _check_disk(command)
+    limits = command.share.disk.limits
     agent_log = _AgentLog(log, limits.output_bytes)
 
     def report_line(text: str) -> None:
@@ -77,7 +76,7 @@ def run(
     ):
         output = MaskedStream(secrets, agent_log.write)
         folder = "" if group is None else str(group)
-        agent = _SupervisedAgent(command, limits, model, output.write, report_line, folder)
+        agent = _SupervisedAgent(command, model, output.write, report_line, folder)
         try:
             report = agent.watch(check, said)
         finally:
@@ -102,7 +101,7 @@ def run(
             raise AgentFailedError(failure.text, failure.reason)
         if status:
             # It may have failed because others filled the disk.
-            _check_disk(command, limits)
+            _check_disk(command)
             why = (
                 ", as where a command is missing or may not be executed: its last lines are in the log; "
                 "correct its argv, or make the command visible in the sandbox"
@@ -133,8 +132,8 @@ def _status(report: str, limits: AgentLimits) -> int:
     return status
 
 
-def _check_disk(command: AgentCommand, limits: AgentLimits) -> None:
-    if (short := shortage(command.workspace.root, limits)) is not None:
+def _check_disk(command: AgentCommand) -> None:
+    if (short := shortage(command.workspace.root, command.share.disk.limits)) is not None:
         raise OSError(errno.ENOSPC, f"the disk is nearly full: {short.text}")
 
 
@@ -161,7 +160,6 @@ class _SupervisedAgent:
     def __init__(
         self,
         command: AgentCommand,
-        limits: AgentLimits,
         model: ModelState,
         write: Callable[[bytes], None],
         report_line: Callable[[str], None],
@@ -185,6 +183,7 @@ class _SupervisedAgent:
         """The bytes for which its pipe had no room yet."""
         self._is_hurried = False
         """Whether it is killed at once, without time to exit by itself."""
+        limits, options = command.share.disk.limits, command.agent.options
         self._control, theirs = socket.socketpair()
         (reading, output), file = os.pipe(), command.stdin()
         given, writing = os.pipe() if file is None else (os.open(file, os.O_RDONLY), None)
@@ -207,15 +206,9 @@ class _SupervisedAgent:
         if writing is not None:
             os.set_blocking(writing, False)
             self._send(command.spoken(command.workspace.instructions_file.read_text("utf-8")))
-        cached = command.agent.options.cache
-        self._usage = UsageWatch(
-            self._pid,
-            command.share,
-            limits,
-            sandboxed=command.sandbox.program is not None,
-            session=command.session,
-            cache=None if command.cache is None or cached is None else (command.cache, cached),
-        )
+        cache = None if command.cache is None or options.cache is None else (command.cache, options.cache)
+        is_boxed = command.sandbox.program is not None
+        self._usage = UsageWatch(self._pid, command.share, is_boxed, command.session, cache)
 
     def _send(self, line: bytes = b"") -> None:
         """Send as much as its pipe has room for, and the rest later."""

@@ -23,14 +23,14 @@ def group(own: Path, name: str, limits: Mapping[str, str]) -> Iterator[Path]:
 
     Finally its processes are killed, and it is removed.
     """
-    made = own / f"{_PREFIX}{name}"
-    made.mkdir()
+    folder = own / f"{_PREFIX}{name}"
+    folder.mkdir()
     try:
         for file, value in limits.items():
-            (made / file).write_text(value, "ascii")
-        yield made
+            (folder / file).write_text(value, "ascii")
+        yield folder
     finally:
-        _remove(made)
+        _remove(folder)
 
 
 def _remove(group: Path) -> None:

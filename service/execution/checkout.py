@@ -12,17 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from service import trees
-from service.execution.commits import (
-    LINK,
-    AgentHistory,
-    ChangedFiles,
-    TurnCommit,
-    auto_merge,
-    changed_between,
-    commit_tree,
-    head_of,
-    history_of,
-)
+from service.execution import commits
+from service.execution.commits import AgentHistory, ChangedFiles, TurnCommit
 from service.execution.large_files import FILTER, LargeFiles, object_in, tracked
 from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
 from service.execution.submodules import Submodules, links
@@ -56,14 +47,14 @@ class Checkout:
     """The paths that a partial mirror's checkout has, empty for all; None: the mirror has all contents."""
     left_behind: tuple[str, ...] = ()
     """Patterns of files that the agent's program writes for itself, which are never committed."""
+    note: Callable[[str], None] = lambda _: None
+    """Writes a line into the turn's log."""
     large_files: LargeFiles | None = None
     """The repository's files in Git LFS, if it is set up to have any."""
     submodules: Submodules | None = None
     """The repository's submodules, if it is set up to have any."""
     base: str | None = None
     """The commit that it was filled from; None: the repository is empty."""
-    remarks: list[str] = field(default_factory=list)
-    """Lines for the turn's log."""
     _begun_with: frozenset[str] = frozenset()
     """The files of the kept patch that was applied."""
     _has_attributes: bool = False
@@ -105,12 +96,11 @@ class Checkout:
             collect.clear(self._tree)
             if self.large_files is not None:
                 filled = self.large_files.fill(self._tree, tracked(self.git, self._attributes(), base), base)
-                self.remarks.append(f"Git LFS: {plural(len(filled), 'file')}")
+                self.note(f"Git LFS: {plural(len(filled), 'file')}")
             if self.submodules is not None:
                 self.submodules.fill(snapshot.git_dir, base, self.url, self._tree, self.workspace.root)
-                self.remarks += self.submodules.remarks
             elif names := [path for path, _ in self._links(snapshot.git_dir, base)]:
-                self.remarks.append(f"submodules are not fetched: {listed(names)}")
+                self.note(f"submodules are not fetched: {listed(names)}")
         # For the agent's own git: it may commit, and its final checkout becomes the turn's commit.
         (self._tree / ".git").write_text(f"gitdir: {history}\n", "utf-8")
         with (history / "config").open("a", encoding="utf-8") as config:
@@ -182,7 +172,7 @@ class Checkout:
         borrow(self.git_dir, self.snapshot.git_dir)
         history = self._agent_history()
         parents = tuple(filter(None, (base, *history.merged)))
-        compared, _ = auto_merge(git, self.git_dir, parents)
+        compared, _ = commits.auto_merge(git, self.git_dir, parents)
         left_out = self._add(compared)
         tree, files = self._written(compared)
         fault = f"the agent left files that git cannot store: {listed(left_out)}" if left_out else None
@@ -208,19 +198,19 @@ class Checkout:
         alike = [name for group in groups.values() if len(group) > 1 for name in sorted(group)]
         if alike:
             what = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
-            self.remarks.append(f"{what}: {listed(alike)}")
+            self.note(f"{what}: {listed(alike)}")
         last = None
         if keep is not None and history.made:
             try:
                 last, files = self._keep(history.made, files, keep)
             except GitCommandError as error:
-                self.remarks.append(f"the agent's commits become one: {error}")
+                self.note(f"the agent's commits become one: {error}")
         if last is None:
-            sha = commit_tree(git, self.git_dir, tree, parents, message)
+            sha = commits.commit_tree(git, self.git_dir, tree, parents, message)
         elif git("rev-parse", f"{last}^{{tree}}", git_dir=self.git_dir) == tree:
             sha = last
         else:
-            sha = commit_tree(git, self.git_dir, tree, (last,), message)
+            sha = commits.commit_tree(git, self.git_dir, tree, (last,), message)
         is_plain = not history.merged and (last is None or (sha == last and len(history.made) == 1))
         return TurnCommit(sha, tree, base, history.merged, is_plain, compared, files, fault)
 
@@ -228,7 +218,7 @@ class Checkout:
         """Write the index as a tree; return it with the files that differ from a commit."""
         # The contents of other files need not be here.
         tree = self.git("write-tree", "--missing-ok", git_dir=self.git_dir)
-        return tree, changed_between(self.git, self.git_dir, compared, tree)
+        return tree, commits.changed_between(self.git, self.git_dir, compared, tree)
 
     def _add(self, compared: str | None) -> list[str]:
         """Put the checkout into the service's index; return the files that git cannot store."""
@@ -259,7 +249,7 @@ class Checkout:
             _logger.info("%s", error)
             left_out += names
         if self._outside and (names := self._indexed(self._outside, "--others", "--exclude-standard")):
-            self.remarks.append(f"files outside of the repository's sparse paths are not committed: {listed(names)}")
+            self.note(f"files outside of the repository's sparse paths are not committed: {listed(names)}")
         return left_out
 
     def _pointers(self, tree: str, names: Sequence[str]) -> tuple[str, list[str]]:
@@ -280,7 +270,7 @@ class Checkout:
     ) -> tuple[str | None, ChangedFiles]:
         """Make the agent's commits again; return the last, and all files that any of them touches."""
         if len(made) > _MOST_KEPT_COMMITS:
-            self.remarks.append(f"the agent made more than {_MOST_KEPT_COMMITS} commits: they became one")
+            self.note(f"the agent made more than {_MOST_KEPT_COMMITS} commits: they became one")
             return None, files
         git, git_dir = self.git, self.git_dir
         again: dict[str, str] = {}
@@ -297,8 +287,8 @@ class Checkout:
             message = git("log", "--max-count=1", "--format=%B", sha, "--", git_dir=git_dir)
             tree = git("rev-parse", f"{sha}^{{tree}}", git_dir=git_dir)
             parents = [again.get(parent, parent) for parent in before]
-            again[sha] = commit_tree(git, git_dir, tree, parents, keep(message))
-            changed = changed_between(git, git_dir, auto_merge(git, git_dir, parents)[0], tree)
+            again[sha] = commits.commit_tree(git, git_dir, tree, parents, keep(message))
+            changed = commits.changed_between(git, git_dir, commits.auto_merge(git, git_dir, parents)[0], tree)
             names |= dict.fromkeys(changed.names)
             blobs |= changed.blobs
             new |= changed.new
@@ -316,12 +306,12 @@ class Checkout:
         for path, sha in self._links(self.git_dir, base):
             folder = self._tree / path
             if path in files.names and ".gitmodules" not in files.names and not folder.exists():
-                restored.append(f"{LINK} commit {sha}\t{path}\0")
+                restored.append(f"{commits.LINK} commit {sha}\t{path}\0")
             elif path not in filled and folder.is_dir() and any(folder.iterdir()):
                 lost.append(path)
         lost += [] if self.submodules is None else self.submodules.changed(self._tree)
         if lost:
-            self.remarks.append(f"files in submodules are not committed: {listed(lost)}")
+            self.note(f"files in submodules are not committed: {listed(lost)}")
         return "".join(restored)
 
     def _links(self, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
@@ -330,7 +320,7 @@ class Checkout:
     def _agent_history(self) -> AgentHistory:
         """Read the agent's history, by a git-dir of the service with the agent's objects."""
         history = self.workspace.history
-        head = head_of(history)
+        head = commits.head_of(history)
         if self.base is None or head is None or head == self.base:
             return AgentHistory()
         trees.remove(self._theirs)
@@ -342,7 +332,7 @@ class Checkout:
                     is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
                     if not is_plain or (path, entry.name) == ("", "info"):
                         trees.remove(entry.name, within=folder)
-            return history_of(self.git, self._theirs, head, self.snapshot.branches.values(), self.base)
+            return commits.history_of(self.git, self._theirs, head, self.snapshot.branches.values(), self.base)
         except (GitCommandError, OSError) as error:
             _logger.info("the agent's history cannot be read: %s", error)
             return AgentHistory()

@@ -83,8 +83,6 @@ class AgentCommand:
     """The meter that stores its use of a model."""
     setup: RepositorySetup = field(default_factory=RepositorySetup)
     """The repository's; the service's variables come before its own."""
-    kept: Mapping[Path, str] = field(default_factory=dict)
-    """Cached folders, with the path of each in the checkout, or after `~/` in the home."""
 
     @cached_property
     def program(self) -> Program | None:
@@ -113,6 +111,11 @@ class AgentCommand:
         first = self.agent.argv[0] if self.program is None else str(self.program.path)
         given = (first, self.inside.home, guidance, session, self.setup)
         return invocation.of(self.agent, *given, is_wrapped=is_wrapped)
+
+    @property
+    def kept(self) -> dict[Path, str]:
+        """The repository's cached folders, with the path of each in the checkout, or after `~/` in the home."""
+        return {self.workspace.root / "kept" / ids.address_key(name): name for name in self.setup.cache}
 
     @property
     def home(self) -> Path:
@@ -240,21 +243,22 @@ class AgentCommand:
     def environment(self) -> dict[str, str]:
         """Return the whole environment of the agent: the allow-list and the contract's variables."""
         allowed = (*_PASSED_ON, *self.agent.environment)
-        given = {**self.setup.variables} | {name: os.environ[name] for name in allowed if name in os.environ}
+        variables = {**self.setup.variables} | {name: os.environ[name] for name in allowed if name in os.environ}
         if self.program is not None:
-            given["PATH"] = os.pathsep.join([*map(str, self.program.search), given.get("PATH", os.defpath)])
+            variables["PATH"] = os.pathsep.join([*map(str, self.program.search), variables.get("PATH", os.defpath)])
         if self.agent.argv[:1] == (PYTHON,):
             # Safe path: the checkout is the working folder, and its modules must never be imported for ours.
-            given |= {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+            variables |= {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         if self.cache is not None:
-            given["XDG_CACHE_HOME"] = self.inside.cache
+            variables["XDG_CACHE_HOME"] = self.inside.cache
         # Left out for presets: their programs find `.git` themselves, and must be able to use other repositories.
         if not self.agent.options.preset:
-            given["GIT_DIR"] = str(self.workspace.history)
-            given["GIT_WORK_TREE"] = self.inside.tree
-        given |= {"HOME": self.inside.home, "TMPDIR": self.inside.temporary, **_QUIET, **self.invocation.environment}
+            variables["GIT_DIR"] = str(self.workspace.history)
+            variables["GIT_WORK_TREE"] = self.inside.tree
+        variables |= {"HOME": self.inside.home, "TMPDIR": self.inside.temporary}
+        variables |= {**_QUIET, **self.invocation.environment}
         # The path of the result outside the sandbox: the processes of a dead worker are found by it.
-        return given | {"RUNWARDEN_RESULT": str(self.workspace.result_file)}
+        return variables | {"RUNWARDEN_RESULT": str(self.workspace.result_file)}
 
     def note_session(self, session: str | None) -> None:
         """Store the name of the session that the next turn, or attempt, resumes."""
@@ -314,4 +318,4 @@ def cache_of(folder: DataFolder, organization_id: str, agent: Agent) -> Path | N
 def _leads_away(folder: Path, name: str) -> bool:
     """Whether a path in a folder is a link, or has a link among its folders."""
     path = folder / name
-    return any(one.is_symlink() for one in (path, *path.parents[: len(Path(name).parts) - 1]))
+    return any(step.is_symlink() for step in (path, *path.parents[: len(Path(name).parts) - 1]))

@@ -89,11 +89,11 @@ def commit_tree(
     git: GitRunner, git_dir: Path, tree: str, parents: Sequence[str], message: str, *, is_signed: bool = True
 ) -> str:
     """Make a commit, signed if the service has a key, and return its id."""
-    given = [word for parent in parents for word in ("-p", parent)]
+    options = [word for parent in parents for word in ("-p", parent)]
     key, command = git.signing_key if is_signed else None, ["commit-tree"]
     if key is not None:
         command = ["-c", "gpg.format=ssh", "-c", f"user.signingKey={key}", "commit-tree", "-S"]
-    return git.feed(message, *command, tree, *given, "-F", "-", git_dir=git_dir).strip()
+    return git.feed(message, *command, tree, *options, "-F", "-", git_dir=git_dir).strip()
 
 
 def check_signing(key: Path) -> None:
@@ -111,8 +111,8 @@ def check_signing(key: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise GitCommandError(f"commits cannot be signed: {error}; install ssh-keygen") from error
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").lower()
-        why = next((why for word, why in _KEY_FAULTS.items() if word in said), "it is no private key in OpenSSH's form")
+        text = done.stderr.decode("utf-8", "replace").lower()
+        why = next((why for word, why in _KEY_FAULTS.items() if word in text), "it is no private key in OpenSSH's form")
         raise GitCommandError(f"commits cannot be signed with {key}: {why}")
 
 
@@ -197,11 +197,11 @@ def history_of(git: GitRunner, theirs: Path, head: str, branches: Iterable[str],
     """
     known = {base, *branches}
     order = ("--topo-order", "--reverse", "--parents", f"--max-count={_MOST_COMMITS}")
-    listed = git("rev-list", *order, head, *(f"^{one}" for one in known), git_dir=theirs)
+    listed = git("rev-list", *order, head, *(f"^{commit}" for commit in known), git_dir=theirs)
     made = [tuple(line.split()) for line in listed.splitlines()]
-    reached = ({head} | {parent for one in made for parent in one[1:]}) - {one[0] for one in made}
+    reached = ({head} | {parent for commit in made for parent in commit[1:]}) - {commit[0] for commit in made}
     apart = git("merge-base", "--independent", base, *sorted(reached), git_dir=theirs).split()
-    return AgentHistory(tuple(made) if base in reached else (), tuple(one for one in apart if one != base))
+    return AgentHistory(tuple(made) if base in reached else (), tuple(commit for commit in apart if commit != base))
 
 
 def head_of(git_dir: Path) -> str | None:

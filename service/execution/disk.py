@@ -11,7 +11,7 @@ from service import trees
 from service.settings import AgentLimits
 
 _MIB: Final = 1 << 20
-_BLOCK_BYTES: Final = 512
+BLOCK_BYTES: Final = 512
 
 
 class Usage(NamedTuple):
@@ -37,8 +37,8 @@ class Shortage(NamedTuple):
 
 def left(folder: Path) -> Usage:
     """Return the room for an ordinary user on a folder's disk; some file systems have no limit of files."""
-    found = os.statvfs(folder)
-    return Usage(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else 1 << 62)
+    status = os.statvfs(folder)
+    return Usage(status.f_bavail * status.f_frsize, status.f_favail if status.f_files else 1 << 62)
 
 
 def shortage(folder: Path, limits: AgentLimits) -> Shortage | None:
@@ -63,7 +63,7 @@ def usage_of(folders: Iterable[Path]) -> Usage:
                 files += len(entries)
                 for entry in entries:
                     with contextlib.suppress(OSError):
-                        size += entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
+                        size += entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
     return Usage(size, files)
 
 
@@ -83,8 +83,8 @@ class SharedDisk:
 
     def join(self, workspace: Path) -> "DiskShare":
         """Give a new turn its share: the room above the reserve, divided by the slots."""
-        kept = Usage(self.limits.disk_reserve_bytes, self.limits.disk_reserve_files)
-        free = left(workspace).above(kept)
+        reserve = Usage(self.limits.disk_reserve_bytes, self.limits.disk_reserve_files)
+        free = left(workspace).above(reserve)
         share = DiskShare(self, workspace, Usage(free.size // self.slots, free.files // self.slots))
         self.shares.add(share)
         return share
@@ -98,20 +98,14 @@ class DiskShare:
     workspace: Path
     share: Usage
     """A turn that added more than this can be to blame for a shortage."""
-    taken: Usage = field(default_factory=Usage)
-    """Its usage when last measured, checkout included."""
+    added: Usage = field(default_factory=Usage)
+    """Its usage beyond the first measurement, made when its agent started."""
     _begun_with: Usage | None = None
 
-    @property
-    def added(self) -> Usage:
-        """Its usage beyond the first measurement, made when its agent started."""
-        return Usage() if self._begun_with is None else self.taken.above(self._begun_with)
-
     def note(self, taken: Usage) -> None:
-        """Store a measurement; the first one is the agent's starting point."""
-        self.taken = taken
-        if self._begun_with is None:
-            self._begun_with = taken
+        """Store a measurement of its usage, checkout included; the first one is the agent's starting point."""
+        self._begun_with = self._begun_with or taken
+        self.added = taken.above(self._begun_with)
 
     def fault(self) -> str | None:
         """Describe this turn's part in a shortage; None: the disk has room, or others filled it.

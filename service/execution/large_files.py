@@ -32,15 +32,15 @@ def tracked(git: GitRunner, git_dir: Path, tree: str, names: Sequence[str] | Non
     """Return the files of a tree that its attributes give to Git LFS, of those named; `git_dir` gets its index."""
     git("read-tree", tree, git_dir=git_dir)
     listed = git("ls-files", "-z", git_dir=git_dir) if names is None else "".join(f"{name}\0" for name in names)
-    found = git.feed(listed, "check-attr", "--cached", "-z", "--stdin", "filter", git_dir=git_dir).split("\0")
-    return [name for name, value in zip(found[::3], found[2::3], strict=False) if value == "lfs"]
+    attributes = git.feed(listed, "check-attr", "--cached", "-z", "--stdin", "filter", git_dir=git_dir).split("\0")
+    return [name for name, value in zip(attributes[::3], attributes[2::3], strict=False) if value == "lfs"]
 
 
 def object_in(file: Path) -> str | None:
     """Return the id of the object that a file of a checkout points to; None: it is no pointer."""
     with contextlib.suppress(OSError):
-        if found := _POINTER.fullmatch(trees.read(file, _LONGEST_POINTER)):
-            return found[1].decode()
+        if match := _POINTER.fullmatch(trees.read(file, _LONGEST_POINTER)):
+            return match[1].decode()
     return None
 
 
@@ -101,8 +101,8 @@ class LargeFiles:
             with contextlib.suppress(GitCommandError):
                 if int(self.git("cat-file", "-s", blob, git_dir=git_dir)) <= _LONGEST_POINTER:
                     content = self.git.feed(None, "cat-file", "blob", blob, git_dir=git_dir)
-                    if found := _POINTER.fullmatch(content.encode("utf-8", "surrogateescape")):
-                        oids.add(found[1].decode())
+                    if match := _POINTER.fullmatch(content.encode("utf-8", "surrogateescape")):
+                        oids.add(match[1].decode())
         if mine := sorted(oid for oid in oids if self._file(oid).exists()):
             self._lfs("push", "--object-id", "origin", *mine)
 
@@ -119,9 +119,9 @@ class LargeFiles:
             settings["lfs.url"] = self.url if self.url.startswith("file://") else Path(self.url).as_uri()
         elif not self.url.startswith(("http://", "https://")):
             del settings["lfs.url"]
-        given = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         try:
-            self.git(*given, "lfs", *arguments, git_dir=self.mirror)
+            self.git(*options, "lfs", *arguments, git_dir=self.mirror)
         except GitCommandError as error:
             if "is not a git command" in str(error):
                 raise GitCommandError("git-lfs is missing on this machine: install it, or remove lfs = true") from error

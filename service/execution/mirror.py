@@ -138,11 +138,11 @@ class RepositoryMirror:
                 for end in (base, str(other)):
                     wanted |= dict.fromkeys(changed_between(self._git, self.git_dir, fork, end).blobs)
         wanted.pop("0" * 40, None)
-        asked, check = "\n".join(wanted), "--batch-check=%(objectname)"
+        objects, check = "\n".join(wanted), "--batch-check=%(objectname)"
         with self._lock_file.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            found = self._git.feed(asked, "cat-file", check, git_dir=self.git_dir).splitlines()
-            missing = [line.partition(" ")[0] for line in found if line.endswith(" missing")]
+            printed = self._git.feed(objects, "cat-file", check, git_dir=self.git_dir).splitlines()
+            missing = [line.partition(" ")[0] for line in printed if line.endswith(" missing")]
             done, count = 0, _FIRST_BATCH
             while done < len(missing):
                 begun = time.monotonic()
@@ -183,16 +183,16 @@ class RepositoryMirror:
         beside = others[0].removeprefix("refs/heads/") if others and wanted not in there else None
         default = default_of(listed) if "HEAD" in there else None
         sources = {branch: wanted} if wanted in there else {}
-        kept = dict.fromkeys(sources, _BRANCH)
+        refs = dict.fromkeys(sources, _BRANCH)
         if default is not None:
-            kept[default], sources[default] = _DEFAULT, f"refs/heads/{default}"
-        commits = {name: there["HEAD" if name == default else wanted] for name in kept}
-        if any(self._held(kept[name]) != sha for name, sha in commits.items()):
-            self._bring(*(f"+{sources[name]}:{ref}" for name, ref in kept.items()))
+            refs[default], sources[default] = _DEFAULT, f"refs/heads/{default}"
+        commits = {name: there["HEAD" if name == default else wanted] for name in refs}
+        if any(self._held(refs[name]) != sha for name, sha in commits.items()):
+            self._bring(*(f"+{sources[name]}:{ref}" for name, ref in refs.items()))
             self._join_packs()
             # From the mirror itself: the fetched state, not the one announced a moment before.
-            fetched = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines()
-            commits = dict(zip(kept, fetched, strict=True))
+            fetched = self._git("rev-parse", *refs.values(), git_dir=self.git_dir).splitlines()
+            commits = dict(zip(refs, fetched, strict=True))
         return RepositorySnapshot(self.git_dir, default, commits, beside)
 
     def _held(self, ref: str) -> str | None:
@@ -204,7 +204,7 @@ class RepositoryMirror:
 
 def lies_in(path: str, part: Sequence[str]) -> bool:
     """Whether a file lies in a part of a repository; one without paths is all of it."""
-    return not part or any(f"{path}/".startswith(f"{one}/") for one in part)
+    return not part or any(f"{path}/".startswith(f"{folder}/") for folder in part)
 
 
 def borrow(git_dir: Path, *lenders: Path, branch: str = "main", refs: Mapping[str, str] = {}) -> None:
@@ -218,7 +218,7 @@ def borrow(git_dir: Path, *lenders: Path, branch: str = "main", refs: Mapping[st
         "HEAD": f"ref: refs/heads/{branch}\n",
         "config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
         "packed-refs": "".join(f"{sha} {name}\n" for name, sha in refs.items()),
-        "objects/info/alternates": "".join(f"{one / 'objects'}\n" for one in lenders),
+        "objects/info/alternates": "".join(f"{lender / 'objects'}\n" for lender in lenders),
         # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
         "info/attributes": "* -text -ident -filter -working-tree-encoding\n",
     }
@@ -231,7 +231,7 @@ def limit(git_dir: Path, part: Sequence[str]) -> None:
     config = _PROMISOR
     if part:
         config += "[core]\n\tsparseCheckout = true\n"
-        patterns = "".join(re.sub(r"([\\*?\[ ])", r"\\\1", f"/{one}") + "\n" for one in part)
+        patterns = "".join(re.sub(r"([\\*?\[ ])", r"\\\1", f"/{path}") + "\n" for path in part)
         (git_dir / "info/sparse-checkout").write_text(patterns, "utf-8")
     with (git_dir / "config").open("a", encoding="utf-8") as file:
         file.write(config)

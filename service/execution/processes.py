@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.execution import supervisor
-from service.execution.disk import DiskShare, Usage, mib, shortage, usage_of
-from service.settings import AgentLimits
+from service.execution.disk import BLOCK_BYTES, DiskShare, Usage, mib, shortage, usage_of
 
 _PROC: Final = Path("/proc")
 _PATIENCE_S: Final = 5.0
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-_BLOCK_BYTES: Final = 512
 _UTIME, _THREADS, _VSIZE = 11, 17, 20
 """Fields of /proc/PID/stat, counted from the state."""
 _WALK_SHARE: Final = 20
@@ -99,7 +97,6 @@ class UsageWatch:
     supervisor: int
     """The process id of its supervisor."""
     share: DiskShare
-    limits: AgentLimits
     sandboxed: bool
     session: Path | None
     """A home folder outside the workspace, which counts as a part of it."""
@@ -132,7 +129,7 @@ class UsageWatch:
             OSError: The disk is nearly full, and others have filled it.
         """
         tree = [self.supervisor, *supervisor.descendants(self.supervisor)]
-        limits = self.limits
+        limits = self.share.disk.limits
         stats = {pid: fields for pid in tree if (fields := _stat(pid))}
         threads = sum(max(1, int(fields[_THREADS])) for pid, fields in stats.items() if pid != self.supervisor)
         if threads > limits.processes:
@@ -167,9 +164,9 @@ class UsageWatch:
             with contextlib.suppress(OSError):
                 file = os.stat(name)
                 if file.st_nlink == 0:
-                    deleted[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
-        found = usage_of(folders)
-        taken = Usage(found.size + sum(deleted.values()), found.files)
+                    deleted[file.st_dev, file.st_ino] = file.st_blocks * BLOCK_BYTES
+        usage = usage_of(folders)
+        taken = Usage(usage.size + sum(deleted.values()), usage.files)
         self.share.note(taken)
         if short is not None:
             if fault := self.share.fault():

@@ -3,8 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -74,16 +73,21 @@ class DurableEngine:
             }
         )
 
+        def work(act: Callable[..., None], *arguments: str | int) -> None:
+            try:
+                act(*arguments)
+            finally:
+                self._at_work.discard(str(DBOS.workflow_id))
+                ended()
+
         @DBOS.workflow(name="execute_turn", max_recovery_attempts=None)
         def execute_turn(run_id: str, number: int) -> None:
-            with self._counted(ended):
-                turn(run_id, number)
+            work(turn, run_id, number)
 
         # The name is that of older releases, whose records may be in the queue.
         @DBOS.workflow(name="run_errand", max_recovery_attempts=None)
         def run_job(name: str, key: str) -> None:
-            with self._counted(ended):
-                job(name, key)
+            work(job, name, key)
 
         self._turn, self._job = execute_turn, run_job
         DBOS.launch()
@@ -121,7 +125,7 @@ class DurableEngine:
         One that ended in this process belongs to `NOBODY` if DBOS has not recorded that after the grace period.
         """
         pending = self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
-        held = {one.workflow_id: str(one.executor_id) for one in pending if one.workflow_id not in self._unsure}
+        held = {flow.workflow_id: str(flow.executor_id) for flow in pending if flow.workflow_id not in self._unsure}
         now, at_work = time.monotonic(), self.at_work
         # After an outage of the database, DBOS gets the whole grace period again.
         before = self._ended if now - self._looked_at < self._grace_s / 2 else {}
@@ -134,8 +138,8 @@ class DurableEngine:
         """Return the names of the turns and jobs that are on record as ended."""
         if not names:
             return frozenset()
-        found = self._client.list_workflows(workflow_ids=[*names], load_input=False, load_output=False)
-        return frozenset(one.workflow_id for one in found if one.status != "PENDING")
+        flows = self._client.list_workflows(workflow_ids=[*names], load_input=False, load_output=False)
+        return frozenset(flow.workflow_id for flow in flows if flow.status != "PENDING")
 
     def forget(self, names: Sequence[str]) -> None:
         """Delete the records of turns and jobs that no worker has, so that they can begin again."""
@@ -154,14 +158,6 @@ class DurableEngine:
             self._at_work.discard(name)
             self._unsure.add(name)
             raise
-
-    @contextmanager
-    def _counted(self, ended: Callable[[], None]) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self._at_work.discard(str(DBOS.workflow_id))
-            ended()
 
 
 def migrate_queue(database: Database) -> None:
@@ -207,10 +203,10 @@ def forget_ended(database: Database, before: int, *, dry_run: bool = False) -> i
     page |= {"load_input": False, "load_output": False}
     try:
         client = _client(database)
-        while found := client.list_workflows(offset=number if dry_run else 0, **page):
-            number += len(found)
+        while flows := client.list_workflows(offset=number if dry_run else 0, **page):
+            number += len(flows)
             if not dry_run:
-                client.delete_workflows([one.workflow_id for one in found])
+                client.delete_workflows([flow.workflow_id for flow in flows])
     except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
         raise DatabaseError(f"the queue cannot be read: {error.orig}; run: runwarden service migrate") from error
     return number

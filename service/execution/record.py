@@ -131,18 +131,18 @@ class TurnRecorder:
         if not at_work:
             return
         with self.database.read() as connection:
-            ended = turns.ended_among(connection, [one.key for one in at_work])
-            waiting = messages.of_runs(connection, [one.key[0] for one in at_work], "waiting")
-        for one in at_work:
-            if one.key in ended:
-                one.stopped.set()
-            one.waiting = [said for said in waiting if (said.run_id, said.number) == one.key]
-            self.note_heard(one)
-            one.share(self.database)
+            ended = turns.ended_among(connection, [turn.key for turn in at_work])
+            waiting = messages.of_runs(connection, [turn.key[0] for turn in at_work], "waiting")
+        for turn in at_work:
+            if turn.key in ended:
+                turn.stopped.set()
+            turn.waiting = [message for message in waiting if (message.run_id, message.number) == turn.key]
+            self.note_heard(turn)
+            turn.share(self.database)
 
     def note_heard(self, at_work: TurnAtWork) -> None:
         """Store which messages have reached the agent."""
-        if heard := [one for one in at_work.waiting if one.id in at_work.heard]:
+        if heard := [message for message in at_work.waiting if message.id in at_work.heard]:
             with self.database.write() as connection:
                 messages.mark(connection, heard, "delivered")
 

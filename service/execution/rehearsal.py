@@ -88,12 +88,12 @@ class Rehearsal:
             left_behind = invocation.preset_of(agent).left_behind
             checkout = Checkout(workspace, git, self.url, snapshot, left_behind=left_behind)
             checkout.fill(_BRANCH)
-            kept = session_of(self.folder, run_id, agent), cache_of(self.folder, "rehearsal", agent)
+            places = session_of(self.folder, run_id, agent), cache_of(self.folder, "rehearsal", agent)
             share = SharedDisk(self.settings.agent, 1).join(workspace.root)
-            objects, given = snapshot.git_dir / "objects", setup or RepositorySetup()
-            command = AgentCommand(agent, workspace, objects, self.sandbox, share, task, *kept, meter, given)
+            bare, objects = (setup or RepositorySetup()).model_copy(update={"cache": ()}), snapshot.git_dir / "objects"
+            command = AgentCommand(agent, workspace, objects, self.sandbox, share, task, *places, meter, bare)
             try:
-                agent_process.run(command, log, self.settings.agent, secrets, check, said)
+                agent_process.run(command, log, secrets, check, said)
             except (AgentFailedError, NoSandboxError) as error:
                 failure = str(error)
                 reason = getattr(error, "reason", None)

@@ -240,16 +240,16 @@ class Retention:
 
     def _remove_branches_of(self, group: list[Run]) -> None:
         """Remove branches of one repository, without protected ones and those with commits of others not merged."""
-        one = group[0]
+        first = group[0]
         with self._database.read() as connection:
-            host = hosts.at(connection, one.organization_id, one.platform, one.url)
-            configured = repositories.by_path(connection, one.organization_id, one.platform, one.path)
+            host = hosts.at(connection, first.organization_id, first.platform, first.url)
+            configured = repositories.by_path(connection, first.organization_id, first.platform, first.path)
         patterns = None if configured is None else configured.protected
         part = configured.setup.part if configured is not None and configured.setup is not None else None
         with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
-            login = HostLogin(self._database, host, one.url)
+            login = HostLogin(self._database, host, first.url)
             git = GitRunner(Path(home), self._git_timeout_s, login=login)
-            listed = git("ls-remote", "--", one.url, f"refs/heads/{MADE_BRANCHES}*")
+            listed = git("ls-remote", "--", first.url, f"refs/heads/{MADE_BRANCHES}*")
             there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
             for run in (run for run in group if run.branch in there):
                 snapshot = RepositoryMirror(self._folder.mirrors, run.url, git, part).fetch(run.branch)

@@ -31,8 +31,8 @@ _SET_DUMPABLE: Final = 4
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 """Offsets in the data that a filter sees of a call."""
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW: Final = 0x7FFF0000
-_REFUSE: Final = 0x00050000 | 1
+_ALLOW: Final = (_RETURN, 0, 0, 0x7FFF0000)
+_REFUSE: Final = (_RETURN, 0, 0, 0x00050000 | 1)
 """EPERM."""
 _OTHER_ABI: Final = 0x40000000
 """The number of a system call from which on x86_64 means another table of calls."""
@@ -64,29 +64,17 @@ PACKAGE_ROOT: Final = Path(service.__file__).resolve().parent.parent
 
 def filter_program() -> bytes | None:
     """Return the filter for this machine, as bubblewrap reads it; None where the calls' numbers are not known."""
-    known = _CALLS.get(platform.machine())
-    if known is None:
+    if (known := _CALLS.get(platform.machine())) is None:
         return None
     architecture, control, calls = known
-    # Each jump counts the instructions to leap over. The last four look at prctl's argument, allow, and refuse.
-    checks = len(calls) + 1
-    program = [
-        _instruction(_LOAD, _ARCHITECTURE),
-        _instruction(_JUMP_EQUAL, architecture, otherwise=checks + 5),
-        _instruction(_LOAD, _NUMBER),
-        _instruction(_JUMP_AT_LEAST, _OTHER_ABI, then=checks + 3),
-    ]
-    program += [_instruction(_JUMP_EQUAL, call, then=checks + 2 - at) for at, call in enumerate(calls)]
-    program += [
-        _instruction(_JUMP_EQUAL, control, otherwise=2),
-        _instruction(_LOAD, _FIRST_ARGUMENT),
-        _instruction(_JUMP_EQUAL, _SET_DUMPABLE, then=1),
-    ]
-    return b"".join([*program, _instruction(_RETURN, _ALLOW), _instruction(_RETURN, _REFUSE)])
-
-
-def _instruction(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
-    return struct.pack("=HBBI", code, then, otherwise, value)
+    # Each test jumps over the next instruction if it is passed (1, 0), or if it is not (0, 1).
+    program = [(_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_EQUAL, 1, 0, architecture), _REFUSE]
+    program += [(_LOAD, 0, 0, _NUMBER), (_JUMP_AT_LEAST, 0, 1, _OTHER_ABI), _REFUSE]
+    for call in calls:
+        program += [(_JUMP_EQUAL, 0, 1, call), _REFUSE]
+    program += [(_JUMP_EQUAL, 1, 0, control), _ALLOW]
+    program += [(_LOAD, 0, 0, _FIRST_ARGUMENT), (_JUMP_EQUAL, 0, 1, _SET_DUMPABLE), _REFUSE, _ALLOW]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
 @dataclass(frozen=True, slots=True)

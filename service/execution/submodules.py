@@ -39,9 +39,10 @@ class Submodules:
     git: GitRunner
     may_use: Callable[[str], bool]
     """Whether a path on the repository's host lies in the groups that the organization may use."""
+    note: Callable[[str], None]
+    """Writes a line into the turn's log."""
     filled: dict[str, Path] = field(default_factory=dict)
     """Path in the checkout to the git-dir with which its submodule was checked out."""
-    remarks: list[str] = field(default_factory=list)
 
     def fill(self, git_dir: Path, commit: str, url: str, tree: Path, folder: Path, prefix: str = "") -> None:
         """Check out the submodules of a commit, and theirs; `folder` gets their git-dirs.
@@ -60,7 +61,7 @@ class Submodules:
         for path, sha in links(self.git, git_dir, commit):
             shown = f"{prefix}{path}"
             if len(self.filled) == _MOST:
-                self.remarks.append(f"the submodule {shown} is not fetched: a checkout has at most {_MOST}")
+                self.note(f"the submodule {shown} is not fetched: a checkout has at most {_MOST}")
                 return
             try:
                 address = self._address(url, addresses.get(path))
@@ -75,12 +76,12 @@ class Submodules:
             except (SubmoduleError, GitCommandError) as error:
                 if isinstance(error, GitCommandError) and error.is_passing:
                     raise
-                self.remarks.append(f"the submodule {shown} is not fetched: {error}")
+                self.note(f"the submodule {shown} is not fetched: {error}")
                 continue
             self.filled[shown] = place
             with contextlib.suppress(GitCommandError):
                 self.git("grep", "--quiet", "-e", _POINTER, sha, "--", git_dir=mirror.git_dir)
-                self.remarks.append(f"the submodule {shown} has files in Git LFS: they stay pointers")
+                self.note(f"the submodule {shown} has files in Git LFS: they stay pointers")
             self.fill(mirror.git_dir, sha, address, tree / path, folder, f"{shown}/")
 
     def changed(self, tree: Path) -> list[str]:

@@ -137,7 +137,7 @@ def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     # The kernel reaps the supervisors.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while given := socket.recv_fds(requests, 1, 4)[1]:
+    while descriptors := socket.recv_fds(requests, 1, 4)[1]:
         try:
             pid = os.fork()
         except OSError as error:
@@ -145,11 +145,11 @@ def main() -> None:
         if pid == 0:
             try:
                 requests.close()
-                _supervise(*given)
+                _supervise(*descriptors)
             finally:
                 os._exit(0)
-        for one in given:
-            os.close(one)
+        for descriptor in descriptors:
+            os.close(descriptor)
         requests.send(str(pid).encode())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import IO, Any, Final, Literal, TypedDict
 
 import sqlalchemy as sa
 
@@ -17,26 +17,14 @@ from service.agents.outcome import REFUSED
 from service.clock import rfc3339, rfc3339_or_none
 from service.errors import ServiceError
 from service.execution import agent as agent_process
-from service.execution import artifacts
+from service.execution import artifacts, commits
 from service.execution.checkout import Checkout
 from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, cache_of, session_of
-from service.execution.commits import (
-    KEPT,
-    TRAILER,
-    TurnChange,
-    TurnCommit,
-    check_signing,
-    commit_of,
-    content_bytes,
-    moved,
-    oversize,
-    refusal,
-    write_patches,
-)
+from service.execution.commits import TRAILER, TurnChange, TurnCommit
 from service.execution.disk import DiskShare
 from service.execution.large_files import LargeFiles
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
-from service.execution.preparation import Preparation
+from service.execution.preparation import give_back, set_up
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder, stop_reason
 from service.execution.sandbox import Sandbox
 from service.execution.submodules import Submodules
@@ -64,15 +52,8 @@ _MOST_PUSHES: Final = 5
 """How often a commit is put on top of a branch that moves."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartingPoint:
-    """What happened to an earlier turn's changes that were not pushed."""
-
-    source: Literal["patch", "branch"]
-    turn: int
-    """The earlier turn."""
-    text: str
-    """A sentence for the agent and the log."""
+StartingPoint = TypedDict("StartingPoint", {"from": Literal["patch", "branch"], "turn": int, "text": str})
+"""What happened to an earlier turn's changes that were not pushed, with a sentence for the agent and the log."""
 
 
 @dataclass(eq=False)
@@ -164,9 +145,8 @@ class Attempt:
             pack = turn_files.content(connection, self.at_work.key, turn_files.COMMIT)
         self._mirror = RepositoryMirror(self.folder.mirrors, run.url, git, setup.part)
         snapshot = self._fetch()
-        self._checkout = checkout = Checkout(
-            workspace, git, run.url, snapshot, setup.part, invocation.preset_of(self.agent).left_behind
-        )
+        left_behind = invocation.preset_of(self.agent).left_behind
+        self._checkout = checkout = Checkout(workspace, git, run.url, snapshot, setup.part, left_behind, self.note)
         if snapshot.default_branch not in {None, default}:
             # Only the fetch has shown which branch is the default one.
             fetched = run.url, str(snapshot.default_branch)
@@ -180,7 +160,7 @@ class Attempt:
             checkout.large_files = LargeFiles(git, run.url, snapshot.git_dir)
         if setup.submodules:
             may_use = (lambda _: True) if host is None else host.owns
-            checkout.submodules = Submodules(self.folder.mirrors, git, may_use)
+            checkout.submodules = Submodules(self.folder.mirrors, git, may_use, self.note)
         if pack is not None and self.turn.pushing_sha is not None:
             self.note("the agent is done: only its commit is still to be pushed")
             checkout.unpack(pack)
@@ -192,18 +172,19 @@ class Attempt:
             checkout.fill(run.branch)
         if git.signing_key is not None:
             # Before the agent works in vain.
-            check_signing(git.signing_key)
-        self._note_remarks()
+            commits.check_signing(git.signing_key)
         self.note(f"branch {run.branch} at {checkout.base or 'nothing: the repository is empty'}")
         begun = self._apply_kept()
         pushed = [past.number for past in self.conversation if past.commit_sha]
         if pushed and head is None:
             text = f"The branch {run.branch} is gone, and was made again from {snapshot.default_branch or 'nothing'}: "
             text += "what earlier turns pushed is there only if it was merged."
-            alone = StartingPoint("branch", pushed[-1], text)
-            begun = alone if begun is None else replace(begun, text=f"{text} {begun.text}")
+            if begun is None:
+                begun = {"from": "branch", "turn": pushed[-1], "text": text}
+            else:
+                begun["text"] = f"{text} {begun['text']}"
         if begun is not None:
-            self.note(begun.text)
+            self.note(begun["text"])
         task = self._task(begun)
         self.note(f"sandbox: {self.sandbox}")
         if head is not None and self.agent.options.on_completion.status:
@@ -213,10 +194,10 @@ class Attempt:
 
     def _fetch(self, *bases: str | None) -> RepositorySnapshot:
         """Fetch the branch, with the contents that differ from commits on which changes were made."""
-        kept = {past.base_sha for past in self.conversation if past.number == self.turn.from_turn}
+        applied = {past.base_sha for past in self.conversation if past.number == self.turn.from_turn}
         with self.tracer.step("fetch"):
             snapshot = self._mirror.fetch(self.run.branch, self.run)
-            self._mirror.fill(snapshot, self.run.branch, kept | {*bases, self.turn.base_sha})
+            self._mirror.fill(snapshot, self.run.branch, applied | {*bases, self.turn.base_sha})
         return snapshot
 
     def _check_branch(self, patterns: tuple[str, ...] | None) -> None:
@@ -268,7 +249,7 @@ class Attempt:
         if conflicts:
             files = ", ".join(conflicts)
             text += f" The branch has changed in the same places: resolve the conflicts marked in {files}."
-        return StartingPoint("patch", number, text)
+        return {"from": "patch", "turn": number, "text": text}
 
     def _task(self, begun: StartingPoint | None) -> dict[str, object]:
         """Return the document for the agent's standard input, as docs/run/agent-contract.md describes it."""
@@ -296,7 +277,7 @@ class Attempt:
             ],
         }
         if begun is not None:
-            task["starting_point"] = {"from": begun.source, "turn": begun.turn, "text": begun.text}
+            task["starting_point"] = begun
         return task
 
     def _deliver_messages(self) -> Mapping[int, Sequence[Message]]:
@@ -323,8 +304,6 @@ class Attempt:
         if self.turn.agent is not None:
             # The session of the run's agent will know nothing of this turn.
             trees.remove(folder.sessions / run.id)
-        cached = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
-        preparation = Preparation(self._setup, self.workspace, cached, is_restricted=bool(run.head_ref))
         if self._setup.mcp_servers and not programs.takes_servers(agent):
             self.note(f"the repository's MCP servers are left out: {programs.TAKES_NONE}")
         meter = TurnMeter(self.recorder.database, self.turn, agent, self.recorder.clock)
@@ -339,11 +318,11 @@ class Attempt:
             cache_of(folder, run.organization_id, agent),
             meter,
             self._setup,
-            preparation.kept,
         )
-        limits = self.settings.agent
+        # A fork's head gets no cached folder and leaves none.
+        cache = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}") if not run.head_ref else None
         with self.tracer.step("set up"):
-            since_ns = preparation.run(command, self.log, limits, self.secrets, self._check)
+            since_ns = set_up(command, cache, self.log, self.secrets, self._check)
             if since_ns is not None:
                 self._checkout.note_prepared(since_ns)
         self.has_begun = True
@@ -351,7 +330,7 @@ class Attempt:
         failed = None
         try:
             with self.tracer.agent(agent, run, meter, at_work.log_file):
-                agent_process.run(command, self.log, limits, self.secrets, self._check, at_work.unheard)
+                agent_process.run(command, self.log, self.secrets, self._check, at_work.unheard)
         except AgentFailedError as error:
             failed = error
         finally:
@@ -359,7 +338,7 @@ class Attempt:
         self.recorder.retried(lambda: self.recorder.note_heard(at_work))
         outcome = self._publish(failed, has_artifacts=has_artifacts)
         if failed is None:
-            preparation.give_back()
+            give_back(command, cache)
         return outcome
 
     def _check(self) -> None:
@@ -436,7 +415,7 @@ class Attempt:
             rest = f"nothing was pushed; see the change with: runwarden runs diff {self.run.id}"
             raise AgentFailedError(f"{commit.fault}; {rest}")
         patch_bytes = self.at_work.diffs["diff"].stat().st_size
-        if why := refusal(options.change, commit.files.names, patch_bytes):
+        if why := commits.refusal(options.change, commit.files.names, patch_bytes):
             raise AgentFailedError(why.replace("RUN_ID", self.run.id))
         return self._deliver(commit, change, result.summary or message.partition("\n")[0])
 
@@ -450,11 +429,10 @@ class Attempt:
             checkout, options = self._checkout, self.agent.options
             keep = (lambda given: self.secrets.mask(commit_message(self, given))) if options.commits == "keep" else None
             commit = checkout.commit(message, keep)
-            self._note_remarks()
             if commit is None:
                 return None
-            size = content_bytes(self.git, checkout.git_dir, commit.files)
-            if (large := oversize(options.change, size)) is not None:
+            size = commits.content_bytes(self.git, checkout.git_dir, commit.files)
+            if (large := commits.oversize(options.change, size)) is not None:
                 raise AgentFailedError(large)
             pieces: Iterator[bytes] = trees.contents(self.workspace.tree, commit.files.names)
             if not commit.is_plain:
@@ -465,10 +443,6 @@ class Attempt:
             self._made = commit, self._write_patches(checkout.git_dir, commit)
         return self._made
 
-    def _note_remarks(self) -> None:
-        while self._checkout.remarks:
-            self.note(self._checkout.remarks.pop(0))
-
     def _store(self, kind: str, content: bytes) -> None:
         row = (self.at_work.key, self.turn.attempt, kind, content)
         self.recorder.write(lambda connection: turn_files.put(connection, *row))
@@ -476,13 +450,15 @@ class Attempt:
     def _read(self, git_dir: Path, sha: str) -> tuple[TurnCommit, TurnChange]:
         """Read a commit of this turn, and write its patches."""
         self._mirror.fill(self._checkout.snapshot, self.run.branch, (sha, f"{sha}^"))
-        commit = commit_of(self.git, git_dir, sha, self.trailer)
+        commit = commits.commit_of(self.git, git_dir, sha, self.trailer)
         return commit, self._write_patches(git_dir, commit)
 
     def _write_patches(self, git_dir: Path, commit: TurnCommit) -> TurnChange:
         files = self.at_work.diffs
         default = self._checkout.snapshot.default
-        return write_patches(self.git, git_dir, commit, default, self.secrets.mask, files["diff"], files["run.diff"])
+        return commits.write_patches(
+            self.git, git_dir, commit, default, self.secrets.mask, files["diff"], files["run.diff"]
+        )
 
     def _deliver(self, commit: TurnCommit, change: TurnChange, summary: str | None) -> TurnOutcome:
         """Push a commit; if others pushed to the branch in the meantime, on top of theirs."""
@@ -490,7 +466,7 @@ class Attempt:
         for _ in range(_MOST_PUSHES):
             head = checkout.snapshot.branches.get(branch)
             if head is not None and head != commit.base:
-                commit = moved(self.git, checkout.git_dir, commit, head, branch)
+                commit = commits.moved(self.git, checkout.git_dir, commit, head, branch)
                 change = self._write_patches(checkout.git_dir, commit)
                 self._made = commit, change
                 self.note(f"{branch} has moved to {head}: the change is put on top of it")
@@ -524,7 +500,7 @@ class Attempt:
             if now_at == head:
                 raise refused
             if now_at is None:
-                raise GitCommandError(f"the branch {branch} was deleted while the agent worked; {KEPT}")
+                raise GitCommandError(f"the branch {branch} was deleted while the agent worked; {commits.KEPT}")
         else:
             raise GitCommandError(f"{branch} moved at each of {_MOST_PUSHES} pushes; continue the run to try again")
         self.note(f"pushed {sha} to {branch}")
@@ -562,4 +538,5 @@ def commit_message(attempt: Attempt, given: str | None) -> str:
 
 
 def _dropped(number: int, why: str) -> StartingPoint:
-    return StartingPoint("branch", number, f"{why}, and its changes were dropped: the checkout is as the branch is.")
+    text = f"{why}, and its changes were dropped: the checkout is as the branch is."
+    return {"from": "branch", "turn": number, "text": text}

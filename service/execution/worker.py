@@ -323,8 +323,8 @@ class TurnWorker:
                 # After an outage of the database all heartbeats are old: the others get the time to send one again.
                 is_sure = now - self._beat_at <= max(ttl_s / 2, _LATE_S) and now - self._beating_since >= ttl_s
                 heard = workers.heard_within(connection, ttl_s, self._clock)
-                found = heard if is_sure else [worker for worker in known if worker.seen_at]
-                living |= {worker.executor for worker in found}
+                others = heard if is_sure else [worker for worker in known if worker.seen_at]
+                living |= {worker.executor for worker in others}
             under_way = [f"{run_id}:{number}" for run_id, number in turns.dispatched(connection)]
         mine = self._engine.at_work
         lost = [name for name in under_way if name not in mine and held.get(name) not in living]

@@ -255,8 +255,8 @@ class ClockShift(BaseModel):
 
 def _authorized(request: Request) -> Lab:
     lab: Lab = request.app.state.lab
-    given = request.headers.get("authorization", "").encode("utf-8", "replace")
-    if not hmac.compare_digest(given, f"Bearer {lab.token}".encode()):
+    header = request.headers.get("authorization", "").encode("utf-8", "replace")
+    if not hmac.compare_digest(header, f"Bearer {lab.token}".encode()):
         raise HttpError(
             401,
             "invalid_token",

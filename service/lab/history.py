@@ -35,12 +35,7 @@ _TASKS: Final = (
 )
 
 _BRANCHES: Final = (
-    "main",
-    "fix/login-timeout",
-    "feature/invoices",
-    "feature/search",
-    "chore/dependencies",
-    "release/2.4",
+    *("main", "fix/login-timeout", "feature/invoices", "feature/search", "chore/dependencies", "release/2.4"),
 )
 _REQUESTERS: Final = ("ada", "grace", "linus", "margaret", "nightly")
 

@@ -3,13 +3,15 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 from pydantic import ValidationError
 
 from service.agents.options import RepositorySetup
-from service.execution.preparation import Preparation
+from service.execution.command import AgentCommand
+from service.execution.preparation import give_back, set_up
 from service.execution.workspace import Workspace
 from service.store.turns import NOTHING_CHANGED
 from tests.service.conftest import NEEDS_SANDBOX, Api, Make, Own, placed
@@ -131,29 +133,30 @@ def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path
     """Another turn at the same time begins with an empty one; who ends last leaves his."""
     setup, place = RepositorySetup(cache=("deps",)), tmp_path / "caches"
 
-    def turn(name: str, *, is_restricted: bool = False) -> tuple[Preparation, Path]:
-        made = Preparation(setup, Workspace(tmp_path / name), place, is_restricted)
+    def turn(name: str, cache: Path | None = place) -> tuple[AgentCommand, Path]:
+        agent: Any = SimpleNamespace(options=None)
         nothing: Any = None
-        made.run(nothing, nothing, nothing, nothing, nothing)
-        (folder,) = made.kept
-        return made, folder
+        command = AgentCommand(agent, Workspace(tmp_path / name), tmp_path, nothing, nothing, setup=setup)
+        set_up(command, cache, nothing, nothing, nothing)
+        (folder,) = command.kept
+        return command, folder
 
     def held(folder: Path) -> list[str]:
         return sorted(one.name for one in folder.iterdir())
 
     first, in_first = turn("first")
     (in_first / "a").touch()
-    first.give_back()
+    give_back(first, place)
     second, in_second = turn("second")
     third, in_third = turn("third")
     seen = [held(in_second), held(in_third)]
     (in_third / "b").touch()
-    second.give_back()
-    stranger, in_strangers = turn("stranger", is_restricted=True)
+    give_back(second, place)
+    stranger, in_strangers = turn("stranger", None)
     seen.append(held(in_strangers))
     (in_strangers / "evil").touch()
-    stranger.give_back()
-    third.give_back()
+    give_back(stranger, None)
+    give_back(third, place)
 
     assert seen == [["a"], [], []]
     assert held(turn("last")[1]) == ["b"]
