@@ -43,7 +43,6 @@ _PIECE: Final = 1 << 16
 _LONGEST_FETCH_S: Final = 6 * 3600.0
 """A host could print progress forever."""
 _REMOTE: Final = frozenset({"ls-remote", "fetch", "push", "lfs"})
-"""The commands that talk to a code host."""
 _PROGRESS: Final = re.compile(
     r"(remote: )?((Enumerating|Counting|Compressing|Receiving|Resolving|Writing|Unpacking|Updating|Filtering)\b.*: .*"
     r"|Total \d+ .*|Delta compression using .*)"
@@ -81,7 +80,6 @@ class GitCommandError(ServiceError):
         self.status = status
         """git's exit status; None: it did not exit by itself."""
         self.printed = printed
-        """Its standard output."""
         self.is_passing = is_passing
         """Whether the code host, or the way to it, is at fault: the same command may succeed later."""
 
@@ -168,7 +166,6 @@ class GitRunner:
     ) -> None:
         """`progress` gets git's lines about the progress of a fetch or push, as often as git prints them."""
         self.login = login
-        """The login at the code host; None: there is none."""
         self.signing_key = signing_key
         """The ssh key that signs commits; None: they are not signed."""
         self._environment = environment(home) | dict(extra or {})

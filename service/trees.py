@@ -115,7 +115,6 @@ class _Level:
     """The path from the root, with a final slash; cut once it is longer than `LONGEST_PATH`."""
     identity: tuple[int, int]
     waiting: list[str] = field(default_factory=list)
-    """The folders in it that are still to be entered."""
 
 
 def _climb(here: int, root: _Root, trail: list[_Level]) -> int:

@@ -172,11 +172,9 @@ class _SupervisedAgent:
         self._report_line = report_line
         self._report = ""
         self._printed = False
-        """Whether the agent printed since the last check."""
         self.lingered = False
         """Whether it was stopped because it kept running after it had reported that it was done."""
         self._sent: set[str] = set()
-        """The ids of the messages that were sent to it."""
         self._untaken: dict[str, Message] = {}
         """The messages that it has not taken yet."""
         self._unsent = b""

@@ -40,7 +40,6 @@ class Checkout:
     workspace: Workspace
     git: GitRunner
     url: str
-    """The repository's address."""
     snapshot: RepositorySnapshot
     """The repository at the latest fetch."""
     part: tuple[str, ...] | None = None
@@ -48,17 +47,13 @@ class Checkout:
     left_behind: tuple[str, ...] = ()
     """Patterns of files that the agent's program writes for itself, which are never committed."""
     note: Callable[[str], None] = lambda _: None
-    """Writes a line into the turn's log."""
     large_files: LargeFiles | None = None
-    """The repository's files in Git LFS, if it is set up to have any."""
     submodules: Submodules | None = None
-    """The repository's submodules, if it is set up to have any."""
     base: str | None = None
     """The commit that it was filled from; None: the repository is empty."""
     _begun_with: frozenset[str] = frozenset()
     """The files of the kept patch that was applied."""
     _has_attributes: bool = False
-    """Whether it has a file `.gitattributes`."""
     _outside: list[str] = field(default_factory=list)
     """Files of the agent outside of the paths of its part."""
     _prepared: dict[str, bytes] | None = None

@@ -20,7 +20,6 @@ class Usage(NamedTuple):
     size: int = 0
     """The size in bytes, as the file system counts them."""
     files: int = 0
-    """The number of files, folders and links."""
 
     def above(self, other: "Usage") -> "Usage":
         """Return what this has more than the other, 0 where it has less."""

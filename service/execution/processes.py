@@ -103,7 +103,6 @@ class UsageWatch:
     cache: tuple[Path, int] | None
     """The cache folder and the bytes that it may hold; None: the agent has none."""
     cpu_s: float = 0.0
-    """The CPU time used so far."""
     _walk_due: float = 0.0
     _hidden: frozenset[int] = frozenset()
     """The processes that did not show their open files at the last walk."""

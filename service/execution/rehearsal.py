@@ -34,7 +34,6 @@ class RehearsalResult:
     diff: str
     """The change that would have been committed."""
     reason: str | None = None
-    """The kind of the failure; None: it is not known."""
     used: Sequence[tuple[str, Usage, int | None]] = ()
     """For each request to a model: the model's name, its tokens, and its cost in millionths of a dollar, if known."""
 

@@ -95,7 +95,6 @@ class SandboxView:
     """An agent's view of the machine, in addition to the system and its workspace."""
 
     home: Path
-    """Its home folder."""
     cache: Path | None = None
     readable: tuple[Path, ...] = ()
     network: bool = False
@@ -132,7 +131,6 @@ class Sandbox:
     is_missing: bool = False
     """Whether it is required and does not work here: then no agent is started."""
     launcher: Launcher = field(default_factory=Launcher, repr=False, compare=False)
-    """The launcher of the agents' supervisors."""
 
     def __str__(self) -> str:
         if self.is_missing:

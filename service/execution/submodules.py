@@ -40,7 +40,6 @@ class Submodules:
     may_use: Callable[[str], bool]
     """Whether a path on the repository's host lies in the groups that the organization may use."""
     note: Callable[[str], None]
-    """Writes a line into the turn's log."""
     filled: dict[str, Path] = field(default_factory=dict)
     """Path in the checkout to the git-dir with which its submodule was checked out."""
 

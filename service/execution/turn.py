@@ -36,7 +36,6 @@ _NEXT_S: Final = 5.0
 _PROGRESS_S: Final = 15.0
 """How often the log shows the progress of a fetch or push."""
 _LONGEST_RETRY_S: Final = 120.0
-"""The longest pause before a code host is asked again."""
 _SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 """The system's errors for a full disk, and for a lack of files, processes or memory."""
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
@@ -65,7 +64,6 @@ class TurnExecution:
     ) -> None:
         self.recorder = TurnRecorder(database, clock)
         self.sandbox = sandbox
-        """The sandbox of every agent in this process."""
         self.folder = folder
         self.settings = settings.execution
         self._secret_names = settings.secret_names

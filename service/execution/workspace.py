@@ -52,7 +52,6 @@ class Workspace:
         self.resolver_file = root / "resolv.conf"
         self.hosts_file = root / "hosts"
         self.sockets = root / "sockets"
-        """The folder of the proxies' sockets, if the agent has any."""
         self._nothing = root / "nothing"
         self.sealed = self._nothing / "sealed"
         """Mounted over folders that a program must not write to."""
@@ -110,7 +109,6 @@ class Workspaces:
         self._work = folder.work
         self._locks = folder.workers
         self.executor = executor
-        """The id of the worker."""
         lock_file = self._locks / executor
         while True:
             self._lock: IO[Any] = lock_file.open("a")

@@ -138,7 +138,6 @@ class Lab:
         self.consumed: deque[ConsumedFault] = deque(maxlen=_ACCOUNTED)
         self.number_consumed = 0
         self.ids = itertools.count(1)
-        """The ids of further faults."""
         self._app = with_page(build(self.context), self.context)
         self._endpoints = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
         self._endpoints.state.context = self.context
