@@ -23,7 +23,7 @@ from storage.state import State
 
 LOOK_S: Final = 2.0
 """Seconds between two looks at runs that are waited for."""
-REST_S: Final = 5.0
+REST_S: Final = 15.0
 """Seconds until a new follow-up is noticed."""
 AGAIN: Final = timedelta(seconds=30)
 """How long after a send that had no effect, for a reason that passes, it is tried again."""

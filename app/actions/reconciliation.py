@@ -64,7 +64,7 @@ EXECUTIONS: Final = 1_000
 """Our newest starts of agents that are ruled out: an execution may be listed as a run."""
 LOOK_S: Final = 2.0
 """How often the poller looks for unknown actions."""
-REST_S: Final = 5.0
+REST_S: Final = 15.0
 """Seconds until a new unknown action is noticed."""
 AGE_PART: Final = 10
 """An old unknown action is searched for again after this part of its age."""

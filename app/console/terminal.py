@@ -32,9 +32,9 @@ SENT: Final = "sent to the terminal's clipboard"
 """Whether it arrives there, no terminal says."""
 KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
 """Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""
-LOOK_S: Final = 2.0
+LOOK_S: Final = 5.0
 """Seconds between two checks whether a frame is due."""
-EVERY_S: Final = 30.0
+EVERY_S: Final = 120.0
 """Seconds between two frames; rendering one takes about as long as answering a key."""
 _DIM: Final = Style(dim=True)
 
@@ -113,7 +113,7 @@ class Terminal(Struct, eq=False):
 
 
 def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> Callable[[], None]:
-    """Keep a frame every half minute, so that a killed console leaves one too; return a function that keeps one now.
+    """Keep a frame every two minutes, so that a killed console leaves one too; return a function that keeps one now.
 
     Only runs of the current profile are kept: the next start begins with it.
     """

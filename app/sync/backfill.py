@@ -47,7 +47,7 @@ SLICE_S: Final = 20.0
 """A job fills for this long, then checks whether it should continue."""
 LOOK_S: Final = 2.0
 """Seconds between two checks whether it is paused."""
-REST_S: Final = 5.0
+REST_S: Final = 15.0
 """Seconds between two checks for missing history."""
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 300.0

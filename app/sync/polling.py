@@ -34,11 +34,11 @@ from storage.records import HealthChange
 from storage.records.activity import Subject, Wait
 from storage.state import State
 
-ELSEWHERE_S: Final = 0.4
+ELSEWHERE_S: Final = 1.0
 """How soon another process's write is noticed."""
 STANDBY_S: Final = 3.0
 """How often a process without the lease checks whether it may poll."""
-ORPHANS_S: Final = 5.0
+ORPHANS_S: Final = 15.0
 """How soon the writes of a dead process are settled."""
 READ_ONLY_S: Final = 600.0
 """How often a read-only ledger is reported again."""
