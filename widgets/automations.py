@@ -76,7 +76,7 @@ class RuleView(Struct, frozen=True):
 
     def did(self, decision: Decision) -> str:
         """A decision's effect on the run in one word; vague if the rule has been edited since."""
-        if decision.result_id != decision.occurrence.facts.get("run.id"):
+        if decision.result_id != decision.run_id:
             return "made"
         is_same = self.since is not None and decision.decided_at >= self.since
         return (is_same and self.on_run) or "acted on"
@@ -91,8 +91,8 @@ class RuleView(Struct, frozen=True):
         badge = MODES[self.mode]
         upcoming = next((at for at in self.upcoming if at > now), None) if self.mode == "on" else None
         coming = NOTHING if upcoming is None else safe_text(until(upcoming, now))
-        results = [(safe_text(OUTCOMES[each.outcome].glyph), OUTCOMES[each.outcome].tone) for each in self.journal]
-        strip = [*[_NO_RESULT] * STRIP, *reversed(results[:STRIP])][-STRIP:]
+        badges = [OUTCOMES[decision.outcome] for decision in reversed(self.journal[:STRIP])]
+        strip = [*[_NO_RESULT] * STRIP, *((safe_text(result.glyph), result.tone) for result in badges)][-STRIP:]
         state: TonedText = (safe_text(badge.text), badge.tone)
         return state, (self.name, "plain"), (self.sentence, "quiet"), (coming, "plain"), *strip
 
@@ -133,11 +133,11 @@ def journal_lines(
         badge = OUTCOMES[decision.outcome]
         head = (f"{badge.text:<13} ", badge.style), (f"{ago(decision.decided_at, now):<9} ", STYLES["quiet"])
         lines.append(Content.assemble(*head, fit(set_off_by(decision, now), max(8, width - 24)).rstrip()))
-        made = f"{did(decision)} {safe_text(decision.result_id)}" if decision.result_id else ""
+        result = f"{did(decision)} {safe_text(decision.result_id)}" if decision.result_id else ""
         answer = decision.answer
         answered = "" if answer is None else safe_text(f"{answer.text}, {clock_time(answer.at, now)}")
         reason = "" if answer is not None and decision.reason == answer.text else safe_text(decision.reason, limit=400)
-        if why := "; ".join(filter(None, (made, answered, reason))):
+        if why := "; ".join(filter(None, (result, answered, reason))):
             lines.append(Content.styled(f"{'':<14}{why}", STYLES["quiet"]))
     return lines
 
@@ -153,7 +153,7 @@ def runs_of(journal: tuple[Decision, ...]) -> dict[str, Decision]:
     """The runs that decisions created or were triggered by, each with its newest decision, newest first."""
     runs: dict[str, Decision] = {}
     for decision in journal:
-        for run_id in (decision.result_id, decision.occurrence.facts.get("run.id")):
+        for run_id in (decision.result_id, decision.run_id):
             if run_id:
                 runs.setdefault(run_id, decision)
     return runs

@@ -87,8 +87,8 @@ class HostFacts(Struct, frozen=True):
             lines.append(Content.assemble(*(counts or idle), (self.about, _QUIET)))
         if any(self.history):
             drawn = [
-                (glyph * len(list(same)), _QUIET if self.is_stale else STYLES[_TONES[one]])
-                for (one, glyph), same in groupby(strip(self.history, max(1, width - LABEL - len("  now"))))
+                (glyph * len(list(same)), _QUIET if self.is_stale else STYLES[_TONES[level]])
+                for (level, glyph), same in groupby(strip(self.history, max(1, width - LABEL - len("  now"))))
             ]
             lines.append(Content.assemble((f"{'24h ago':<{LABEL}}", _QUIET), *drawn, ("  now", _QUIET)))
         if self.uptime or self.warning:

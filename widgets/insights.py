@@ -53,7 +53,7 @@ class InsightsView(Struct, frozen=True):
 
     def total(self, outcome: str) -> int:
         """The runs of the whole period with this outcome, a field of `Outcomes`."""
-        return sum(getattr(each, outcome) for each in self.outcomes)
+        return sum(getattr(period, outcome) for period in self.outcomes)
 
     @property
     def runs(self) -> int:
@@ -66,10 +66,10 @@ class InsightsView(Struct, frozen=True):
         coverage = self.coverage
         return coverage.whole or (coverage.complete_since is not None and coverage.complete_since <= self.since)
 
-    def is_partial(self, each: Outcomes) -> bool:
+    def is_partial(self, period: Outcomes) -> bool:
         """Whether some runs of this outcome may be missing."""
         complete_since = self.coverage.complete_since
-        return not self.coverage.whole and (complete_since is None or complete_since > each.start)
+        return not self.coverage.whole and (complete_since is None or complete_since > period.start)
 
 
 def share(part: float | None) -> str:
@@ -107,23 +107,18 @@ def extent(view: InsightsView) -> str:
     else:
         first = view.since.astimezone()
         since = f"{first:%H:%M} {'today' if first.date() == view.at.astimezone().date() else 'yesterday'}"
-    return f"{plural(view.runs, 'run')} since {since} · {known(view)}"
-
-
-def known(view: InsightsView) -> str:
-    """How much of the period is cached: `complete`, or since when it is complete."""
+    known, complete_since = "partial: not fetched yet", view.coverage.complete_since
     if view.is_complete:
-        return "complete"
-    complete_since = view.coverage.complete_since
-    if complete_since is None:
-        return "partial: not fetched yet"
-    return f"complete since {day(complete_since, view.at)} {complete_since.astimezone():%H:%M}, older is partial"
+        known = "complete"
+    elif complete_since is not None:
+        known = f"complete since {day(complete_since, view.at)} {complete_since.astimezone():%H:%M}, older is partial"
+    return f"{plural(view.runs, 'run')} since {since} · {known}"
 
 
-def counted(each: Outcomes, view: InsightsView) -> str:
+def counted(period: Outcomes, view: InsightsView) -> str:
     """The outcomes of an hour or a day: `Fri 1 May: 12 runs, 2 failed`."""
-    partial = ", partial" if view.is_partial(each) else ""
-    return f"{started(each.start, view.step)}: {plural(each.total, 'run')}, {each.failed:,} failed{partial}"
+    partial = ", partial" if view.is_partial(period) else ""
+    return f"{started(period.start, view.step)}: {plural(period.total, 'run')}, {period.failed:,} failed{partial}"
 
 
 LEAST_WIDTH: Final = 24
@@ -185,7 +180,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         if (view := self.view) is not None and width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
             # A stacked bar for each hour or day, with labels on the left and below.
             rows = height - _FOOT
-            top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))
+            top = ceiling(max(period.total for period in view.outcomes) * (1 if rows < 8 else 1.08))
             values = [top * index / 2 for index in range(3)]
             labels = [f"{value:,.0f}" if value == int(value) else f"{value:,.1f}" for value in values]
             self._axis_cells = max(map(len, labels)) + 1
@@ -198,16 +193,16 @@ class OutcomesChart(PlotextPlot, can_focus=True):
             cells: dict[Badge, list[tuple[int, int]]] = {
                 badge: [] for badge in (*(badge for badge, _ in STACK), UNKNOWN)
             }
-            for each, position in zip(view.outcomes, positions, strict=True):
+            for period, position in zip(view.outcomes, positions, strict=True):
                 foot = 0
-                parts = [getattr(each, name) for _, name in STACK]
+                parts = [getattr(period, name) for _, name in STACK]
                 for (badge, _), tall in zip(STACK, stacked(parts, top, rows), strict=True):
                     cells[badge] += [(position + x, foot + y) for x in range(wide) for y in range(tall)]
                     foot += tall
-                if not each.total and view.is_partial(each):
+                if not period.total and view.is_partial(period):
                     cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
-                if each.failed and wide >= _LABELLED_FROM and foot < rows:
-                    text, ground = f"{each.failed} {FAILED.glyph}", self.background_colors[1].rgb
+                if period.failed and wide >= _LABELLED_FROM and foot < rows:
+                    text, ground = f"{period.failed} {FAILED.glyph}", self.background_colors[1].rgb
                     middle, colour = position + wide // 2, self._colour("bad")
                     self.plt.text(text, middle, foot, color=colour, background=ground, alignment="center")
             if (here := self.cursor) is not None:
@@ -219,7 +214,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
                     xs, ys = zip(*points, strict=True)
                     self.plt.scatter(xs, ys, marker=badge.glyph, color=self._colour(badge.tone))
             is_short = room // len(view.outcomes) < 8
-            dates = [tick(each.start, view.step, is_short=is_short) for each in view.outcomes]
+            dates = [tick(period.start, view.step, is_short=is_short) for period in view.outcomes]
             self._label_below([(position + wide // 2, date) for position, date in zip(positions, dates, strict=True)])
         return super().render()
 
@@ -230,12 +225,12 @@ class OutcomesChart(PlotextPlot, can_focus=True):
     def _label_below(self, marks: Sequence[tuple[int, str]]) -> None:
         """Write labels at these places, as many as fit without touching."""
         some = (marks[::step] for step in range(1, len(marks)))
-        kept = next((each for each in some if _stand_apart(each)), marks[:1])
+        shown = next((selection for selection in some if _stand_apart(selection)), marks[:1])
         # Plotext moves a label that would cross the left edge to the right, towards its neighbour.
-        pushed = len(kept[0][1]) // 2 - kept[0][0] - self._axis_cells
-        if pushed > 0 and not _stand_apart(kept, pushed + 1):
-            kept = kept[1:]
-        self.plt.xticks([position for position, _ in kept], [label for _, label in kept])
+        pushed = len(shown[0][1]) // 2 - shown[0][0] - self._axis_cells
+        if pushed > 0 and not _stand_apart(shown, pushed + 1):
+            shown = shown[1:]
+        self.plt.xticks([position for position, _ in shown], [label for _, label in shown])
         # Plotext would write them in the random order of a set, which moves some of them.
         monitor = cast("Any", self.plt).monitor
         named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
@@ -333,24 +328,24 @@ def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
     titles = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}"
     titles += f"  {'p50':>8} {'p95':>8}" if width >= _WITH_TIMES else ""
     rows = [LeadRow(Content.styled(titles, _QUIET))]
-    for each in view.repositories:
-        success = each.success
+    for figures in view.repositories:
+        success = figures.success
         full = 0 if success is None else round(success * bar)
         # Only exactly 0% or 100% is drawn as an empty or full bar.
         full = min(bar - 1, max(1, full)) if success is not None and 0 < success < 1 else full
         empty = 0 if success is None else bar - full
         line = Content.assemble(
-            f"{fit(safe_text(each.repository, limit=200), name, 'middle')} ",
-            (f"{each.total:>7,}  ", _QUIET),
+            f"{fit(safe_text(figures.repository, limit=200), name, 'middle')} ",
+            (f"{figures.total:>7,}  ", _QUIET),
             (COMPLETED.glyph * full, COMPLETED.style),
             (FAILED.glyph * empty, FAILED.style),
             " " * (bar - full - empty),
             (f" {share(success):>4}", "bold"),
-            (f" {each.failed:>6,}", FAILED.style if each.failed else _QUIET),
-            f"  {seconds(each.p50_s):>8} {seconds(each.p95_s):>8}" if width >= _WITH_TIMES else "",
+            (f" {figures.failed:>6,}", FAILED.style if figures.failed else _QUIET),
+            f"  {seconds(figures.p50_s):>8} {seconds(figures.p95_s):>8}" if width >= _WITH_TIMES else "",
         )
-        rows.append(LeadRow(line, f"repo:{each.repository}", leads=True))
-    if any(each.timed < each.completed + each.failed for each in view.repositories):
+        rows.append(LeadRow(line, f"repo:{figures.repository}", leads=True))
+    if any(figures.timed < figures.completed + figures.failed for figures in view.repositories):
         note = "Durations are of each repository's newest 2,000 finished runs."
         rows.append(LeadRow(Content.styled(note, _QUIET)))
     return rows
@@ -362,19 +357,19 @@ def table_rows(view: InsightsView) -> Iterator[LeadRow]:
     yield LeadRow(Content.styled(f"{view.title[:1].upper()}{view.title[1:]}", f"{_QUIET} bold"))
     head = (view.step, "runs", "completed", "failed", *others, "open")
     rows: list[TableRow] = []
-    for each in reversed(view.outcomes):
-        ended = (each.ended_otherwise,) if others else ()
-        numbers = (each.total, each.completed, each.failed, *ended, each.unfinished)
-        name = started(each.start, view.step) + (" (partial)" if view.is_partial(each) else "")
-        rows.append((f"at:{each.start.isoformat()}", (name, *(f"{number:,}" for number in numbers))))
+    for period in reversed(view.outcomes):
+        ended = (period.ended_otherwise,) if others else ()
+        numbers = (period.total, period.completed, period.failed, *ended, period.unfinished)
+        name = started(period.start, view.step) + (" (partial)" if view.is_partial(period) else "")
+        rows.append((f"at:{period.start.isoformat()}", (name, *(f"{number:,}" for number in numbers))))
     yield from _table(f"Outcomes by the {view.step} of creation", head, rows)
     head = ("repository", "runs", "success", "failed", "p50", "p95", "of runs")
     rows = []
-    for one in view.repositories:
-        name = safe_text(one.repository, limit=200)
-        times = (seconds(one.p50_s), seconds(one.p95_s))
-        counts = f"{one.total:,}", share(one.success), f"{one.failed:,}"
-        rows.append((f"repo:{one.repository}", (name, *counts, *times, f"{one.timed:,}")))
+    for figures in view.repositories:
+        name = safe_text(figures.repository, limit=200)
+        times = (seconds(figures.p50_s), seconds(figures.p95_s))
+        counts = f"{figures.total:,}", share(figures.success), f"{figures.failed:,}"
+        rows.append((f"repo:{figures.repository}", (name, *counts, *times, f"{figures.timed:,}")))
     yield from _table("Repositories", head, rows, NARROW_CELLS)
 
 

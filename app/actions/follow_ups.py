@@ -72,9 +72,7 @@ class FollowUps:
             found = await self.usable_state().open_decisions(outcome="queued")
         except StorageError:
             return ()
-        return tuple(
-            each for each in found if each.rule == WHEN_ENDED and each.occurrence.facts.get("run.id") in run_ids
-        )
+        return tuple(each for each in found if each.rule == WHEN_ENDED and each.run_id in run_ids)
 
     async def keep(self, waiting: Decision) -> None:
         """Send a follow-up even if its run is cancelled; one that does not wait any more stays as it is."""

@@ -161,10 +161,10 @@ class ResponseRunner(Struct, frozen=True):
                     return replace(again, metadata={**again.metadata, RULE: rule.name})
                 return again
             case DoSend(kind):
-                asked = json.loads(decision.request_json or "null")
-                if asked is None:
+                stored = json.loads(decision.request_json or "null")
+                if stored is None:
                     raise CannotActError("its request is no longer known")
-                return request_from(kind, asked["path"], asked["body"])
+                return request_from(kind, stored["path"], stored["body"])
             case _:
                 raise CannotActError("it sends nothing to the service")
 
@@ -210,20 +210,20 @@ def in_words(decision: Decision, run: RunDetail | None) -> str:
         where = [run.run.repository.label, run.run.branch_name]
         about = f" “{run.summary.asked}”" if run.summary.asked else ""
     try:
-        asked = json.loads(decision.request_json or "null")
-        path, body = str(asked["path"]), asked["body"]
+        request = json.loads(decision.request_json or "null")
+        path, body = str(request["path"]), request["body"]
         name = unquote(path.split("/")[-2])
         if path.endswith("/cancel"):
             return f"{' '.join(filter(None, where)) or name}: cancel{about}"
         if path.startswith("/external/agents/"):
             return f"{body['repository']}: start the agent {name}"
-        what = f"continue{about}"
+        action = f"continue{about}"
         if "run_id" not in body or not any(where):
             reference = body["repository"]
             where = [Repository.of(reference["platform"], reference["data"]).label, body.get("branch_name") or ""]
         if "run_id" not in body:
-            what = "start a run"
-        return f"{' '.join(filter(None, where))}: {what}: {first_line(body['instructions'])}"
+            action = "start a run"
+        return f"{' '.join(filter(None, where))}: {action}: {first_line(body['instructions'])}"
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         return ""  # Another version of Runwarden stored it.
 
@@ -238,10 +238,10 @@ def result_of(action: Action) -> ActingResult:
 
 def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: str) -> Alert:
     """A rule's notification."""
-    what = facts.get("run.repository") or facts.get("host.platform") or facts.get("action.id") or ""
+    subject = facts.get("run.repository") or facts.get("host.platform") or facts.get("action.id") or ""
     status = facts.get("run.status") or facts.get("host.status", "")
     word = status or ("outcome unknown" if "action.id" in facts else "")
-    title = filled(do.title, facts) or f"{decision.rule}: {what} {word}".rstrip(": ")
+    title = filled(do.title, facts) or f"{decision.rule}: {subject} {word}".rstrip(": ")
     # A lasting state is announced a while after it began.
     since = f"since {decision.occurrence.at.astimezone():%H:%M:%S}" if "host.platform" in facts else ""
     usual = filter(None, [facts.get("run.branch"), facts.get("run.id"), since, profile])
@@ -280,8 +280,8 @@ async def propose(
         StorageError: The state cannot be used.
     """
     state, now, rule = engine.usable_state(), engine.clock(), PROPOSALS[request.kind]
-    asked = manual_occurrence(now, run)
-    facts = {**asked.facts, "key": key}
+    manual = manual_occurrence(now, run)
+    facts = {**manual.facts, "key": key}
     if isinstance(request, CancelRun):
         del facts["run.status"]
     conversation = "" if run is None else await state.conversation(run.run_id)
@@ -289,16 +289,16 @@ async def propose(
     digest = hashlib.sha256(f"{key} {request_json}".encode()).hexdigest()
     n = 0
     while True:
-        occurrence = replace(asked, identity=f"proposed:{digest}:{n}", conversation=conversation, facts=facts)
-        waiting = [each for each in await state.open_decisions() if each.rule in _NAMES]
-        for each in waiting:
-            if each.occurrence.identity == occurrence.identity:
-                return each, False
+        occurrence = replace(manual, identity=f"proposed:{digest}:{n}", conversation=conversation, facts=facts)
+        waiting = [proposal for proposal in await state.open_decisions() if proposal.rule in _NAMES]
+        for proposal in waiting:
+            if proposal.occurrence.identity == occurrence.identity:
+                return proposal, False
         if len(waiting) >= MOST_WAITING:
             fix = "Approve or reject some of them first"
             raise CannotActError(f"{MOST_WAITING} proposals are already waiting. {fix}; nothing was proposed.")
         decision = await state.decide(
-            rule.name, occurrence, lambda past: decide(rule, asked, past, now), request_json=request_json
+            rule.name, occurrence, lambda past: decide(rule, manual, past, now), request_json=request_json
         )
         if decision is not None:
             return decision, True

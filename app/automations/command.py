@@ -106,7 +106,7 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
             replayed = await replay(engine, chosen, now - period, now)
         for entry in entries:
             result = replayed[entry["name"]]
-            newest = [document(one) for one in result.newest]
+            newest = [document(decision) for decision in result.newest]
             held_since = rfc3339(result.held_since)
             entry["replay"] = {"counts": result.counts, "held_since": held_since, "newest": newest}
     output = invocation.output
@@ -125,16 +125,15 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
         ]
         if (past := replayed.get(entry["name"])) is not None:
             counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in past.counts.items())
-            held = "the cached history of that time is incomplete: there may have been more"
+            completeness = "the cached history of that time is incomplete: there may have been more"
             if past.held_since:
-                held = f"history complete since {stamp(past.held_since)}"
-            lines += [f"  replay   {counts or 'nothing would have triggered it'}", f"           {held}"]
+                completeness = f"history complete since {stamp(past.held_since)}"
+            lines += [f"  replay   {counts or 'nothing would have triggered it'}", f"           {completeness}"]
             if sum(past.counts.values()) > len(past.newest):
                 lines.append(f"           the newest {len(past.newest)}:")
-            for one in past.newest:
-                lines.append(
-                    f"           {stamp(one.occurrence.at)} {one.outcome}: {one.occurrence.cause} {one.reason}"
-                )
+            for decision in past.newest:
+                what_for = f"{stamp(decision.occurrence.at)} {decision.outcome}: {decision.occurrence.cause}"
+                lines.append(f"           {what_for} {decision.reason}")
         for line in (*lines, ""):
             output.text(line)
     return Exit.DONE
@@ -233,28 +232,28 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal[
     if bot is None and word == "approved":
         output.note(f"It is sent as soon as a bot is running: {invocation.command_line} watch")
     documents: list[dict[str, Any]] = []
-    for each in answered:
-        entry, request_json = document(each), each.request_json
+    for decision in answered:
+        entry, request_json = document(decision), decision.request_json
         request = None if request_json is None else {"method": "POST", **json.loads(request_json)}
-        by = {"answered_by": entry["answered_by"], "answered_at": entry["answered_at"]}
-        documents.append({"decision": each.decision_id, "rule": each.rule, "outcome": word, "request": request, **by})
+        about = {"decision": decision.decision_id, "rule": decision.rule, "outcome": word, "request": request}
+        documents.append(about | {name: entry[name] for name in ("answered_by", "answered_at")})
     if output.format is not Format.TABLE and len(documents) > 1:
         columns: tuple[Column[dict[str, Any]], ...] = (
             Column("decision", name="decision"),
             Column("automation", name="rule"),
-            Column("request", name="request", value=lambda one: one["request"] and f"POST {one['request']['path']}"),
-            Column("body", name="body", value=lambda one: one["request"] and output.json(one["request"]["body"])),
+            Column("request", name="request", value=lambda row: row["request"] and f"POST {row['request']['path']}"),
+            Column("body", name="body", value=lambda row: row["request"] and output.json(row["request"]["body"])),
         )
         output.listing("decisions", documents, columns)
         return Exit.DONE
-    for one in documents:
-        pairs = [(word, f"{one['decision']}"), ("automation", one["rule"])]
+    for row in documents:
+        pairs = [(word, f"{row['decision']}"), ("automation", row["rule"])]
         body = ""
-        if request := one["request"]:
+        if request := row["request"]:
             body = output.json(request["body"])
             pairs.append(("request", f"POST {request['path']}"))
         is_table = output.format is Format.TABLE
-        output.record(one, pairs if is_table else [*pairs, ("body", body)])
+        output.record(row, pairs if is_table else [*pairs, ("body", body)])
         if is_table and body:  # A table's field would be cut off.
             output.print(body)
     return Exit.DONE

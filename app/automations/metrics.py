@@ -92,7 +92,8 @@ async def snapshot(
     links = await cache.links()
     wait = await budget.wait()
     by_status, gone = await cache.status_counts(RunFilter()), await cache.gone()
-    states = {name: each for name, each in (await state.rule_states()).items() if name not in {OWN, AT_WORK}}
+    rules = await state.rule_states()
+    paused: Values = {(name,): rule.paused is not None for name, rule in rules.items() if name not in {OWN, AT_WORK}}
     values: dict[str, Values] = {
         "runs": {
             **{(status,): count - gone.get(status, 0) for status, count in by_status.items()},
@@ -106,12 +107,12 @@ async def snapshot(
         "poll_failures": {(link.subject,): link.failures for link in links},
         "unknown_actions": {(): len(await ledger.unresolved())},
         "automation_decisions_total": await state.outcomes(),
-        "automation_paused": {(name,): each.paused is not None for name, each in states.items()},
+        "automation_paused": paused,
         "requests_total": {(priority.name.lower(),): budget.sent[priority] for priority in Priority},
         "run_transitions_total": counts.transitions,
         "actions": await ledger.state_counts(),
         "deliveries_total": await state.delivery_counts(),
-        "problems_told": {(): len({told.group for told in await state.told()})},
+        "problems_told": {(): len({problem.group for problem in await state.told()})},
         "budget_wait_seconds": ({} if wait is None else {(wait.reason,): max(0.0, (wait.until - now).total_seconds())}),
         "heartbeats_total": {(outcome,): count for outcome, count in heartbeats.items()},
         "bot_working": {(): float(is_working)},
@@ -149,25 +150,25 @@ def families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
     for name, (text, labels) in FIGURES.items():
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         family = kind(f"runwarden_{name}", text, labels=("profile", *labels))
-        for one in snapshots:
-            figures = one.values.get(name, {})
+        for view in snapshots:
+            figures = view.values.get(name, {})
             # A service may send any number of names, but the size of a scrape must be bounded.
-            kept = sorted(figures, key=lambda values: -figures[values])[:MOST_VALUES]
+            frequent = sorted(figures, key=lambda values: -figures[values])[:MOST_VALUES]
             capped: dict[tuple[str, ...], float] = {}
             for values, figure in figures.items():
-                shown = tuple(map(_label, values)) if values in kept else ("other",) * len(values)
+                shown = tuple(map(_label, values)) if values in frequent else ("other",) * len(values)
                 capped[shown] = capped.get(shown, 0) + figure
-            for given, value in capped.items():
-                family.add_metric([_label(one.profile), *given], value)
+            for shown_values, value in capped.items():
+                family.add_metric([_label(view.profile), *shown_values], value)
         yield family
     text = "How long runs took that ended while this process watched, by final status."
     durations = HistogramMetricFamily(DURATIONS, text, labels=("profile", "status"))
-    for one in snapshots:
-        ended = one.counts.ended
+    for view in snapshots:
+        ended = view.counts.ended
         for status in sorted({status for status, _ in ended})[:MOST_VALUES]:
             upto = accumulate(ended[status, end] for end in (*BUCKETS_S, math.inf))
             buckets = list(zip((*map(str, BUCKETS_S), "+Inf"), upto, strict=True))
-            durations.add_metric([_label(one.profile), _label(status)], buckets, one.counts.seconds[status])
+            durations.add_metric([_label(view.profile), _label(status)], buckets, view.counts.seconds[status])
     yield durations
 
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from dataclasses import field as slot
 from datetime import datetime, timedelta
@@ -82,7 +82,7 @@ class RunFacts:
             if self.ask_reason is not None and await self.cache.questions_due():
                 return None
             detail = await self.cache.detail(run_id)
-            if detail is not None and all(_identity(each) != occurrence.identity for each in detail.transitions):
+            if detail is not None and occurrence.identity not in map(_identity, detail.transitions):
                 return None  # The cache has learned since then that the run was cancelled.
             # A run whose agent asks a question needs an answer, which no rule can give.
             if on.to == CANCELLED or run_id in await self.cache.questions():
@@ -103,14 +103,15 @@ class RunFacts:
             reason = await self.ask_reason(run_id)
         return shortened(reason, _LONGEST_REASON) or NO_REASON
 
-    async def labels(self, run_id: str) -> dict[str, str]:
-        """The run's metadata as the service returns it or, failing that, as this machine sent it."""
+    async def is_labelled(self, run_id: str, scope: Scope) -> bool:
+        """Whether the run's metadata, as the service returns it or else as this machine sent it, match the scope."""
         metadata = (await self._received(run_id)).get("metadata")
         if not isinstance(metadata, dict):
             turn = await self.ledger.last_turn(run_id)
             metadata = as_received(turn.body_json).get("metadata") if turn is not None else None
-        given = metadata if isinstance(metadata, dict) else {}
-        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+        labels = metadata if isinstance(metadata, dict) else {}
+        texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in labels.items()}
+        return all(name in texts and _matches(globs, texts[name]) for name, globs in scope.labels)
 
     async def _received(self, run_id: str) -> dict[str, object]:
         detail = await self.cache.detail(run_id)
@@ -148,7 +149,7 @@ class Observer:
         ahead = await cache.run_clock_ahead()
         batch = await cache.changes(self.watermark, since=now - HISTORY, limit=MOST_CHANGES)
         # Fetched history and a first look need no warning: nothing in them had to be decided.
-        if self.watermark.transition and sum(each.after > EPOCH for each in batch.changes) >= MOST_CHANGES:
+        if self.watermark.transition and sum(change.after > EPOCH for change in batch.changes) >= MOST_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MOST_CHANGES)
         return Seen(
             now,
@@ -205,21 +206,24 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
                     facts = _facts(run.run_id, run.repository, run.branch_name, run.status)
                     yield Occurrence(identity, run.last_seen_at - seen.ahead, run.run_id, facts)
         case OnHealth() as on:
-            for one in (incident for incident in seen.incidents if _matches(on.platforms, incident.platform)):
-                identity = f"health:{one.platform}:{one.start.isoformat()}"
-                over_at = one.recovered_at or one.until
+            for incident in seen.incidents:
+                if not _matches(on.platforms, incident.platform):
+                    continue
+                identity = f"health:{incident.platform}:{incident.start.isoformat()}"
                 # A host that was disconnected while it was down has not recovered.
-                has_recovered = one.is_over and one.recovered_at is not None
-                if on.is_over and has_recovered and over_at > seen.now - INCIDENT_RECENT:
-                    facts = {"host.platform": one.platform, "host.status": "recovered"}
+                over_at = incident.recovered_at if incident.is_over else None
+                if on.is_over and over_at is not None and over_at > seen.now - INCIDENT_RECENT:
+                    facts = {"host.platform": incident.platform, "host.status": "recovered"}
                     yield Occurrence(f"{identity}:over", over_at, "", facts)
-                if not on.is_over and not one.is_over and one.lasted >= on.lasting:
-                    facts = {"host.platform": one.platform, "host.status": one.word}
-                    yield Occurrence(f"{identity}:bad", one.start, "", facts)
+                if not on.is_over and not incident.is_over and incident.lasted >= on.lasting:
+                    facts = {"host.platform": incident.platform, "host.status": incident.word}
+                    yield Occurrence(f"{identity}:bad", incident.start, "", facts)
         case OnUnknownAction(older):
-            for action in (each for each in seen.unknown if seen.now - each.created_at >= older):
-                facts = {"action.id": action.action_id, "action.kind": action.kind, "action.subject": action.subject}
-                yield Occurrence(f"action:{action.action_id}", action.created_at, "", facts)
+            for action in seen.unknown:
+                if seen.now - action.created_at >= older:
+                    number = action.action_id
+                    facts = {"action.id": number, "action.kind": action.kind, "action.subject": action.subject}
+                    yield Occurrence(f"action:{number}", action.created_at, "", facts)
 
 
 def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
@@ -227,10 +231,10 @@ def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
     facts = occurrence.facts
     if run is not None and run.status != facts.get("run.status", run.status):
         return f"the run is {run.status} by now"
-    if "action.id" in facts and facts["action.id"] not in {each.action_id for each in seen.unknown}:
+    if "action.id" in facts and facts["action.id"] not in {item.action_id for item in seen.unknown}:
         return "its outcome is known by now"
     if platform := facts.get("host.platform"):
-        newest = next((each for each in seen.incidents if each.platform == platform), None)
+        newest = next((item for item in seen.incidents if item.platform == platform), None)
         is_unwell = newest is not None and not newest.is_over
         if is_unwell == (facts["host.status"] == "recovered"):
             is_gone = newest is not None and newest.recovered_at is None
@@ -253,13 +257,8 @@ def _identity(change: StatusChange | StatusTransition) -> str:
 
 
 def _facts(run_id: str, repository: str, branch: str, status: str, was: str = "") -> dict[str, str]:
-    names = ("run.id", "run.repository", "run.branch", "run.status", "run.was")
-    return dict(zip(names, (run_id, repository, branch, status, was), strict=True))
-
-
-def is_labelled(scope: Scope, labels: Mapping[str, str]) -> bool:
-    """Whether a run's metadata matches the scope."""
-    return all(name in labels and _matches(globs, labels[name]) for name, globs in scope.labels)
+    about = {"run.id": run_id, "run.repository": repository, "run.branch": branch}
+    return {**about, "run.status": status, "run.was": was}
 
 
 def is_within(scope: Scope, repository: str, branch: str) -> bool:

@@ -87,7 +87,7 @@ def _rule(table: Table, settings: Settings) -> Rule:
     known = (*KNOWN[type(on)], *ALWAYS_KNOWN)
     for name in (name for text in texts_of(do) for name in names_in(text)):
         if name not in known:
-            there_are = ", ".join(f"{{{each}}}" for each in known)
+            there_are = ", ".join(f"{{{placeholder}}}" for placeholder in known)
             table.fail("do", f"there is no placeholder {{{name}}} here.", f"There are: {there_are}.")
     return rule
 
@@ -95,11 +95,11 @@ def _rule(table: Table, settings: Settings) -> Rule:
 def _only(table: Table, key: str, words: Mapping[str, type]) -> tuple[str, Table]:
     """The only one of these words in the inner table, and that table."""
     inner = table.table(key)
-    given = [word for word in words if word in inner.values]
-    if len(given) != 1:
-        wrong = f"says several things: {', '.join(given)}" if given else "says nothing"
+    present = [word for word in words if word in inner.values]
+    if len(present) != 1:
+        wrong = f"says several things: {', '.join(present)}" if present else "says nothing"
         table.fail(key, f"this {wrong}.", f"Give it exactly one of: {', '.join(words)}.")
-    return given[0], inner
+    return present[0], inner
 
 
 def _trigger(word: str, table: Table) -> Trigger:
@@ -126,8 +126,8 @@ def _trigger(word: str, table: Table) -> Trigger:
 def _response(word: str, table: Table) -> Any:
     if word == "agent":
         inputs = table.table("inputs")
-        given = tuple((name, inputs.get(name, str)) for name in inputs.values)
-        response: object = table.into(DoAgent, also=("inputs",), inputs=given)
+        pairs = tuple((name, inputs.get(name, str)) for name in inputs.values)
+        response: object = table.into(DoAgent, also=("inputs",), inputs=pairs)
     elif word in {"retry", "cancel"}:
         if not table.get(word, bool):
             table.fail(word, "this must be true.", f"Write {word} = true.")

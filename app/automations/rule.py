@@ -71,8 +71,8 @@ class OnRun(Struct, frozen=True):
         if self.finding is None:
             return self.budget is not None and (results.budget_used or 0.0) >= self.budget
         heavy = SEVERITIES[: SEVERITIES.index(self.finding) + 1]
-        found = results.turns[-1].findings if results.turns else None
-        return any(one.severity in heavy for one in found or ())
+        findings = results.turns[-1].findings if results.turns else None
+        return any(finding.severity in heavy for finding in findings or ())
 
 
 class OnStuck(Struct, frozen=True):

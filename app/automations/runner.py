@@ -21,7 +21,7 @@ from app.automations.acting import (
     shown,
 )
 from app.automations.fire_times import upcoming
-from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, is_labelled, occurrences
+from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, occurrences
 from app.automations.rule import (
     DoCommand,
     DoNotify,
@@ -170,7 +170,7 @@ class Runner:
 
     async def stop(self) -> None:
         """Wait for running programs, each of which has a deadline."""
-        await asyncio.gather(*(each.task for each in self.work.programs.values()), return_exceptions=True)
+        await asyncio.gather(*(program.task for program in self.work.programs.values()), return_exceptions=True)
 
     async def trigger(self, rule: Rule, occurrence: Occurrence) -> None:
         """Decide on a manual trigger, and act."""
@@ -218,7 +218,7 @@ class Runner:
             is_met: bool | None = True
             if not state.is_new and isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels:
                 # Read labels last, for runs that meet all other conditions.
-                is_met = is_labelled(rule.on.scope, await run_facts.labels(occurrence.facts["run.id"]))
+                is_met = await run_facts.is_labelled(occurrence.facts["run.id"], rule.on.scope)
             if is_met and not state.is_new and isinstance(rule.on, OnRun):
                 is_late = seen.now - occurrence.at > rule.catch_up
                 is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, occurrence)
@@ -247,11 +247,11 @@ class Runner:
         def verdict(past: RuleHistory) -> Verdict:
             if history:
                 return Verdict("history", "it was so before the rule existed")
-            found = decide(rule, occurrence, past, now)
-            if found.outcome == "acting" and program is not None and not program.task.done():
-                found = Verdict("queued", "the rule's previous program is still running")
+            decided = decide(rule, occurrence, past, now)
+            if decided.outcome == "acting" and program is not None and not program.task.done():
+                decided = Verdict("queued", "the rule's previous program is still running")
             caught_up = f"for {missed} missed before it, too" if missed else ""
-            return Verdict(found.outcome, "; ".join(filter(None, (found.reason, caught_up))))
+            return Verdict(decided.outcome, "; ".join(filter(None, (decided.reason, caught_up))))
 
         active_run = await self._active_run(rule, occurrence.conversation)
         decision = await self.state.decide(rule.name, occurrence, verdict, active_run=active_run)
@@ -364,15 +364,15 @@ class Runner:
         return "approved, but not sent in time" if decision.outcome == "approved" and over > SKEW else ""
 
     async def _send_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
-        detail = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
+        detail = await self.cache.detail(decision.run_id)
         changed = changed_since(decision.occurrence, seen, None if detail is None else detail.run)
         # The time of the approval was chosen by hand, so age and quiet hours do not matter.
-        asked = replace(rule, needs_approval=False, quiet=None)
+        approved = replace(rule, needs_approval=False, quiet=None)
         now = self.clock()
         occurrence = replace(decision.occurrence, at=now)
 
         def verdict(past: RuleHistory) -> Verdict:
-            return Verdict("expired", changed) if changed else decide(asked, occurrence, past, now)
+            return Verdict("expired", changed) if changed else decide(approved, occurrence, past, now)
 
         active_run = await self._active_run(rule, occurrence.conversation)
         await self._act_on(rule, await self.state.decide_again(decision, verdict, active_run=active_run))
@@ -386,15 +386,15 @@ class Runner:
         if not is_paused and (is_quiet(rule, now) or active_run is not None):
             return
         occurrence = decision.occurrence
-        held = await self.cache.detail(await self.state.last_result(rule.name, conversation) or "")
-        if rule.overlap == "queue" and held is not None and held.run.updated_at is not None:
+        last_run = await self.cache.detail(await self.state.last_result(rule.name, conversation) or "")
+        if rule.overlap == "queue" and last_run is not None and last_run.run.updated_at is not None:
             # It is late only since the run that it waited for has ended.
-            ended_at = held.run.updated_at - await self.cache.run_clock_ahead()
+            ended_at = last_run.run.updated_at - await self.cache.run_clock_ahead()
             occurrence = replace(occurrence, at=max(occurrence.at, ended_at))
 
         def verdict(past: RuleHistory) -> Verdict:
-            found = decide(rule, occurrence, past, now)
-            return Verdict("acting", decision.reason) if found.outcome == "acting" else found
+            decided = decide(rule, occurrence, past, now)
+            return Verdict("acting", decision.reason) if decided.outcome == "acting" else decided
 
         await self._act_on(rule, await self.state.decide_again(decision, verdict))
 

@@ -161,8 +161,6 @@ class AutomationsScreen(BaseScreen):
             return False if self._rule is None else None
         return super().check_action(action, parameters)
 
-    # Reading
-
     async def _read(self) -> None:
         session = self.session
         self._read_at = session.clock()
@@ -211,8 +209,6 @@ class AutomationsScreen(BaseScreen):
         """Show the requests that wait for approval, with those of this rule marked."""
         self.app.push_screen(ApprovalsSheet(self.session, self._file, rule), lambda _: self._reader.ask())
 
-    # The rule's text
-
     @work
     async def action_new(self) -> None:
         """Create an automation in the form."""
@@ -260,7 +256,7 @@ class AutomationsScreen(BaseScreen):
         else:
             await self._hand_over(f"{'Disabled' if rule.is_on else 'Enabled'}: {safe_text(rule.name, limit=60)}.")
 
-    async def _hand_over(self, what: str) -> None:
+    async def _hand_over(self, message: str) -> None:
         """Confirm the change and make a running bot reload it."""
         self.session.inbox.use_automations(self._file.settings.automations)
         self._reader.ask()
@@ -271,9 +267,7 @@ class AutomationsScreen(BaseScreen):
             then = f"The bot (process {bot}) reloads it now."
         else:
             then = f"To reload it in the running bot: kill -HUP {bot}"
-        self.session.notify(f"{what} {then}", timeout=FIX_TOAST_S)
-
-    # Running the rule
+        self.session.notify(f"{message} {then}", timeout=FIX_TOAST_S)
 
     def action_replay(self) -> None:
         """Replay the rule over the cached history."""
@@ -343,11 +337,9 @@ class AutomationsScreen(BaseScreen):
         if decisions:
             decision = decisions[-1]
             why = f": {safe_text(decision.reason, limit=200)}" if decision.reason else ""
-            made = f" → {safe_text(decision.result_id)}" if decision.result_id else ""
-            self.session.notify(f"{OUTCOMES[decision.outcome].text}{made}{why}", title=name, timeout=FIX_TOAST_S)
+            result = f" → {safe_text(decision.result_id)}" if decision.result_id else ""
+            self.session.notify(f"{OUTCOMES[decision.outcome].text}{result}{why}", title=name, timeout=FIX_TOAST_S)
         self._reader.ask()
-
-    # Its runs
 
     @on(LineTable.Chosen)
     @work

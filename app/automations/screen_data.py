@@ -1,6 +1,7 @@
 """The data of the Automations tab: the file's rules with their state, and pending approvals."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -25,7 +26,6 @@ from widgets.automations import STRIP, RuleView, Status, set_off_by, until
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
 
-MOST_WAITING: Final = 200
 UPCOMING: Final = 5
 _ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continued", DoCancel: "cancelled"}
 """Retrying a turn that continued a run continues it again; any other retry starts a run."""
@@ -70,11 +70,11 @@ class RulesFile:
 
 
 def _stamp(file: Path | None) -> tuple[int, int] | None:
-    try:
-        status = None if file is None else file.stat()
-    except OSError:
-        return None
-    return None if status is None else (status.st_mtime_ns, status.st_size)
+    if file is not None:
+        with suppress(OSError):
+            status = file.stat()
+            return status.st_mtime_ns, status.st_size
+    return None
 
 
 class Automations(Struct, frozen=True):
@@ -125,15 +125,14 @@ async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, 
         StorageError: The state cannot be read.
     """
     rules = {rule.name: rule for rule in (*PROPOSALS.values(), *rules_of(settings.automations, engine.profile.name))}
-    waiting = (await engine.usable_state().journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
-    now = engine.clock()
-    known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
-    ids = [each.occurrence.facts.get("run.id", "") for each, _ in known]
-    details = await engine.cache.details(ids)
-    return tuple(
-        Approval(each, safe_text(in_words(each, details.get(run_id)) or sentence(rule, now)), rule.approval_expires)
-        for (each, rule), run_id in zip(known, ids, strict=True)
-    )
+    waiting, now = await engine.usable_state().open_decisions(outcome="waiting"), engine.clock()
+    details = await engine.cache.details([decision.run_id for decision in waiting])
+    approvals = []
+    for decision in waiting:
+        if (rule := rules.get(decision.rule)) is not None:
+            words = in_words(decision, details.get(decision.run_id)) or sentence(rule, now)
+            approvals.append(Approval(decision, safe_text(words), rule.approval_expires))
+    return tuple(approvals)
 
 
 async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
@@ -144,7 +143,7 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
     """
     rules = rules_of(settings.automations, profile)
     states = await state.rule_states()
-    waiting = (await state.journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
+    waiting = await state.open_decisions(outcome="waiting")
     bot = process_of(await state.lease_owner(LEASE, now))
     views = []
     for rule in rules:
@@ -154,14 +153,11 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
         views.append(view)
     read = states.get(AT_WORK)
     is_outdated = bot is not None and read is not None and read.fingerprint != fingerprint_of(rules)
+    badge, hint = Badge("●", "a bot is at work:", "good"), f"process {bot}"
     if bot is None:
-        badge = NO_BOT
-        hint = f"{settings.command_line} watch starts one"
+        badge, hint = NO_BOT, f"{settings.command_line} watch starts one"
     elif is_outdated:
         badge, hint = OUTDATED, f"kill -HUP {bot}"
-    else:
-        badge = Badge("●", "a bot is at work:", "good")
-        hint = f"process {bot}"
     status = Status(badge, safe_text(hint), len(waiting))
     return Automations(rules, tuple(views), waiting, status if views or waiting or is_outdated else None)
 

@@ -246,7 +246,7 @@ class AutomationForm(ModalScreen[str | None]):
             )
         else:
             self._rule = rule
-            rest = [each for each in self._file.settings.automations if each.name != self._name]
+            rest = [other for other in self._file.settings.automations if other.name != self._name]
             self._editor.show(view_of(rule, None, [*rest, rule], now), now)
 
     async def _save(self) -> None:

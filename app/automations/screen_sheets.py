@@ -87,7 +87,7 @@ class ApprovalsSheet(Sheet[None]):
     def _chosen(self) -> tuple[Approval, ...]:
         """The marked approvals; without marks, the one under the cursor."""
         here = {"" if self._list.row is None else self._list.row.key}
-        return tuple(each for each in self._waiting if each.key in (self._marked or here))
+        return tuple(approval for approval in self._waiting if approval.key in (self._marked or here))
 
     def action_answer(self, word: Word) -> None:
         """Approve or reject once the list has been on screen for a moment."""
@@ -110,7 +110,7 @@ class ApprovalsSheet(Sheet[None]):
 
     def action_mark_all(self) -> None:
         """Mark all; if all are marked, unmark them."""
-        keys = {each.key for each in self._waiting}
+        keys = {approval.key for approval in self._waiting}
         self._marked = set() if keys <= self._marked else keys
         self._show()
 
@@ -136,10 +136,10 @@ class ApprovalsSheet(Sheet[None]):
         def named(some: list[Approval]) -> str:
             return safe_text(some[0].decision.rule, limit=60) if len(some) == 1 else f"{len(some)} requests"
 
-        for each in approvals:
-            number = each.decision.decision_id
+        for approval in approvals:
+            number = approval.decision.decision_id
             is_in_time = await state.answer(number, word, author)
-            (done if is_in_time else late).append(each)
+            (done if is_in_time else late).append(approval)
         sentences = [f"No longer waiting: {named(late)}; see the journal."] if late else []
         if done:
             sentences.append(f"{word.capitalize()}: {named(done)}.")
@@ -164,12 +164,12 @@ class ApprovalsSheet(Sheet[None]):
         waiting = await self._session.guard(read_approvals, engine, self._file.settings)
         if waiting is None or waiting == self._waiting:
             return
-        gone = [each for each in chosen if each not in (*waiting, *answered)]
+        gone = [approval for approval in chosen if approval not in (*waiting, *answered)]
         if gone:
             self._answered = await self._session.guard(self._elsewhere, gone[0].decision)
         self._waiting = waiting
-        self._marked &= {each.key for each in waiting}
-        if own := [each.key for each in waiting if each.decision.rule == self._rule]:
+        self._marked &= {approval.key for approval in waiting}
+        if own := [approval.key for approval in waiting if approval.decision.rule == self._rule]:
             self._list.seek(own[0])
             self._marked, self._rule = {*own} if len(own) > 1 else set(), ""
         if not waiting:
@@ -178,7 +178,7 @@ class ApprovalsSheet(Sheet[None]):
             self.dismiss(None)
             return
         self._show()
-        self._is_swapped = bool(gone) and any(each not in chosen for each in self._chosen)
+        self._is_swapped = bool(gone) and any(approval not in chosen for approval in self._chosen)
 
     @on(LeadList.OptionHighlighted)
     def _show(self) -> None:
@@ -200,7 +200,7 @@ class ApprovalsSheet(Sheet[None]):
         answered = self.query_one("#answered", Static)
         answered.display = bool(self._answered)
         answered.update(f"{self._answered}\n")
-        here = next((each for each in self._waiting if row is not None and each.key == row.key), None)
+        here = next((approval for approval in self._waiting if row is not None and approval.key == row.key), None)
         if here is not None:
             path, body = request_of(here.decision)
             sends = "The bot sends this, byte for byte" if path else "The bot does this"
@@ -211,8 +211,8 @@ class ApprovalsSheet(Sheet[None]):
     def _rows(self, width: int) -> list[LeadRow]:
         now = self._session.clock()
         return [
-            LeadRow(each.lines(now, width, is_marked=each.key in self._marked), each.key, leads=True)
-            for each in self._waiting
+            LeadRow(approval.lines(now, width, is_marked=approval.key in self._marked), approval.key, leads=True)
+            for approval in self._waiting
         ]
 
 
@@ -295,9 +295,9 @@ class ReplaySheet(Sheet[None]):
         counts = Content("Nothing would have triggered it.")
         if total := sum(result.counts.values()):
             parts = [
-                Content.assemble((f"{badge.glyph} {result.counts[one]:,} {WORDS.get(one, badge.word)}", badge.style))
-                for one, badge in OUTCOMES.items()
-                if one in result.counts
+                Content.styled(f"{badge.glyph} {count:,} {WORDS.get(outcome, badge.word)}", badge.style)
+                for outcome, badge in OUTCOMES.items()
+                if (count := result.counts.get(outcome))
             ]
             times = "once" if total == 1 else f"{total:,} times"
             newest = f"\nThe newest {SHOWN} of them:" if total > SHOWN else ""

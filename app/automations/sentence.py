@@ -96,8 +96,8 @@ def sentence(rule: Rule, now: datetime) -> str:
             then = f"send its {kind}"
         case _:
             then = f"run {' '.join(rule.do.argv)}"
-    asked = ", once it is approved" if rule.needs_approval else ""
-    return f"{when}, {then}{asked}."
+    approval = ", once it is approved" if rule.needs_approval else ""
+    return f"{when}, {then}{approval}."
 
 
 def limits(rule: Rule) -> str:

@@ -90,7 +90,7 @@ def read_tables(file: Path) -> AutomationTables:
     text = read_text(file) or ""
     tables = toml_values(file, text).get(_KEY)
     items = tables if isinstance(tables, list) else []
-    return AutomationTables(file, text, tuple(str(each.get("name", "")) for each in items if isinstance(each, dict)))
+    return AutomationTables(file, text, tuple(str(table.get("name", "")) for table in items if isinstance(table, dict)))
 
 
 def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> Rule:

@@ -63,8 +63,8 @@ def is_down(host: PlatformHealth, healthy_words: Collection[str]) -> bool:
 
 def warning_of(hosts: Iterable[PlatformHealth], platforms: Collection[str], healthy_words: Collection[str]) -> str:
     """Say which of these platforms is down now, before work is sent there; empty: none is known to be."""
-    bad = (each for each in hosts if each.platform in platforms and is_down(each, healthy_words))
-    down = [f"{each.platform} is {each.status}" for each in bad]
+    bad = (host for host in hosts if host.platform in platforms and is_down(host, healthy_words))
+    down = [f"{host.platform} is {host.status}" for host in bad]
     return f"Code host {' and '.join(down)}: what is retried now may fail again." if down else ""
 
 
@@ -147,9 +147,14 @@ class Incident(Struct, frozen=True):
     """Whether the recovery has lasted."""
 
     @property
+    def end(self) -> datetime:
+        """The recovery or, so far, the last unhealthy sample."""
+        return self.recovered_at or self.until
+
+    @property
     def lasted(self) -> timedelta:
-        """The time from its start to the recovery or, so far, to the last unhealthy sample."""
-        return (self.recovered_at or self.until) - self.start
+        """The time from its start to its end, so far."""
+        return self.end - self.start
 
     @property
     def is_cut_off(self) -> bool:
@@ -167,7 +172,7 @@ class Incident(Struct, frozen=True):
         It began at some time after the last healthy sample: up to `health_s`, the seconds between polls, before its
         start.
         """
-        return self.start - timedelta(seconds=health_s), None if self.goes_on else self.recovered_at or self.until
+        return self.start - timedelta(seconds=health_s), None if self.goes_on else self.end
 
     @property
     def word(self) -> str:
@@ -208,7 +213,7 @@ def incidents(
         return ()
     newest = outages[-1]
     has_held = newest.recovered_at is not None and spans[-1].end - newest.recovered_at >= hold
-    over = [replace(one, is_over=True) for one in reversed(outages[:-1])]
+    over = [replace(outage, is_over=True) for outage in reversed(outages[:-1])]
     return (replace(newest, is_over=has_held or not connected), *over)
 
 
@@ -265,11 +270,11 @@ class SampleReader(Struct, frozen=True):
             spans.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
         gap = longest_gap(self.health_s)
         joined = [
-            replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= gap else one
-            for one, after in pairwise(spans)
+            replace(span, end=after.start) if timedelta(0) <= after.start - span.end <= gap else span
+            for span, after in pairwise(spans)
         ]
         past = self._past((*joined, *spans[-1:]), now, frozenset({_WELL}))
-        return replace(past, incidents=tuple(one for one in past.incidents if one.worst == "bad"))
+        return replace(past, incidents=tuple(incident for incident in past.incidents if incident.worst == "bad"))
 
     def _past(
         self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str], *, connected: bool = True
@@ -280,9 +285,3 @@ class SampleReader(Struct, frozen=True):
             flips(spans, words, now - FLAPPING),
             incidents(spans, words, self.hold, connected=connected),
         )
-
-
-def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tuple[Incident, ...]:
-    """Incidents of platforms and our link that were not over at `since`: ongoing ones first, then the newest."""
-    recent = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
-    return tuple(sorted(recent, key=lambda one: (one.goes_on, one.start), reverse=True))

@@ -32,7 +32,6 @@ from app.health.facts import (
     Uptime,
     level,
     longest_gap,
-    recent_incidents,
 )
 from app.runs.query import parse
 from app.runs.screen_actions import ids_of, show_many, using_engine
@@ -139,10 +138,10 @@ def summary(
     unwell, unknown = len(here) - levels.count("well") - levels.count(None), levels.count(None)
     parts = [f"{count} {word}" for count, word in ((unwell, "unhealthy"), (unknown, "unknown")) if count]
     health = link_of(links, "health")
-    asked = ""
+    checked = ""
     if health is not None and health.last_ok_at is not None:
-        asked = f"{' when last asked,' if health.is_failing else ' · asked'} {roughly_ago(health.last_ok_at, now)}"
-    return safe_text(f"{plural(len(here), 'code host')}, {', '.join(parts) or 'all healthy'}{asked}")
+        checked = f"{' when last asked,' if health.is_failing else ' · asked'} {roughly_ago(health.last_ok_at, now)}"
+    return safe_text(f"{plural(len(here), 'code host')}, {', '.join(parts) or 'all healthy'}{checked}")
 
 
 def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
@@ -320,7 +319,7 @@ class HealthScreen(BaseScreen):
 
     def action_incident(self) -> None:
         """Put the cursor on the next incident; from the last one, on the first."""
-        keys = [incident_key(one) for one in self._view.incidents[:MOST]]
+        keys = [incident_key(incident) for incident in self._view.incidents[:MOST]]
         here = keys.index(self._key) if self._key in keys else -1
         self._list.seek(keys[(here + 1) % len(keys)])
 
@@ -359,12 +358,12 @@ class HealthScreen(BaseScreen):
                 is_well = level(host.status, self.session.healthy_words) == "well"
                 since = now - DAY if is_well else min(host.since, now - HOUR)
                 return runs_lead(of_platform(host.platform), since + ahead)
-        for one in view.incidents:
-            if key == incident_key(one) and one.platform != OUR_LINK:
-                failed = view.failed.get((one.platform, one.start), FailedRuns())
-                start, end = one.failures(self.session.profile.poll.health_s)
+        for incident in view.incidents:
+            if key == incident_key(incident) and incident.platform != OUR_LINK:
+                failed = view.failed.get((incident.platform, incident.start), FailedRuns())
+                start, end = incident.failures(self.session.profile.poll.health_s)
                 first = min(start + ahead, failed.oldest_at or start + ahead)
-                return runs_lead(of_platform(one.platform), first, None if end is None else end + ahead)
+                return runs_lead(of_platform(incident.platform), first, None if end is None else end + ahead)
         return None
 
     async def _read(self) -> None:
@@ -386,7 +385,7 @@ class HealthScreen(BaseScreen):
             # Without runs there is nothing to link to.
             is_leading = bool(view.statuses)
             self._list.show(
-                lambda width: [replace(one, leads=one.leads and is_leading) for one in self._drawn(view, now, width)]
+                lambda width: [replace(row, leads=row.leads and is_leading) for row in self._drawn(view, now, width)]
             )
 
     def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[LeadRow]:
@@ -403,16 +402,11 @@ class HealthScreen(BaseScreen):
             yield from (no_hosts(view.links).row(width), BLANK)
         link = link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait)
         yield from (link.row(width), BLANK, token_row(view.links, now).row(width), BLANK)
-        incidents = [
-            incident_row(
-                one,
-                None if one.platform == OUR_LINK else view.failed.get((one.platform, one.start), FailedRuns()).number,
-                words,
-                now,
-                incident_key(one),
-            )
-            for one in view.incidents[:MOST]
-        ]
+        incidents = []
+        for incident in view.incidents[:MOST]:
+            failed = view.failed.get((incident.platform, incident.start), FailedRuns()).number
+            count = None if incident.platform == OUR_LINK else failed
+            incidents.append(incident_row(incident, count, words, now, incident_key(incident)))
         if (more := len(view.incidents) - MOST) > 0:
             incidents.append(LeadRow(Content.styled(f"and {more} older ones", STYLES["quiet"])))
         seen_s = max((past.uptimes[-1].known_s for past in view.pasts.values()), default=0.0)
@@ -444,15 +438,17 @@ async def read_health(
     pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=longest_gap(reader.health_s)), now)
     polls = await cache.polls(ActivityFilter(kinds=("poll.runs",), since=since), limit=LINK_POLLS)
     link_past = reader.link_past(polls.newest, now)
-    incidents = recent_incidents({**pasts, OUR_LINK: link_past}, since)
+    every = (incident for past in (*pasts.values(), link_past) for incident in past.incidents)
+    recent = [incident for incident in every if incident.end >= since]
+    incidents = tuple(sorted(recent, key=lambda incident: (incident.goes_on, incident.start), reverse=True))
     failed: dict[tuple[str, datetime], FailedRuns] = {}
-    for one in (each for each in incidents[:MOST] if each.platform != OUR_LINK):
-        key = (one.platform, one.start)
-        start, end = one.failures(reader.health_s)
-        if key in before.failed and one in before.incidents and end is not None and end < now - SETTLED:
+    for incident in incidents[:MOST]:
+        platform, key = incident.platform, (incident.platform, incident.start)
+        start, end = incident.failures(reader.health_s)
+        if key in before.failed and incident in before.incidents and end is not None and end < now - SETTLED:
             failed[key] = before.failed[key]
-        else:
-            failed[key] = await cache.failed_between(of_platform(one.platform), start + ahead, (end or now) + ahead)
+        elif platform != OUR_LINK:
+            failed[key] = await cache.failed_between(of_platform(platform), start + ahead, (end or now) + ahead)
     return HealthView(
         hosts,
         await cache.links(),

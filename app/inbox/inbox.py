@@ -172,11 +172,11 @@ class Inbox:
         questions = await cache.questions()
         asking = list[Cause]()
         for run in rows:
-            if (asked := questions.get(run.run_id)) is not None:
-                key, title = f"question:{run.run_id}", f"{run.repository} asks: {' '.join(asked.question.split())}"
+            if (question := questions.get(run.run_id)) is not None:
+                key, title = f"question:{run.run_id}", f"{run.repository} asks: {' '.join(question.question.split())}"
                 cure = f"runs continue {shlex.quote(run.run_id)} ANSWER"
                 entries = [_entry(key, run, ahead, run.branch_name)]
-                asking.append(Cause(key, "question", title, "", entries, choices=asked.choices, cure=cure))
+                asking.append(Cause(key, "question", title, "", entries, choices=question.choices, cure=cure))
                 continue
             named, colon, _ = run.repository.partition(":")
             platform = named if colon else DEFAULT_PLATFORM
@@ -190,21 +190,23 @@ class Inbox:
                 cause.entries.append(_entry(cause.key, run, ahead, f"{run.repository}  {run.branch_name}", group))
                 continue
             reason = self._reasons.get((run.run_id, run.updated_at), "")
-            what = f"failed in {run.repository}{reason and ': '}{reason}"
+            predicate = f"failed in {run.repository}{reason and ': '}{reason}"
             # Reasons that differ only in digits usually have the same cause.
             slug = re.sub(r"[^a-z]+", "-", reason.casefold())[:40].strip("-")
             key = f"{group}:{slug}" if slug else group
-            cause = failed.setdefault(key, Cause(key, "failed", f"A run {what}", f"runs {what}"))
+            cause = failed.setdefault(key, Cause(key, "failed", f"A run {predicate}", f"runs {predicate}"))
             cause.entries.append(_entry(key, run, ahead, run.branch_name, group))
         stuck: dict[str, Cause] = {}
-        for one in await cache.stuck_runs():
-            key = f"stuck:{one.repository}"
-            took = span((one.last_seen_at - one.active_since).total_seconds())
-            single = f"A run is stuck in {one.repository}: {one.status} for {took}"
-            many = f"runs are stuck in {one.repository}, the longest for {took}"
+        for stuck_run in await cache.stuck_runs():
+            key = f"stuck:{stuck_run.repository}"
+            took = span((stuck_run.last_seen_at - stuck_run.active_since).total_seconds())
+            single = f"A run is stuck in {stuck_run.repository}: {stuck_run.status} for {took}"
+            many = f"runs are stuck in {stuck_run.repository}, the longest for {took}"
             cause = stuck.setdefault(key, Cause(key, "stuck", single, many))
-            key = f"stuck:{one.run_id}"
-            cause.entries.append(InboxEntry(key, one.active_since - ahead, run_id=one.run_id, status=one.status))
+            key = f"stuck:{stuck_run.run_id}"
+            cause.entries.append(
+                InboxEntry(key, stuck_run.active_since - ahead, run_id=stuck_run.run_id, status=stuck_run.status)
+            )
         open_outages = [cause for cause in outages.values() if cause.entries]
         ended = []
         for row in [pin.row for pin in await cache.pins() if pin.row is not None]:
@@ -219,10 +221,10 @@ class Inbox:
         states = await state.rule_states()
         names = {rule.name for rule in rules}
         waiting = await state.open_decisions(outcome="waiting")
-        details = await self.engine.cache.details([decision.occurrence.facts.get("run.id", "") for decision in waiting])
+        details = await self.engine.cache.details([decision.run_id for decision in waiting])
         approvals: dict[str, Cause] = {}
         for decision in waiting:
-            run_id, rule = decision.occurrence.facts.get("run.id", ""), decision.rule
+            run_id, rule = decision.run_id, decision.rule
             words = in_words(decision, details.get(run_id))
             about = f"Approve {words}" if words else f"{rule} waits for approval"
             many = f"requests of {rule} wait for approval"

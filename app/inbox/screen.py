@@ -133,8 +133,6 @@ class InboxScreen(BaseScreen):
             return self.session.inbox.can_undo
         return super().check_action(action, parameters)
 
-    # Its keys
-
     async def action_done(self) -> None:
         """Mark the chosen items as done."""
         if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
@@ -175,12 +173,12 @@ class InboxScreen(BaseScreen):
             self.session.notify(f"{plural(len(self._marked), 'item')} marked: one is answered at a time. esc unmarks.")
             return
         run = detail.run
-        asked = (await engine.cache.questions()).get(run.run_id)
-        question = item.title if asked is None else " ".join(asked.question.split())
+        open_question = (await engine.cache.questions()).get(run.run_id)
+        question = item.title if open_question is None else " ".join(open_question.question.split())
         answer: str | Message | None = ""
         if item.choices:
             choices: list[tuple[Content, str | Message]] = [
-                *((Content(safe_text(each, limit=200)), each) for each in item.choices),
+                *((Content(safe_text(choice, limit=200)), choice) for choice in item.choices),
                 (Content("type another answer"), ""),
                 (Content("open the run"), OpenRun(run.run_id)),
             ]
@@ -200,8 +198,8 @@ class InboxScreen(BaseScreen):
         if action.state == "confirmed":
             self.session.notify("Answered: the run continues.", opens=OpenRun(run.run_id))
         elif action.state == "unknown":
-            said = "Whether the answer arrived is unknown: see Activity."
-            self.session.notify(said, severity="warning", opens=GoToTab("activity", FIRST_UNKNOWN))
+            warning = "Whether the answer arrived is unknown: see Activity."
+            self.session.notify(warning, severity="warning", opens=GoToTab("activity", FIRST_UNKNOWN))
         else:
             why = "" if action.error is None else f" {action.error.message}"
             self.session.notify(f"Not answered.{safe_text(why)}", severity="error")
@@ -233,8 +231,6 @@ class InboxScreen(BaseScreen):
         self._marked = set()
         self._show()
 
-    # Its widgets' messages
-
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:
         if self._item is not None and self._item.key != self._here:
@@ -264,9 +260,9 @@ class InboxScreen(BaseScreen):
             if item.kind == "stuck":
                 choices.append((Content("list all stuck runs"), GoToTab("runs", "is:stuck")))
             elif item.kind in RETRIED and (engine := self.session.engine) is not None:
-                held = (await engine.cache.details(tuple(entry.run_id for entry in runs))).values()
-                if created := [detail.run.created_at for detail in held if detail.run.created_at is not None]:
-                    where = RunFilter(repositories=tuple(sorted({detail.run.repository.label for detail in held})))
+                details = (await engine.cache.details(tuple(entry.run_id for entry in runs))).values()
+                if created := [detail.run.created_at for detail in details if detail.run.created_at is not None]:
+                    where = RunFilter(repositories=tuple(sorted({detail.run.repository.label for detail in details})))
                     if item.kind == "host":
                         where = of_platform(item.subject)
                     lists = runs_lead(replace(where, statuses=("failed",)), min(created))
@@ -283,8 +279,6 @@ class InboxScreen(BaseScreen):
         here = {"" if self._item is None else self._item.key}
         items = (item for item in self._items if item.key in (self._marked or here) and item.kind in RETRIED)
         return tuple(run_id for item in items for run_id in item.run_ids)
-
-    # Internals
 
     @property
     def _items(self) -> tuple[InboxItem, ...]:
@@ -319,8 +313,8 @@ class InboxScreen(BaseScreen):
     def _say_put_away(self, how: str, items: tuple[InboxItem, ...]) -> None:
         self._put_away = frozenset(item.key for item in items)
         self._marked -= self._put_away
-        what = items[0].title if len(items) == 1 else f"{len(items):,} items"
-        self.session.notify(f"{how}: {what}. Press u to undo.")
+        subject = items[0].title if len(items) == 1 else f"{len(items):,} items"
+        self.session.notify(f"{how}: {subject}. Press u to undo.")
         self.session.inbox.ask()
 
     def _show(self) -> None:
@@ -333,7 +327,7 @@ class InboxScreen(BaseScreen):
         self._here = "" if self._item is None else self._item.key
         self._table.notice = self._nothing
         counts = Counter(item.severity for item in items)
-        parts = [(f"  {counts[each]:,} {each}", STYLES[tone]) for each, tone in SEVERITY_TONES.items() if counts[each]]
+        parts = [(f"  {counts[name]:,} {name}", STYLES[tone]) for name, tone in SEVERITY_TONES.items() if counts[name]]
         marked = f"   ■ {len(self._marked):,} marked" if self._marked else ""
         summary = Content.assemble(f"{len(items):,} waiting", *parts, (marked, "$accent")) if items else Content()
         self.query_one("#inbox-summary", SteadyText).update(summary)

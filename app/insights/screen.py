@@ -59,7 +59,7 @@ class InsightSpan(Struct, frozen=True):
             return tuple(last + timedelta(hours=index) for index in range(1 - self.count, 2))
         today = now.astimezone().date()
         days = (today + timedelta(days=index) for index in range(1 - self.count, 2))
-        return tuple(local_moment(each) for each in days)
+        return tuple(local_moment(date) for date in days)
 
 
 SPANS: Final = (
@@ -115,20 +115,20 @@ def write(view: InsightsView, path: Path) -> None:
     """
     rows: list[tuple[str, datetime, datetime, str, str, object]] = [
         *(
-            (f"outcomes by {view.step}", each.start, each.end, "", name, each)
-            for each in view.outcomes
+            (f"outcomes by {view.step}", record.start, record.end, "", name, record)
+            for record in view.outcomes
             for name in OUTCOMES
         ),
         *(
-            ("repositories", view.since, view.at, each.repository, name, each)
-            for each in view.repositories
+            ("repositories", view.since, view.at, record.repository, name, record)
+            for record in view.repositories
             for name in (*OUTCOMES, *DURATIONS)
         ),
     ]
     more = {"complete": view.is_complete, "complete_since": rfc3339(view.coverage.complete_since)}
     with exporting(path, "figures", COLUMNS, more) as file:
-        for figure, since, until, repository, measure, each in rows:
-            row = figure, rfc3339(since), rfc3339(until), repository, measure, getattr(each, measure)
+        for figure, since, until, repository, measure, record in rows:
+            row = figure, rfc3339(since), rfc3339(until), repository, measure, getattr(record, measure)
             file.add(row, dict(zip(COLUMNS, row, strict=True)))
 
 
@@ -230,8 +230,6 @@ class InsightsScreen(BaseScreen):
             return self._view is not None and bool(self._view.runs) and not self._shows_tables
         return super().check_action(action, parameters)
 
-    # Its keys
-
     def action_when(self) -> None:
         """Show the next period."""
         self.action_span(SPANS[(SPANS.index(self._span) + 1) % len(SPANS)].name)
@@ -290,7 +288,7 @@ class InsightsScreen(BaseScreen):
         if kind == "repo":
             self.post_message(runs_lead(RunFilter(repositories=(key,)), view.since))
         elif kind == "at":
-            self._open_outcome(next(each for each in view.outcomes if each.start.isoformat() == key))
+            self._open_outcome(next(period for period in view.outcomes if period.start.isoformat() == key))
 
     @on(OutcomesChart.Chosen)
     def _bar_chosen(self, message: OutcomesChart.Chosen) -> None:
@@ -305,10 +303,9 @@ class InsightsScreen(BaseScreen):
         self.query_one("#insight-outcomes").border_subtitle = title
         self.refresh_bindings()
 
-    def _open_outcome(self, each: Outcomes) -> None:
-        self.post_message(runs_lead(RunFilter(), each.start, None if each.end > self.session.run_now() else each.end))
-
-    # Internals
+    def _open_outcome(self, period: Outcomes) -> None:
+        end = None if period.end > self.session.run_now() else period.end
+        self.post_message(runs_lead(RunFilter(), period.start, end))
 
     @property
     def _shows_tables(self) -> bool:
@@ -364,6 +361,6 @@ class InsightsScreen(BaseScreen):
         self.query_one("#insights").add_class("-nothing")
 
     def _name_spans(self) -> None:
-        texts = ((one, f"[{one.name}]" if one == self._span else f" {one.name} ") for one in SPANS)
-        chips = (Chip(f"span('{one.name}')", safe_text(text), one == self._span) for one, text in texts)
+        texts = ((span, f"[{span.name}]" if span == self._span else f" {span.name} ") for span in SPANS)
+        chips = (Chip(f"span('{span.name}')", safe_text(text), span == self._span) for span, text in texts)
         self.query_one("#insight-spans", ChipBar).chips = tuple(chips)

@@ -101,30 +101,27 @@ def state_alerts(
     if "health" in notify.on:
         lasting = (incident for incident in incidents if incident.lasted >= hold)
         states += [_host(incident, hold, now, profile) for incident in lasting]
-    link = next(each for each in links if each.subject == "runs")
-    is_refused = error_kind(link.error_kind).concerns == "token"
-    if "link" in notify.on and link.failing_since is not None:
-        has_held = now - link.failing_since >= hold and link.failures >= _LEAST_FAILURES
-        if is_refused or has_held:
-            title, note = "No link to the service", "no code host is blamed for it"
-            if is_refused:
-                title = error_kind(link.error_kind).title
-                note = "create another and give it to this profile"
-            elif link.error_kind == InternalError.kind:
-                title = error_kind(InternalError.kind).title
-            begun = link.failing_since
-            key = f"link:{'token' if is_refused else 'down'}:{begun.isoformat()}"
-            body = f"since {clock_time(begun, now)}; {note} · {link.error_message or ''}".rstrip(" ·")
-            about = {"status": "token refused" if is_refused else "down"}
-            alert = own_alert(key, LINK, "error", f"{title}: {profile}", body, begun, about, is_lasting=True)
-            return [*states, alert]
+    link = next(link for link in links if link.subject == "runs")
+    kind, begun = error_kind(link.error_kind), link.failing_since
+    is_refused = kind.concerns == "token"
+    if "link" in notify.on and begun and (is_refused or (now - begun >= hold and link.failures >= _LEAST_FAILURES)):
+        title, note = "No link to the service", "no code host is blamed for it"
+        if is_refused:
+            title, note = kind.title, "create another and give it to this profile"
+        elif link.error_kind == InternalError.kind:
+            title = kind.title
+        key = f"link:{'token' if is_refused else 'down'}:{begun.isoformat()}"
+        body = f"since {clock_time(begun, now)}; {note} · {link.error_message or ''}".rstrip(" ·")
+        about = {"status": "token refused" if is_refused else "down"}
+        alert = own_alert(key, LINK, "error", f"{title}: {profile}", body, begun, about, is_lasting=True)
+        return [*states, alert]
     routes = host_routes or ((DEFAULT_ROUTE,) if "health" in notify.on else ())
     if routes and (since := unobserved_since(links, now)) is not None:
         title = f"Code hosts unobserved since {clock_time(since, now)}"
         body = f"their health cannot be read · {profile}"
         key, about = f"link:health:{since.isoformat()}", {"status": "unobserved"}
         alert = own_alert(key, "link:health", "warning", title, body, since, about, is_lasting=True)
-        states += [replace(alert, route=each, key=f"{key}:{each}") for each in routes]
+        states += [replace(alert, route=route, key=f"{key}:{route}") for route in routes]
     return states
 
 
@@ -147,10 +144,10 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
     """An alert that the link is back, or that the token is accepted again."""
     back = link.last_ok_at or now
     is_token = outage.key.startswith("link:token")
-    what = "The service accepts the token again" if is_token else "The link to the service is back"
+    title = "The service accepts the token again" if is_token else "The link to the service is back"
     lasted = f"after {span((back - outage.at).total_seconds())}"
     key, about = f"{outage.key}:over", {"status": "up"}
-    return own_alert(key, LINK, "information", f"{what}: {profile}", lasted, back, about, after=(outage.key,))
+    return own_alert(key, LINK, "information", f"{title}: {profile}", lasted, back, about, after=(outage.key,))
 
 
 def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
@@ -165,7 +162,7 @@ def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> A
             "information",
             f"Code host {incident.platform} {how}",
             f"after {span(incident.lasted.total_seconds())}, {since}",
-            incident.recovered_at or incident.until,
+            incident.end,
             {"platform": incident.platform, "status": "well"},
             after=(impaired, bad),
         )
@@ -188,17 +185,17 @@ def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> A
 async def follow_up_alerts(state: State, since: datetime, profile: str) -> list[Alert]:
     """Alerts for continuations that waited until a run finished, and were sent or given up since then."""
     alerts = list[Alert]()
-    for each in await state.journal(WHEN_ENDED, limit=LISTED * 10, outcomes=tuple(_FOLLOW_UPS)):
-        level, title = _FOLLOW_UPS[each.outcome]
-        run_id, at = each.occurrence.facts["run.id"], each.settled_at or each.decided_at
+    for decision in await state.journal(WHEN_ENDED, limit=LISTED * 10, outcomes=tuple(_FOLLOW_UPS)):
+        level, title = _FOLLOW_UPS[decision.outcome]
+        run_id, at = decision.occurrence.facts["run.id"], decision.settled_at or decision.decided_at
         alert = own_alert(
-            f"when_ended:{each.decision_id}",
+            f"when_ended:{decision.decision_id}",
             f"when_ended:{run_id}",
             level,
             title,
-            " · ".join(filter(None, (each.reason, run_id, profile))),
+            " · ".join(filter(None, (decision.reason, run_id, profile))),
             at,
-            {"run_id": run_id, "status": each.outcome},
+            {"run_id": run_id, "status": decision.outcome},
         )
         alerts += [alert] if at >= since else []
     return alerts
@@ -206,9 +203,9 @@ async def follow_up_alerts(state: State, since: datetime, profile: str) -> list[
 
 def together(alerts: Sequence[Alert]) -> Alert:
     """Combine several alerts into one: the newest, with their count, their repositories and the highest level."""
-    newest = max(alerts, key=lambda each: each.at)
+    newest = max(alerts, key=lambda alert: alert.at)
     body = " · ".join(filter(None, (places(alerts), newest.body)))
-    level = worst(each.level for each in alerts)
+    level = worst(alert.level for alert in alerts)
     return replace(newest, level=level, title=counted(newest.title, len(alerts)), body=body, is_followed=False)
 
 
@@ -221,7 +218,7 @@ def places(group: Sequence[AlertSubject]) -> str:
     """The repositories or code hosts of several, the most frequent first."""
     if len(group) == 1:
         return ""
-    named = (each.about.get("repository") or each.about.get("platform", "") for each in group)
+    named = (subject.about.get("repository") or subject.about.get("platform", "") for subject in group)
     names = Counter(filter(None, named)).most_common()
     shown = [safe_text(name, limit=80) + (f" {count:,}" if count > 1 else "") for name, count in names]
     more = f" and {len(shown) - LISTED:,} other places" if len(shown) > LISTED else ""

@@ -242,19 +242,19 @@ def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
 
 def faults(notify: NotifySettings, env: Mapping[str, str]) -> dict[str, str]:
     """What is wrong with routes, as far as is known without sending, by route."""
-    found = dict[str, str]()
+    problems = dict[str, str]()
     for route in (notify.route(DEFAULT_ROUTE), *notify.routes):
         if route.command and which(route.command[0], path=env.get("PATH")) is None:
             program = safe_text(route.command[0], limit=80)
-            found[route.name] = f"there is no program {program}: install it, or correct the command"
+            problems[route.name] = f"there is no program {program}: install it, or correct the command"
         elif route.urls_env or route.urls_file:
             try:
                 addresses(route, env)
             except RouteError as error:
-                found[route.name] = str(error)
+                problems[route.name] = str(error)
             if find_spec("apprise") is None:
-                found[route.name] = NO_APPRISE
-    return found
+                problems[route.name] = NO_APPRISE
+    return problems
 
 
 def disarmed(text: str) -> str:

@@ -76,8 +76,8 @@ class Dispatcher:
         now = self.clock()
         notifies = bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
         if self._since is None:
-            asked = repr((sorted(self.notify.on), notifies))
-            self._since = (await self.state.begin_rule(OWN, asked, now)).since
+            wishes = repr((sorted(self.notify.on), notifies))
+            self._since = (await self.state.begin_rule(OWN, wishes, now)).since
         since = max(self._since, now - LATEST)
         reports_hosts = notifies and "health" in self.notify.on
         situation, alerts, news = await self._read(now, since, () if reports_hosts else self.host_routes)
@@ -163,7 +163,7 @@ class Dispatcher:
         due = sorted(await self.state.due_deliveries(now), key=lambda delivery: delivery.message.route)
         routes = [list(group) for _, group in groupby(due, key=lambda delivery: delivery.message.route)]
         ended = await asyncio.gather(*map(self._deliver, routes), return_exceptions=True)
-        for failure in (each for each in ended if each is not None):
+        for failure in (result for result in ended if result is not None):
             # Raise one failure instead of a group: callers catch a `StorageError`.
             raise failure
 
@@ -215,6 +215,6 @@ async def rule_alerts(state: State, since: datetime, command_line: str = "runwar
     return [alert for alert in alerts if alert.at >= since]
 
 
-def _rule_alert(decision: Decision, key: str, what: str, text: str) -> Alert:
+def _rule_alert(decision: Decision, key: str, event: str, text: str) -> Alert:
     rule, at = decision.rule, decision.decided_at
-    return own_alert(f"rule:{rule}:{key}", f"rule:{rule}", "warning", f"{rule} {what}", text, at, {})
+    return own_alert(f"rule:{rule}:{key}", f"rule:{rule}", "warning", f"{rule} {event}", text, at, {})

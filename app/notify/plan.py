@@ -58,21 +58,21 @@ class Situation(Struct, frozen=True):
 
     def has(self, group: str, newest_at: datetime) -> bool | None:
         """Whether the problem that `group` names still exists; None if a failing link hides the answer."""
-        kind, _, what = group.partition(":")
+        kind, _, subject = group.partition(":")
         match kind:
             case "link" | "job":
-                return what in self.failing
+                return subject in self.failing
             case "action":
-                return what in self.unknown
+                return subject in self.unknown
             case "host":
-                incident = self.incident(what, newest_at)
+                incident = self.incident(subject, newest_at)
                 return None if "health" in self.failing else incident is not None and not incident.is_over
             case _ if "runs" in self.failing:
                 return None
             case "failed":
-                return self.completed.get(what, newest_at) <= newest_at
+                return self.completed.get(subject, newest_at) <= newest_at
             case _:
-                return what in self.stuck
+                return subject in self.stuck
 
     def incident(self, platform: str, at: datetime) -> Incident | None:
         """The incident of a host that began then, or was on then."""
@@ -238,11 +238,11 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
         began = (datetime.fromisoformat(p.about[BEGAN]) if p.about.get(BEGAN) else p.first_at for p in group)
         lasted = f"after {span((at.now - min(began)).total_seconds())}"
         if phase == "over":
-            kind, _, what = newest.group.partition(":")
-            name = newest.about.get("repository") or safe_text(what, limit=80)
+            kind, _, subject = newest.group.partition(":")
+            name = newest.about.get("repository") or safe_text(subject, limit=80)
             title, level = OVER.get(newest.group, OVER[kind]).format(name), "information"
             if kind == "host":
-                incident = at.incident(what, newest.newest_at)
+                incident = at.incident(subject, newest.newest_at)
                 how = ": its incident is no longer on record"
                 if incident is not None:
                     lasted = _between(incident, at.now)
@@ -271,9 +271,8 @@ def _passed(alert: Alert, route: str, at: Situation) -> Message:
 
 
 def _between(incident: Incident, now: datetime) -> str:
-    end = incident.recovered_at or incident.until
     lasted = span(incident.lasted.total_seconds())
-    return f"after {lasted}, from {clock_time(incident.start, now)} to {clock_time(end, now)}"
+    return f"after {lasted}, from {clock_time(incident.start, now)} to {clock_time(incident.end, now)}"
 
 
 def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str, ...]:

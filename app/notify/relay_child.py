@@ -38,14 +38,14 @@ def main() -> int:
         proxies = dict.fromkeys(("http", "https"), network.address_of(request.url))
         ours = {"allow_redirects": False, "proxies": proxies, "cert": order["client_cert"]}
         try:
-            answer = send(self, request, **{**options, **ours})
+            text = send(self, request, **{**options, **ours})
         except requests.RequestException as error:
             no_connection = CERTIFICATE if REFUSED in str(error) else CONNECTION + network.through(request.url)
             answers.append(no_connection if isinstance(error, requests.ConnectionError) else type(error).__name__)
             raise
-        if not answer.ok or answer.is_redirect:
-            answers.append(f"{answer.status_code} {answer.reason or ''}".strip())
-        return answer
+        if not text.ok or text.is_redirect:
+            answers.append(f"{text.status_code} {text.reason or ''}".strip())
+        return text
 
     requests.Session.send = once  # type: ignore[method-assign] # its own process, and nothing else runs in it
     order, network = json.load(sys.stdin), Network()
@@ -53,13 +53,13 @@ def main() -> int:
     answers = list[str]()
     for url in order["urls"]:
         # A separate object for each address, so that none affects another.
-        one = apprise.Apprise()
-        if not (one.add(url) and one.notify(order["body"], order["title"], order["type"], body_format=order["markup"])):
-            failed += 1
+        sender = apprise.Apprise()
+        notice = order["body"], order["title"], order["type"]
+        failed += not (sender.add(url) and sender.notify(*notice, body_format=order["markup"]))
     if failed:
-        said = f" It answered {', '.join(dict.fromkeys(answers))}." if answers else ""
-        cure = next((cure for start, cure in CURES.items() if any(each.startswith(start) for each in answers)), CHECK)
-        sys.stdout.write(f"{failed} of {len(order['urls'])} addresses did not take it.{said} {cure}")
+        answered = f" It answered {', '.join(dict.fromkeys(answers))}." if answers else ""
+        cure = next((cure for start, cure in CURES.items() if any(text.startswith(start) for text in answers)), CHECK)
+        sys.stdout.write(f"{failed} of {len(order['urls'])} addresses did not take it.{answered} {cure}")
     return 1 if failed else 0
 
 

@@ -164,7 +164,7 @@ class Watch:
         incidents = await self.incidents.read(now)
         links = await self.cache.links()
         link = next(link for link in links if link.subject == "runs")
-        recent = [one for one in incidents if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
+        recent = [incident for incident in incidents if not incident.is_over or incident.end > now - RECENT]
         stuck = await self.cache.stuck_runs()
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=recent, links=links)
         down = next((state for state in states if state.group == LINK), None)

@@ -71,15 +71,15 @@ async def check_remotes(folder: Path, repository: Repository, address: str | Non
     remotes = {as_name(entry.partition(b"\n")[2]) for entry in listed.split(b"\0") if entry}
     if address is not None and _comparable(address, top) in {
         str(top.resolve()),
-        *(_comparable(each, top) for each in remotes),
+        *(_comparable(remote, top) for remote in remotes),
     }:
         return ""
     if not remotes:
         return f"{safe_text(str(top))} has no remotes: nothing says whether it is a checkout of {label}."
     wanted = _parts(repository.path)
-    if any(_parts(each)[-len(wanted) :] == wanted for each in remotes):
+    if any(_parts(remote)[-len(wanted) :] == wanted for remote in remotes):
         return ""
-    leads = _names({_LOGIN.sub("//", each) for each in remotes})
+    leads = _names({_LOGIN.sub("//", remote) for remote in remotes})
     raise AnotherRepositoryError(f"{safe_text(str(top))} has no remote of {label}: it is a checkout of {leads}.")
 
 
@@ -105,9 +105,9 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
         raise GitError(f"{safe_text(str(top))} has uncommitted changes ({_names(dirty)}). Commit or stash them first.")
     # Of files that are in the way, git would say only that the patch does not fit.
     changed = [file.changed() for file in patch.files]
-    gone = {each.path for each in changed if each.kind == "deleted"}
-    gone |= {each.old_path for each in changed if each.kind == "renamed" and each.old_path}
-    new = {each.path for each in changed if each.kind in {"added", "renamed", "copied"}} - gone
+    gone = {entry.path for entry in changed if entry.kind == "deleted"}
+    gone |= {entry.old_path for entry in changed if entry.kind == "renamed" and entry.old_path}
+    new = {entry.path for entry in changed if entry.kind in {"added", "renamed", "copied"}} - gone
     if there := _existing(top, new):
         known = "applied before, or your own untracked files. Nothing was applied."
         raise GitError(f"{safe_text(str(top))} has {_names(there)} already, {known}")
@@ -122,8 +122,8 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
         raise GitError(f"It does not fit this checkout. {cure} {error}") from error
     await git.work(top, *command, given=change.patch)
     left: dict[str, bool] = {}
-    for each in changed:  # A file that becomes a link is two of them: deleted, and added.
-        left[each.path] = left.get(each.path, False) or each.kind != "deleted"
+    for entry in changed:  # A file that becomes a link is two of them: deleted, and added.
+        left[entry.path] = left.get(entry.path, False) or entry.kind != "deleted"
     if missing := _existing(top, left) ^ {path for path, is_there in left.items() if is_there}:
         raise GitError(f"git did not apply the change to {_names(missing)}. See: git status")
     return Applied(top, len(patch.files), remarks)

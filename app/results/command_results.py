@@ -134,18 +134,18 @@ class _About(NamedTuple):
         view = self.view
         agent = turns.agent if isinstance(turns, RunTurns) else None
         output.record({}, self._replace(agent=self.agent or agent).pairs(is_table=True))
-        transitions = view.detail.transitions if view.detail else ()
-        if transitions:
+        moves = view.detail.transitions if view.detail else ()
+        if moves:
             output.text("")
             output.text("timeline, as observed")
-        for each, end in zip(transitions, [each.at for each in transitions[1:]] + [view.now], strict=True):
-            is_end = view.detail and each.new in view.detail.final_statuses and end is view.now
-            lasted = "" if is_end else f" for {span((end - each.at).total_seconds(), pads_hours=False)}"
-            output.text(f"  {rfc3339(each.at)}  {badge(each.new)}{lasted}")
+        for move, end in zip(moves, [move.at for move in moves[1:]] + [view.now], strict=True):
+            is_end = view.detail and move.new in view.detail.final_statuses and end is view.now
+            lasted = "" if is_end else f" for {span((end - move.at).total_seconds(), pads_hours=False)}"
+            output.text(f"  {rfc3339(move.at)}  {badge(move.new)}{lasted}")
         if isinstance(turns, RunTurns):
-            for one in turns.turns:
-                if turn in {None, one.number}:
-                    _tell_turn(output, one, agent)
+            for row in turns.turns:
+                if turn in {None, row.number}:
+                    _tell_turn(output, row, agent)
             for posting in turns.notable_postings:
                 output.text(safe_text(str(posting)))
             return
@@ -215,7 +215,7 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     if isinstance(answer, Unavailable) and output.format is Format.TABLE:
         about.tell(output, answer)
     run_turns = require(answer)
-    turns = [each for each in run_turns.turns if turn in {None, each.number}]
+    turns = [entry for entry in run_turns.turns if turn in {None, entry.number}]
     if turn is not None and not turns:
         raise failed("not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(run_turns.turns)}.")
     if output.format is Format.TABLE:
@@ -225,14 +225,14 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     document = {
         "run": spec_fields(detail.run),
         "turns": [
-            facts(each, TURN_FACTS)
-            | to_builtins({name: getattr(each, name) for name in ("usage", "usage_by_agent", "messages")})
-            for each in turns
+            facts(entry, TURN_FACTS)
+            | to_builtins({name: getattr(entry, name) for name in ("usage", "usage_by_agent", "messages")})
+            for entry in turns
         ],
         "agent": run_turns.agent,
         "source": run_turns.source,
         "note": run_turns.note,
-        "postings": [asdict(each) for each in run_turns.postings],
+        "postings": [asdict(entry) for entry in run_turns.postings],
         "as_of": rfc3339(detail.last_seen_at),
     }
     run = detail.run
@@ -285,7 +285,7 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
             turns = require(await results.turns(detail))
         address = turns.pull_request
         if address is None:
-            owed = next((f": {one}" for one in turns.postings if one.kind == "pull_request"), "")
+            owed = next((f": {posting}" for posting in turns.postings if posting.kind == "pull_request"), "")
             raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}{owed}.")
     else:
         async with invocation.engine(needs_token=False) as engine:
@@ -325,13 +325,13 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
         raise click.UsageError("--raw prints bytes, and --follow lines or --json: leave out --output")
     if is_events := options["follow"] and not is_table:
         invocation.asked_format = Format.NDJSON
-    kept = list[tuple[str, Document]]()
+    events = list[tuple[str, Document]]()
 
     def emit(name: str, event: Document) -> None:
         if is_events:
             invocation.output.print(invocation.output.json({"event": name, **event}))
         else:
-            kept.append((name, event))
+            events.append((name, event))
 
     async with invocation.engine(needs_token=True) as engine:
         run = await RunLookup(engine).named(run_id)
@@ -358,7 +358,7 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
             return Exit.DONE
         if options["follow"]:
             ended = require(await engine.extension.turns(run.run_id))
-            last = next((each for each in ended.turns if each.number == number), Turn(number, ""))
+            last = next((item for item in ended.turns if item.number == number), Turn(number, ""))
             if is_events and last.usage is not None:
                 emit("usage", asdict(last.usage))
             if is_events:
@@ -367,8 +367,8 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
                 invocation.output.note(f"turn {number}: {last.outcome or 'not ended'}")
             return Exit.DONE if last.outcome == "completed" else Exit.FAILED
     if not is_table:
-        text = "\n".join(str(each["text"]) for name, each in kept if name == "text")
-        steps = None if more[0].steps is None else [each for name, each in kept if name == "step"]
+        text = "\n".join(str(item["text"]) for name, item in events if name == "text")
+        steps = None if more[0].steps is None else [item for name, item in events if name == "step"]
         known = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
         invocation.output.record({**known, "text": text, "steps": steps}, [("log", text)])
     return Exit.DONE
@@ -409,9 +409,9 @@ class LogReader:
             is_at_end = chunk.next_offset >= chunk.size
             if (chunk.ended and is_at_end) if follows else (is_at_end or chunk.next_offset == chunk.offset):
                 break
-            asked = chunk.next_offset
-            chunk = await self._read(asked, follows=follows)
-            if follows and chunk.offset < asked:
+            asked_offset = chunk.next_offset
+            chunk = await self._read(asked_offset, follows=follows)
+            if follows and chunk.offset < asked_offset:
                 self.output.note("The log was replaced by a shorter one.")
             if follows and chunk.next_offset == chunk.offset and not chunk.ended:
                 await asyncio.sleep(REST_S)  # The service may answer at once, although it was asked to wait.

@@ -187,8 +187,8 @@ class Patch:
             self._take(ord("\\"))
             hunk.end = len(self.kinds)
         if (old < old_end or new < new_end) and not self.problem:
-            what = "ends in the middle of a hunk" if self._at >= len(self.data) else "is damaged"
-            self.problem = f"The patch {what} (line {len(self.kinds)}): what follows is missing or wrong."
+            fault = "ends in the middle of a hunk" if self._at >= len(self.data) else "is damaged"
+            self.problem = f"The patch {fault} (line {len(self.kinds)}): what follows is missing or wrong."
         yield True
 
 

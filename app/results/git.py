@@ -99,10 +99,10 @@ class Git(Struct, frozen=True):
         """
         environment = await asyncio.to_thread(fetching, self.network)
         if "GIT_SSH" not in environment:
-            asked = ["git", f"--git-dir={git_dir}", "config", "--default", "ssh", "--get", "core.sshCommand"]
+            command = ["git", f"--git-dir={git_dir}", "config", "--default", "ssh", "--get", "core.sshCommand"]
             own = environment.get("GIT_SSH_COMMAND")
             if not own:
-                own = (await self._run(asked, environment, git_dir, b"", _CHUNK)).decode(errors="replace").strip()
+                own = (await self._run(command, environment, git_dir, b"", _CHUNK)).decode(errors="replace").strip()
             environment["GIT_SSH_COMMAND"] = f"{own or 'ssh'} {_SSH}"
         argv = ["git", *_FETCHING, f"--git-dir={git_dir}", *arguments]
         return await self._run(argv, environment, git_dir, given, self.most_bytes)
@@ -229,8 +229,8 @@ def fetching(network: Network) -> dict[str, str]:
         own = network.environment()
     except ValueError as error:
         raise GitError(f"git cannot be started: {error}.") from error
-    kept = {name: value for name, value in own.items() if name not in _FOREIGN and not name.startswith("GIT_TRACE")}
-    return kept | {
+    env = {name: value for name, value in own.items() if name not in _FOREIGN and not name.startswith("GIT_TRACE")}
+    return env | {
         "LC_ALL": "C.UTF-8",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "/bin/false",

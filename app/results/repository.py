@@ -253,8 +253,8 @@ class Mirror:
 
     async def _bring_contents(self, ids: Collection[bytes]) -> None:
         check = ("cat-file", "--batch-check=%(objectname)")
-        held = await self.git.read(self.git_dir, *check, given=b"".join(object_id + b"\n" for object_id in ids))
-        missing = [line.split()[0] for line in held.splitlines() if line.endswith(b" missing")]
+        listed = await self.git.read(self.git_dir, *check, given=b"".join(object_id + b"\n" for object_id in ids))
+        missing = [line.split()[0] for line in listed.splitlines() if line.endswith(b" missing")]
         if missing:
             async with self._alone():
                 await self._bring(given=b"".join(object_id + b"\n" for object_id in missing))
@@ -318,8 +318,8 @@ def trim(folder: Path, most_bytes: int) -> None:
     for lock in locks:
         if sum(sizes.values()) <= most_bytes or time.time() - lock.stat().st_mtime < _UNTOUCHED_S:
             break
-        with lock.open("a") as held, suppress(BlockingIOError):
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with lock.open("a") as file, suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(lock.with_suffix(".git"), ignore_errors=True)
             sizes[lock] = 0
 

@@ -31,12 +31,12 @@ _MOST: Final = 1_000
 
 def findings(text: str) -> tuple[Finding, ...]:
     """The findings of a review, in its order; at most a thousand."""
-    found = list[Finding]()
+    results = list[Finding]()
     fence, path = "", ""
     for at, whole in enumerate(text.split("\n")):
         line = whole[:_LONGEST].rstrip("\r")
         marker = _FENCE.match(line)
-        if len(found) == _MOST:
+        if len(results) == _MOST:
             break
         if fence:
             closes = marker and marker[1].startswith(fence) and not line.strip(" `~")
@@ -52,34 +52,34 @@ def findings(text: str) -> tuple[Finding, ...]:
             after = line[location.end() :]
             is_first = all(word.lower() in _WEIGHTS or word.isdecimal() for word in re.findall(r"\w+", before))
             rest = before + after if is_first and after else line
-            found.append(_finding(at, location[1], int(location[2]), rest))
+            results.append(_finding(at, location[1], int(location[2]), rest))
         elif path and (item := _ITEM.match(line)):
             number = _LINE.search(item[1])
-            found.append(_finding(at, path, int(number[1]) if number else None, item[1]))
-    return tuple(found)
+            results.append(_finding(at, path, int(number[1]) if number else None, item[1]))
+    return tuple(results)
 
 
 def reported(turn: int, reports: Sequence[ReportedFinding]) -> Review:
     """A review made of an agent's findings, by file, the heaviest first."""
     heaviest: dict[str, int] = {}
-    for one in reports:
-        heaviest[one.path] = min(_rank(one), heaviest.get(one.path, len(SEVERITIES)))
+    for report in reports:
+        heaviest[report.path] = min(_rank(report), heaviest.get(report.path, len(SEVERITIES)))
     lines = [f"# Findings of turn {turn}"]
     items: list[Finding] = []
     path = None
-    for one in sorted(reports, key=lambda each: (heaviest[each.path], each.path, _rank(each), each.line or 0)):
-        if one.path != path:
-            path = one.path
+    for report in sorted(reports, key=lambda item: (heaviest[item.path], item.path, _rank(item), item.line or 0)):
+        if report.path != path:
+            path = report.path
             lines += ["", f"## {_in_code(path)}", ""]
-        items.append(Finding(one.path, one.line, one.title, one.severity, len(lines)))
-        rule = f" {_in_code(one.rule)}" if one.rule else ""
-        location = f" line {one.line}" if one.line else ""
-        lines.append(f"- **{one.severity or 'finding'}**{rule}{location}: {' '.join(one.title.split())}")
-        if one.message:
-            lines += ["", *(f"  {line}" for line in one.message.splitlines())]
-        if one.suggestion:
-            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", one.suggestion)), default=0))
-            lines += ["", *(f"  {line}" for line in (fence, *one.suggestion.split("\n"), fence)), ""]
+        items.append(Finding(report.path, report.line, report.title, report.severity, len(lines)))
+        rule = f" {_in_code(report.rule)}" if report.rule else ""
+        location = f" line {report.line}" if report.line else ""
+        lines.append(f"- **{report.severity or 'finding'}**{rule}{location}: {' '.join(report.title.split())}")
+        if report.message:
+            lines += ["", *(f"  {line}" for line in report.message.splitlines())]
+        if report.suggestion:
+            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", report.suggestion)), default=0))
+            lines += ["", *(f"  {line}" for line in (fence, *report.suggestion.split("\n"), fence)), ""]
     if not reports:
         lines += ["", "None."]
     return Review(f"findings of turn {turn}", "\n".join(lines), tuple(items), "service")
@@ -96,8 +96,8 @@ def _in_code(text: str) -> str:
 
 def is_told_by(review: Review, others: Sequence[Review]) -> bool:
     """Whether other reviews name every place that this one does, so that it adds nothing."""
-    reported = {(each.path, each.line) for other in others for each in other.findings}
-    return all((each.path, each.line) in reported for each in review.findings)
+    reported = {(finding.path, finding.line) for other in others for finding in other.findings}
+    return all((finding.path, finding.line) in reported for finding in review.findings)
 
 
 def _finding(at: int, path: str, line: int | None, rest: str) -> Finding:

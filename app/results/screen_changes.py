@@ -84,7 +84,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
         Content(f"{size}, since {safe_text(change.base_name)}."),
         *([] if change.is_pushed else [Content.styled("It was not pushed: no branch has it.", STYLES["warn"])]),
         Content(care),
-        *(Content.styled(safe_text(each), STYLES["warn"]) for each in (*remarks, remotes) if each),
+        *(Content.styled(safe_text(text), STYLES["warn"]) for text in (*remarks, remotes) if text),
     ]
     work = FolderWork(offered, apply_checked)
     return ConfirmSheet("Apply to a checkout", facts, work, verb="Apply it", leaving="Leave it")
@@ -111,19 +111,19 @@ def artifact_sheet(app: "App[Any]", results: "Results", run_id: str, turn: int, 
     """Return a sheet that saves a file that an agent left, or shows it in the pager."""
 
     async def content() -> bytes:
-        found = await results.artifact(run_id, turn, artifact)
-        if isinstance(found, Unavailable):
-            raise GitError(found.reason)
-        return found
+        data = await results.artifact(run_id, turn, artifact)
+        if isinstance(data, Unavailable):
+            raise GitError(data.reason)
+        return data
 
     async def do(folder: Path) -> str:
         return f"Saved {save(folder, artifact.name, await content())}."
 
     async def read() -> str:
-        found = await content()
-        if b"\0" in found:
+        data = await content()
+        if b"\0" in data:
             raise GitError("It is not text: save it.")
-        return show_in_program(app, found, artifact.name, in_pager=True)
+        return show_in_program(app, data, artifact.name, in_pager=True)
 
     facts = [Content(f"{safe_text(artifact.name)}, {artifact.bytes:,} bytes of turn {turn}. Nothing is replaced.")]
     work = FolderWork(os.environ.get("PWD", "~"), do)

@@ -98,11 +98,11 @@ class LogPart(SearchedPart):
     def tick(self, now: datetime) -> None:
         """Report the lines shown, and since when there was no new output."""
         spool, size = self._spool, self._whole
-        held = plural(spool.count, "line")
+        extent = plural(spool.count, "line")
         if spool.begin:
             whole = f"{size / 1e6:.1f} MB" if size // 1_000_000 else f"{size / 1e3:.0f} KB"
-            held = f"the last {held} of {whole}"
-        pieces = [TextPiece(f" turn {self._shown[1] if self._shown else 1} · {held}", "quiet")]
+            extent = f"the last {extent} of {whole}"
+        pieces = [TextPiece(f" turn {self._shown[1] if self._shown else 1} · {extent}", "quiet")]
         if self._problem:
             pieces.append(TextPiece(f" · {self._problem}", "bad"))
         elif self._has_ended:

@@ -55,14 +55,16 @@ class Results:
         run_id = detail.run.run_id
         if run_turns is None:
             run_turns = await self._ask(lambda service: service.turns(run_id))
-        known = {each.number for each in run_turns.turns} if isinstance(run_turns, RunTurns) else set()
+        known = {row.number for row in run_turns.turns} if isinstance(run_turns, RunTurns) else set()
         if turn and known and turn not in known:
             return Unavailable(f"The run {safe_text(run_id)} has no turn {turn}; it has {len(known)}.")
         unpushed = unpushed_turn(run_turns, turn)
         if unpushed is not None and (turn or not commits_of(run_turns)):
-            kept = await self._from_service(run_id, unpushed)
-            note = f"Not pushed: turn {unpushed} left it as a patch."
-            return kept if isinstance(kept, Unavailable) else replace(kept, is_pushed=False, note=f"{note} {kept.note}")
+            patch = await self._from_service(run_id, unpushed)
+            if isinstance(patch, Unavailable):
+                return patch
+            note = f"Not pushed: turn {unpushed} left it as a patch. {patch.note}"
+            return replace(patch, is_pushed=False, note=note)
         rest = "" if unpushed is None else f"Turn {unpushed} changed more, which is not pushed."
         change: Change | Unavailable
         try:
@@ -99,7 +101,7 @@ class Results:
         answer = await self._ask(lambda service: service.turns(detail.run.run_id))
         written = await self._written(detail, turn, answer)
         turns = answer.turns if isinstance(answer, RunTurns) else ()
-        with_findings = [each for each in turns if each.findings is not None and turn in {None, each.number}]
+        with_findings = [row for row in turns if row.findings is not None and turn in {None, row.number}]
         if not with_findings:
             return written
         report = reported(with_findings[-1].number, with_findings[-1].findings or ())
@@ -118,10 +120,10 @@ class Results:
             reviews = await _from_git(mirror.reviews(change, self._reviews))
         else:
             reviews = await asyncio.to_thread(_reviews_in, change, self._reviews)
-        what = " or ".join(self._reviews) or "nothing: results.reviews is empty"
+        patterns = " or ".join(self._reviews) or "nothing: results.reviews is empty"
         if not change.files:
             return Unavailable("No review: no file was changed.")
-        return reviews or Unavailable(f"No review: none of the {len(change.files)} changed files matches {what}.")
+        return reviews or Unavailable(f"No review: none of the {len(change.files)} changed files matches {patterns}.")
 
     async def log(
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
@@ -171,7 +173,10 @@ def unpushed_turn(run_turns: RunTurns | Unavailable | None, turn: int | None) ->
     """The turn of which the service has only a patch: the given one or, for the run, the last one not undone."""
     turns = run_turns.turns if isinstance(run_turns, RunTurns) else ()
     # A turn that never began left everything as it was.
-    last = next((each for each in reversed(turns) if (each.number == turn if turn else each.started_at)), None)
+    last = next(
+        (row for row in reversed(turns) if (row.number == turn if turn else row.started_at)),
+        None,
+    )
     if last is None:
         return None
     is_passed_on = not turn and last.files is None and last.outcome != "completed"

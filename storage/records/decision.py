@@ -114,10 +114,15 @@ class Decision(Struct, frozen=True):
     """None: no person answered it."""
 
     @property
+    def run_id(self) -> str:
+        """The run that triggered it; empty: none did."""
+        return self.occurrence.facts.get("run.id", "")
+
+    @property
     def why(self) -> str:
         """Its reason, after who answered it."""
-        said = "" if self.answer is None else self.answer.text
-        return self.reason if said in self.reason else "; ".join(filter(None, (said, self.reason)))
+        answer = "" if self.answer is None else self.answer.text
+        return self.reason if answer in self.reason else "; ".join(filter(None, (answer, self.reason)))
 
 
 class RuleState(Struct, frozen=True):

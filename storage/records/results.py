@@ -233,12 +233,12 @@ class RunTurns(Struct, frozen=True):
     @property
     def pull_request(self) -> str | None:
         """The address of the run's pull request."""
-        return next((one.url for one in self.postings if one.kind == "pull_request" and one.url), None)
+        return next((posting.url for posting in self.postings if posting.kind == "pull_request" and posting.url), None)
 
     @property
     def notable_postings(self) -> tuple[PostingStatus, ...]:
         """The postings worth a line: the pull request, and any that is missing."""
-        return tuple(one for one in self.postings if one.kind == "pull_request" or one.state != "posted")
+        return tuple(item for item in self.postings if item.kind == "pull_request" or item.state != "posted")
 
 
 class LogStep(Struct, frozen=True):

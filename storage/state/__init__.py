@@ -80,13 +80,13 @@ _CURE: Final = "Put it back, or end Runwarden and start it again: then every aut
 
 def version(connection: sqlite3.Connection) -> int:
     """Return a number that changes whenever anything that a screen shows of this file changes; leases are not shown."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT (SELECT count(*) FROM inbox), (SELECT max(marked_us) FROM inbox), (SELECT max(step) FROM inbox_undo),"
         " (SELECT max(id) FROM decisions), (SELECT group_concat(outcome) FROM decisions WHERE settled_us IS NULL),"
         " (SELECT group_concat(rule || coalesce(paused, '')) FROM rules), (SELECT max(settled_us) FROM decisions),"
         " (SELECT max(settled_us) FROM deliveries)"
     )
-    return hash(found.fetchone())
+    return hash(row.fetchone())
 
 
 class State(ThreadedStore):

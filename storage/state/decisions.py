@@ -56,8 +56,8 @@ def enter(
     """
     name = sqlite_text(rule)
     identity = sqlite_text(occurrence.identity)
-    held = connection.execute("SELECT 1 FROM decisions WHERE rule = ? AND identity = ?", (name, identity))
-    if held.fetchone() is not None:
+    claim = connection.execute("SELECT 1 FROM decisions WHERE rule = ? AND identity = ?", (name, identity))
+    if claim.fetchone() is not None:
         return None
     # The counts are read under the claim's lock, so that two processes together do not pass a limit.
     verdict = decide(_past(connection, name, occurrence.conversation, active_run, now))
@@ -96,7 +96,7 @@ def _past(
         return int(connection.execute(query, (rule, *values)).fetchone()[0])
 
     lately = "decided_us > ? AND decided_us <= ?"
-    held = connection.execute("SELECT paused FROM rules WHERE rule = ?", (rule,)).fetchone()
+    row = connection.execute("SELECT paused FROM rules WHERE rule = ?", (rule,)).fetchone()
     # The plus keeps SQLite on the index of open decisions instead of all that the rule ever made.
     queued = "SELECT 1 FROM decisions WHERE +rule = ? AND settled_us IS NULL AND outcome = 'queued'"
     return RuleHistory(
@@ -106,7 +106,7 @@ def _past(
         in_conversation=count(f"outcome IN ({_ACTED}) AND conversation = ?", conversation) if conversation else 0,
         active_run=active_run,
         has_queued=connection.execute(queued, (rule,)).fetchone() is not None,
-        paused=None if held is None else held[0],
+        paused=None if row is None else row[0],
     )
 
 
@@ -127,12 +127,12 @@ def answer(
     author: Author,
 ) -> bool:
     """Record the user's answer to a waiting decision; return whether it still waited."""
-    given = Answer(word, author.name, now)
-    if not take(connection, now, decision_id, "waiting", "approved" if word == "approved" else "skipped", given.text):
+    reply = Answer(word, author.name, now)
+    if not take(connection, now, decision_id, "waiting", "approved" if word == "approved" else "skipped", reply.text):
         return False
     connection.execute(
         "UPDATE decisions SET answer = ?, answered_by = ?, answered_us = ? WHERE id = ?",
-        (word, sqlite_text(given.by), to_us(now), decision_id),
+        (word, sqlite_text(reply.by), to_us(now), decision_id),
     )
     return True
 
@@ -274,14 +274,14 @@ def _select(connection: sqlite3.Connection, rest: str, *values: str | int | None
 
 
 def _decision(row: tuple[Any, ...]) -> Decision:
-    number, rule, identity, at_us, decided_us, outcome, reason, settled_us, conversation_id, facts, *made = row
+    number, rule, identity, at_us, decided_us, outcome, reason, settled_us, conversation_id, facts, *rest = row
     occurrence = Occurrence(identity, from_us(at_us), conversation_id, json.loads(facts))
     settled_at = from_us_or_none(settled_us)
-    action_id, result_id, request_json, word, by, answered_us = made
-    given = None if word is None else Answer(word, by, from_us(answered_us))
+    action_id, result_id, request_json, word, by, answered_us = rest
+    reply = None if word is None else Answer(word, by, from_us(answered_us))
     return Decision(
         *(number, rule, occurrence, from_us(decided_us), outcome, reason, settled_at),
-        *(action_id, result_id, request_json, given),
+        *(action_id, result_id, request_json, reply),
     )
 
 
@@ -290,12 +290,12 @@ def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now:
 
     An edit counts as the fix of a rule that paused itself; one that the user paused stays so.
     """
-    held = connection.execute(f"SELECT {_RULE} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
+    row = connection.execute(f"SELECT {_RULE} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
     # A rule that began in the future, by a wrong clock, begins now instead of waiting for that time.
-    if held is not None and held[1] == fingerprint and held[2] <= to_us(now + AHEAD):
-        return _rule_state(held)
-    stays = held is not None and (held[1] == fingerprint or (held[4] or "").startswith(BY_HAND))
-    paused = held[4] if held is not None and stays else None
+    if row is not None and row[1] == fingerprint and row[2] <= to_us(now + AHEAD):
+        return _rule_state(row)
+    stays = row is not None and (row[1] == fingerprint or (row[4] or "").startswith(BY_HAND))
+    paused = row[4] if row is not None and stays else None
     connection.execute(
         f"INSERT OR REPLACE INTO rules ({_RULE}) VALUES (?, ?, ?, 0, ?, NULL)",
         (sqlite_text(rule), fingerprint, to_us(now), paused),
@@ -331,8 +331,8 @@ def count_failure(connection: sqlite3.Connection, rule: str, *, has_failed: bool
     connection.execute(
         f"UPDATE rules SET failures = {'failures + 1' if has_failed else '0'} WHERE rule = ?", (sqlite_text(rule),)
     )
-    found = connection.execute("SELECT failures FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
-    return 0 if found is None else int(found[0])
+    row = connection.execute("SELECT failures FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def rule_states(connection: sqlite3.Connection) -> dict[str, RuleState]:

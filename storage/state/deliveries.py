@@ -32,7 +32,7 @@ _ENTER: Final = f"INSERT INTO alerts ({_ALERT}, outcome) VALUES ({', '.join('?' 
 
 def enter_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert], now: datetime) -> None:
     """Enter alerts, each once, however often it is noticed."""
-    connection.executemany(f"{_ENTER} DO NOTHING", [_row(each, now) for each in alerts])
+    connection.executemany(f"{_ENTER} DO NOTHING", [_row(alert, now) for alert in alerts])
 
 
 def claim_alerts(
@@ -44,14 +44,14 @@ def claim_alerts(
     """
     won, here = set[str](), "console:" if apart else ""
     connection.execute(_FORGET_ALERTS, (to_us(now - KEPT),))
-    for each in alerts:
-        begun = [f"{here}{key}" for key in each.after]
+    for alert in alerts:
+        begun = [f"{here}{key}" for key in alert.after]
         if begun and not any(_outcome(connection, key) == "shown" for key in begun):
             continue
-        row = _row(replace(each, key=f"{here}{each.key}"), now, "shown")
+        row = _row(replace(alert, key=f"{here}{alert.key}"), now, "shown")
         claimed = connection.execute(f"{_ENTER} DO UPDATE SET outcome = 'shown' WHERE outcome IS NULL", row)
         if claimed.rowcount == 1:
-            won.add(each.key)
+            won.add(alert.key)
     return frozenset(won)
 
 
@@ -98,8 +98,8 @@ def told(connection: sqlite3.Connection) -> tuple[ReportedProblem, ...]:
 def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[datetime, bool]]:
     """When the last message was made, and whether one did not arrive yet, by route and batch."""
     query = "SELECT route, batch, max(made_us), max(outcome IS NULL) FROM deliveries WHERE origin IS NULL GROUP BY 1, 2"
-    found = connection.execute(query).fetchall()
-    return {(route, batch): (from_us(made), bool(is_open)) for route, batch, made, is_open in found}
+    rows = connection.execute(query).fetchall()
+    return {(route, batch): (from_us(made_us), bool(is_open)) for route, batch, made_us, is_open in rows}
 
 
 def newest_delivery(connection: sqlite3.Connection) -> int:
@@ -120,16 +120,16 @@ def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis:
         _insert(connection, message, now)
     settled = [(outcome, sqlite_text(key)) for key, outcome in plan.settled.items()]
     connection.executemany("UPDATE alerts SET outcome = ? WHERE key = ?", settled)
-    for each in plan.told:
+    for problem in plan.told:
         values = (
-            *map(sqlite_text, (each.group, each.source, each.route, each.level, each.title)),
-            *(sqlite_text(json.dumps(dict(each.about))), to_us(each.first_at), to_us(each.last_at)),
-            *(to_us(each.newest_at), each.count),
+            *map(sqlite_text, (problem.group, problem.source, problem.route, problem.level, problem.title)),
+            *(sqlite_text(json.dumps(dict(problem.about))), to_us(problem.first_at), to_us(problem.last_at)),
+            *(to_us(problem.newest_at), problem.count),
         )
         connection.execute(f"INSERT OR REPLACE INTO told ({_TOLD}) VALUES ({', '.join('?' * 10)})", values)
     connection.executemany(
         "DELETE FROM told WHERE grp = ? AND source = ? AND route = ?",
-        [tuple(map(sqlite_text, (each.group, each.source, each.route))) for each in plan.over],
+        [tuple(map(sqlite_text, (problem.group, problem.source, problem.route))) for problem in plan.over],
     )
     return True
 
@@ -235,15 +235,15 @@ def mark(connection: sqlite3.Connection, marked: Mapping[str, Mark], at: datetim
     (last,) = connection.execute("SELECT coalesce(max(step), 0) FROM inbox_undo").fetchone()
     connection.execute("DELETE FROM inbox_undo WHERE step <= ?", (last + 1 - LEVELS,))
     connection.execute("DELETE FROM inbox WHERE marked_us < ? AND NOT muted", (to_us(at - MARK_KEPT),))
-    for key, one in marked.items():
+    for key, now in marked.items():
         name = sqlite_text(key)
         before = connection.execute(f"SELECT {_MARK} FROM inbox WHERE key = ?", (name,)).fetchone()
         values = (last + 1, name, *(before or (None, None, 0, None)))
         connection.execute(f"INSERT INTO inbox_undo (step, key, {_MARK}) VALUES (?, ?, ?, ?, ?, ?)", values)
         done, snoozed, seen = (
-            None if when is None else to_us(when) for when in (one.done_until, one.snoozed_until, one.seen_until)
+            None if until is None else to_us(until) for until in (now.done_until, now.snoozed_until, now.seen_until)
         )
-        _set(connection, name, (done, snoozed, int(one.is_muted), seen), at)
+        _set(connection, name, (done, snoozed, int(now.is_muted), seen), at)
 
 
 def undo(connection: sqlite3.Connection, at: datetime) -> tuple[str, ...]:

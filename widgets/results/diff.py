@@ -231,8 +231,6 @@ class DiffView(TextView):
         self._asked: set[int] = set()
         self._entered = NONE
 
-    # Input
-
     def show(
         self, rows: DiffRows, files: Sequence[ChangedFile], about: Sequence[str], *, is_whole_file: bool = False
     ) -> None:
@@ -289,8 +287,6 @@ class DiffView(TextView):
             self.scroll_rows_to(self.cursor - self.page // 3)
         return True
 
-    # State
-
     @property
     def count(self) -> int:
         """The number of files, as far as they were read."""
@@ -321,10 +317,8 @@ class DiffView(TextView):
         file, row = self._file_and_row(self.cursor)
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         hunks = self._rows.patch.files[file].hunks
-        hunk = next((each for each in hunks if line == NONE or each.line <= line < each.end), None)
+        hunk = next((candidate for candidate in hunks if line == NONE or candidate.line <= line < candidate.end), None)
         return "" if hunk is None else "\n".join(safe_line(self._raw(at)) for at in range(hunk.line, hunk.end))
-
-    # Its keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect."""
@@ -379,8 +373,6 @@ class DiffView(TextView):
         """Fold a file after a click on its name."""
         if self._file_and_row(self.cursor)[1] == HEADING and event.x < NUMBER:
             self.action_fold()
-
-    # Drawing
 
     def on_resize(self) -> None:
         """Choose the layout for the new width."""

@@ -70,7 +70,7 @@ class LogSpool(Struct, eq=False):
 
         `lines` are held instead of those of the log.
         """
-        data, held = chunk.data if lines is None else lines, self.count
+        data, count = chunk.data if lines is None else lines, self.count
         holds_any = self.begin < self.end
         if holds_any and chunk.offset < self.begin <= chunk.next_offset:
             data = data[: self.begin - chunk.offset] if lines is None else data
@@ -78,7 +78,7 @@ class LogSpool(Struct, eq=False):
                 self._data[:0], self.begin = data, chunk.offset
                 self._first -= len(data)
                 self._ends = _line_ends(data, self._first) + self._ends
-            return self.count - held
+            return self.count - count
         if holds_any and chunk.offset != self.end:
             self.clear()
             holds_any = False
