@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
@@ -23,6 +24,10 @@ _DATE_TIME: Final = re.compile(
 )
 _DURATION: Final = re.compile(r"(?P<count>[0-9]{1,6})(?P<unit>[smhdw])", re.ASCII)
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SPAN: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|[smhd])")
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_FIRST_INSTANT_S: Final = 1_000_000_000
+"""A number of seconds from here on is an instant."""
 _LEAP_SECOND: Final = 60
 _MICRO_DIGITS: Final = 6
 
@@ -88,6 +93,28 @@ def parse_duration(text: str) -> int:
     if micros > CENTURY_MICROS:
         raise ValueError(f"{text!r} is longer than 100 years; write a shorter one, such as 30d")
     return micros
+
+
+def seconds_until(text: str, now_s: float) -> float | None:
+    """Return the seconds until an instant in a header, or those of a duration there; None: it is neither.
+
+    An instant is a number of seconds since 1970, in RFC 3339, or an HTTP date; a duration is `30`, `1m30s` or `500ms`.
+    """
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        return max(0.0, number - now_s) if number >= _FIRST_INSTANT_S else number
+    parts = _SPAN.findall(text)
+    if parts and "".join(map("".join, parts)) == text:
+        return sum(float(number) * (0.001 if unit == "ms" else _UNIT_S[unit]) for number, unit in parts)
+    try:
+        instant = parse_rfc3339(text, round_up=True) / SECOND_MICROS
+    except ValueError:
+        try:
+            instant = parsedate_to_datetime(text).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, instant - now_s)
 
 
 Duration = Annotated[

@@ -141,7 +141,7 @@ class Proxy:
             raise ProxyError(f"{name} answered {answer.status_code} to CONNECT {authority}: {cure}")
         schemes = {value.split(b" ")[0].lower() for key, value in answer.headers if key == b"proxy-authenticate"}
         if schemes and b"basic" not in schemes:
-            offered = ", ".join(sorted(one.decode("ascii", "replace") for one in schemes))
+            offered = ", ".join(sorted(name.decode("ascii", "replace") for name in schemes))
             text = f"wants a login by {offered}, and only Basic is known: name a local proxy that adds it, such as px"
         elif self.login is not None:
             text = "refused the login in HTTPS_PROXY"
@@ -170,12 +170,12 @@ def _variable(name: str) -> str:
 def _is_exempt(host: Host, port: int) -> bool:
     """Whether NO_PROXY has a host: names with their subdomains, addresses, networks (CIDR), `host:port`, or `*`."""
     for entry in re.split(r"[,\s]+", _variable("no_proxy").lower()):
-        found = _ENTRY.fullmatch(entry)
+        match = _ENTRY.fullmatch(entry)
         if entry == "*":
             return True
-        if found is None or found["port"] not in {None, str(port)}:
+        if match is None or match["port"] not in {None, str(port)}:
             continue
-        name = found["host"].strip("[]")
+        name = match["host"].strip("[]")
         if host.ip is None and (host.text == name or host.text.endswith(f".{name}")):
             return True
         with contextlib.suppress(ValueError):
@@ -184,12 +184,7 @@ def _is_exempt(host: Host, port: int) -> bool:
     return False
 
 
-def client_context() -> ssl.SSLContext:
-    """Return the TLS settings of a client, with the operator's certificate if a variable names one.
-
-    Raises:
-        OSError: The certificate cannot be read.
-    """
+def _client_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     if file := os.environ.get(CLIENT_CERT_VARIABLE):
         try:
@@ -207,7 +202,7 @@ def resolve(host: Host, port: int) -> list[Address]:
     """
     if host.ip is not None:
         return [(host.text, port)]
-    return [(str(one[4][0]), port) for one in socket.getaddrinfo(host.text, port, type=socket.SOCK_STREAM)]
+    return [(str(row[4][0]), port) for row in socket.getaddrinfo(host.text, port, type=socket.SOCK_STREAM)]
 
 
 def is_public(address: str) -> bool:
@@ -247,7 +242,7 @@ def connect(parts: SplitResult, until: float, addresses: Sequence[Address] | Non
         OSError: The host cannot be reached, or its certificate is not valid.
     """
     host, port = Host.parse(parts.hostname or ""), port_of(parts)
-    context = client_context() if parts.scheme == "https" else None
+    context = _client_context() if parts.scheme == "https" else None
     if (proxy := proxy_of(parts.scheme, host, port)) is not None:
         link = proxy.tunnel(authority_of(*(addresses or [(host.text, port)])[0]), until)
     else:
@@ -275,11 +270,10 @@ def cut_off(after_s: float, socket_of: Callable[[], socket.socket | None]) -> It
     """
 
     def shut_down() -> None:
-        open_socket = socket_of()
-        if open_socket is not None:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if (link := socket_of()) is not None:
                 # Not the TLS wrapper's own method: after it, the connection would continue in clear text.
-                socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
+                socket.socket.shutdown(link, socket.SHUT_RDWR)
 
     timer = threading.Timer(after_s, shut_down)
     timer.daemon = True

@@ -159,21 +159,20 @@ class TriggerRule(BaseModel):
 
     def mismatch(self, event: HookEvent) -> str | None:
         """The reason why an event starts no run by this rule; None: it starts one."""
-        has_label = bool({name.lower() for name in self.labels} & {name.lower() for name in event.labels})
-        assigned = {name.lower() for name in self.assignees} & {name.lower() for name in event.assignees}
+        has_label, is_assigned = _share(self.labels, event.labels), _share(self.assignees, event.assignees)
         is_command = event.command == self.command
         if event.kind not in self.on:
             return f"not on {event.kind}"
         if event.kind == COMMENT and not is_command:
             return f"not for the command {event.command!r}"
-        if event.kind == ISSUE and not (has_label or assigned or is_command):
+        if event.kind == ISSUE and not (has_label or is_assigned or is_command):
             return f"not for the command {event.command!r}" if event.command else "without its label or assignee"
-        if event.kind in {COMMENT, ISSUE} and event.sender.lower() not in {name.lower() for name in self.authors}:
+        if event.kind in {COMMENT, ISSUE} and not _share(self.authors, (event.sender,)):
             return f"{event.sender} is not among its authors"
-        if event.kind == FAILED and not any(fnmatchcase(event.check, one) for one in self.checks):
+        if event.kind == FAILED and not any(fnmatchcase(event.check, pattern) for pattern in self.checks):
             return f"not for the check {event.check}"
         # As long as the pull request is not known, any branch may be its target.
-        if event.base and not any(fnmatchcase(event.base, one) for one in self.branches):
+        if event.base and not any(fnmatchcase(event.base, pattern) for pattern in self.branches):
             return f"not for the branch {event.base}"
         if self.labels and not has_label and event.issue is None:
             return "without its label"
@@ -182,6 +181,10 @@ class TriggerRule(BaseModel):
         if event.is_bot and not self.bots:
             return "done by a bot"
         return "the head is in a fork" if event.is_fork and self.forks == "no" else None
+
+
+def _share(names: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    return not {name.lower() for name in names}.isdisjoint(name.lower() for name in others)
 
 
 @cache

@@ -88,7 +88,8 @@ class SandboxClient:
         self, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **_: object
     ) -> schema.RequestPermissionResponse:
         """Allow a tool call, once if that is offered."""
-        chosen = next((one for kind in ("allow_once", "allow_always") for one in options if one.kind == kind), None)
+        ranked = (option for kind in ("allow_once", "allow_always") for option in options if option.kind == kind)
+        chosen = next(ranked, None)
         report("permission", title=tool_call.title, allowed=chosen is not None)
         if chosen is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
@@ -110,14 +111,12 @@ class Turn:
     wanted: str
     """The session to resume; empty: none."""
     conversation: str
-    """The earlier turns."""
     _is_lost: bool = False
     """Whether the wanted session is gone."""
     _options: list[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = field(default_factory=list)
-    """The options of the session, such as its model."""
     _shown: str = ""
     """The session whose reports are this turn's; empty while it is loaded, and repeats those of earlier turns."""
-    _said: list[dict[str, str]] = field(default_factory=list)
+    _queued: list[dict[str, str]] = field(default_factory=list)
     """Messages that were not passed to the program yet."""
     _is_stopped: bool = False
     _session: str = ""
@@ -129,7 +128,7 @@ class Turn:
         """Read the messages, and cancel the program's answer for each."""
         while not self._is_stopped:
             if line := await lines.readline():
-                self._said.append(json.loads(line))
+                self._queued.append(json.loads(line))
             else:
                 self._is_stopped = True
             if self._session:
@@ -156,10 +155,10 @@ class Turn:
             # The configured model is chosen if the program offers it by that name or as `PROVIDER/NAME`.
             if option.category != "model" or not isinstance(option, schema.SessionConfigOptionSelect):
                 continue
-            groups = [
-                one.options if isinstance(one, schema.SessionConfigSelectGroup) else [one] for one in option.options
-            ]
-            names = [one.value for group in groups for one in group if f"/{one.value}".endswith(f"/{wanted}")]
+            names = []
+            for row in option.options:
+                choices = row.options if isinstance(row, schema.SessionConfigSelectGroup) else [row]
+                names += [choice.value for choice in choices if f"/{choice.value}".endswith(f"/{wanted}")]
             if names and option.current_value not in names:
                 await connection.set_config_option(option.id, session, names[0])
         self._shown = session
@@ -178,10 +177,10 @@ class Turn:
 
     def _messages(self) -> list[str]:
         """Return the messages since the last call, which the program now gets; none once it is stopped."""
-        said, self._said = [] if self._is_stopped else self._said, []
-        if said:
-            report("heard", ids=[one["name"] for one in said])
-        return [one["text"] for one in said]
+        messages, self._queued = [] if self._is_stopped else self._queued, []
+        if messages:
+            report("heard", ids=[message["name"] for message in messages])
+        return [message["text"] for message in messages]
 
     async def _open(self, connection: ClientSideConnection, about: schema.InitializeResponse) -> str:
         """Return the id of the session: the one that was asked for, if it is there, or a new one."""
@@ -189,16 +188,14 @@ class Turn:
         can_load = can is not None and bool(can.load_session)
         has_http = can is not None and can.mcp_capabilities is not None and bool(can.mcp_capabilities.http)
         servers: list[Any] = []
-        for name, one in json.loads(os.environ.get(SERVERS) or "{}").items():
-            if not one.get("url"):
-                known = [
-                    schema.EnvVariable(name=each, value=os.environ[each])
-                    for each in one["variables"]
-                    if each in os.environ
-                ]
-                servers.append(schema.McpServerStdio(name=name, command=one["command"], args=one["args"], env=known))
+        for name, server in json.loads(os.environ.get(SERVERS) or "{}").items():
+            if not server.get("url"):
+                values = {key: os.environ[key] for key in server["variables"] if key in os.environ}
+                variables = [schema.EnvVariable(name=key, value=value) for key, value in values.items()]
+                command, args = server["command"], server["args"]
+                servers.append(schema.McpServerStdio(name=name, command=command, args=args, env=variables))
             elif has_http:
-                servers.append(schema.HttpMcpServer(type="http", name=name, url=one["url"], headers=[]))
+                servers.append(schema.HttpMcpServer(type="http", name=name, url=server["url"], headers=[]))
         if self.wanted and can_load:
             # Gemini CLI names a session's file after the minute, and would overwrite one of the current minute.
             for file in Path.home().glob(f".gemini/tmp/*/chats/session-2*-{self.wanted[:8]}.jsonl"):
@@ -212,18 +209,18 @@ class Turn:
             self._is_lost = True
             report("new_session", lost=self.wanted)
         try:
-            made = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
+            new = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
         except RequestError as error:
-            methods = [one.id for one in about.auth_methods or ()]
+            methods = [method.id for method in about.auth_methods or ()]
             if error.code != _AUTH_REQUIRED or not methods:
                 raise
             # Its environment has a key: choose the method that uses one.
-            await connection.authenticate(next((one for one in methods if "key" in one.lower()), methods[0]))
-            made = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
-        self._options = made.config_options or []
+            await connection.authenticate(next((name for name in methods if "key" in name.lower()), methods[0]))
+            new = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
+        self._options = new.config_options or []
         if can_load:
-            report("session", id=made.session_id)
-        return made.session_id
+            report("session", id=new.session_id)
+        return new.session_id
 
     def printed(self, event: StreamEvent) -> None:
         """Print a report of the program, or hold it back."""

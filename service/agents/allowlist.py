@@ -35,22 +35,22 @@ class Entry:
         Raises:
             ValueError: It is none, or leads where clouds hand out a machine's credentials.
         """
-        found = _ENTRY.fullmatch(text)
-        if found is None or text != text.lower():
+        match = _ENTRY.fullmatch(text)
+        if match is None or text != text.lower():
             raise ValueError("no such form")
-        host = Host.parse(found["host"])
-        port = int(found["port"] or TLS_PORT)
-        fixed = ipaddress.ip_address(found["address"]) if found["address"] else host.ip
+        host = Host.parse(match["host"])
+        port = int(match["port"] or TLS_PORT)
+        fixed = ipaddress.ip_address(match["address"]) if match["address"] else host.ip
         is_named = host.ip is None and bool(_PUBLIC_NAME.fullmatch(host.text))
         # A host that is not reached by public DNS is written with its port and address, and a wildcard has none.
-        if (fixed is None and not is_named) or (fixed is not None and (found["wild"] or not found["port"])):
+        if (fixed is None and not is_named) or (fixed is not None and (match["wild"] or not match["port"])):
             raise ValueError("no such form")
-        if not 0 < port <= LARGEST_PORT or found["host"] != host.text:
+        if not 0 < port <= LARGEST_PORT or match["host"] != host.text:
             raise ValueError("no such port or host")
         ip = getattr(fixed, "ipv4_mapped", None) or fixed
         if ip is not None and (ip.is_link_local or ip.is_multicast or ip.is_unspecified):
             raise ValueError(f"no agent may reach {ip}")
-        return cls(host, found["wild"] is not None, port, None if fixed is None else str(fixed))
+        return cls(host, match["wild"] is not None, port, None if fixed is None else str(fixed))
 
     def fits(self, host: Host) -> bool:
         """Whether the entry is about a host; an address is never below a name."""
@@ -66,11 +66,10 @@ def decide(entries: Sequence[Entry], host: Host, port: int) -> str | None:
         RefusedError: It may not be reached.
     """
     about = [entry for entry in entries if entry.fits(host)]
-    given = [entry.address for entry in about if entry.port == port]
-    if given:
-        return next(filter(None, given), None)
+    if addresses := [entry.address for entry in about if entry.port == port]:
+        return next(filter(None, addresses), None)
     wanted = host.text if port == TLS_PORT else f"{host.text}:{port}"
-    ports = ", ".join(sorted({str(one.port) for one in about}))
+    ports = ", ".join(sorted({str(entry.port) for entry in about}))
     why = f" (it is listed for port {ports})" if ports else ""
     raise RefusedError(f'{wanted} was refused{why}; to allow it, add it to the agent: egress = ["{wanted}"]')
 
@@ -86,15 +85,13 @@ def addresses_of(host: Host, port: int, fixed: str | None, *, by_name: bool = Fa
     if fixed is not None:
         return [(fixed, port)]
     try:
-        found = resolve(host, port)
+        addresses = resolve(host, port)
     except OSError as error:
         if by_name:
             return [(host.text, port)]
         raise RefusedError(f"{host.text} was refused: it has no address ({error})") from error
-    if public := [address for address in found if is_public(address[0])]:
+    if public := [address for address in addresses if is_public(address[0])]:
         return [(host.text, port)] if by_name else public
-    there = found[0][0]
-    raise RefusedError(
-        f"{host.text} was refused: its address {there} is not public; if the agent may reach it, allow that address: "
-        f'egress = ["{host.text}:{port}={there}"]'
-    )
+    text, ip = f"{host.text} was refused: its address {addresses[0][0]} is not public", addresses[0][0]
+    fix = f'if the agent may reach it, allow that address: egress = ["{host.text}:{port}={ip}"]'
+    raise RefusedError(f"{text}; {fix}")

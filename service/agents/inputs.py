@@ -16,11 +16,11 @@ _FIELD: Final = re.compile(r"\{(?=[A-Za-z_])(?:([\w.-]+)\.)?([\w-]*)\}", re.ASCI
 """A field, with its scope (`inputs`) and its name."""
 _NEARLY: Final = re.compile(r"\{\s*inputs?\s*[.\[][^{}]*\}")
 """A field as other template languages write it, which would reach the agent unchanged."""
-_KINDS: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
-    "text": ("a text", (str,)),
-    "integer": ("a whole number", (int,)),
-    "number": ("a number", (int, float)),
-    "boolean": ("true or false", (bool,)),
+_KINDS: Final = {
+    "text": ("a text", str),
+    "integer": ("a whole number", int),
+    "number": ("a number", int | float),
+    "boolean": ("true or false", bool),
 }
 """Each type in words, and in Python."""
 _SHOWN: Final = 60
@@ -61,7 +61,9 @@ class AgentInput(BaseModel):
     def fault(self, value: JsonValue) -> str | None:
         """Return which value is expected instead; None: it is right."""
         # 1 equals true in Python, and not in JSON.
-        is_chosen = any(one == value and isinstance(one, bool) == isinstance(value, bool) for one in self.choices)
+        is_chosen = any(
+            choice == value and isinstance(choice, bool) == isinstance(value, bool) for choice in self.choices
+        )
         if self.choices and not is_chosen:
             return f"one of {', '.join(map(_as_json, self.choices))} is expected, not {_as_json(value)}"
         return _type_fault(self.type, value)
@@ -69,19 +71,19 @@ class AgentInput(BaseModel):
 
 def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
     """Yield the fields of a prompt that a turn could not fill in, each with its fix."""
-    known = ", ".join(f"{{inputs.{one}}}" for one in dict.fromkeys((*declared, INSTRUCTIONS)))
+    known = ", ".join(f"{{inputs.{name}}}" for name in dict.fromkeys((*declared, INSTRUCTIONS)))
     for near in _NEARLY.findall(prompt):
         if not _FIELD.fullmatch(near):
             yield f"prompt: {near} is not known: write one of {known}"
-    for found in _FIELD.finditer(prompt):
-        scope, name = found.groups("")
-        one = declared.get(name)
-        if scope == "" and one is not None:
-            yield f"prompt: write {{inputs.{name}}}, not {found[0]}"
-        elif scope not in {"", "inputs"} or (scope and one is None and name != INSTRUCTIONS):
-            yield f"prompt: {found[0]} is not known: declare the input, or write one of {known}"
-        elif scope and one is not None and not one.required and one.default is None:
-            yield f"prompt: {found[0]} may be left out: give inputs.{name} a default, or required = true"
+    for match in _FIELD.finditer(prompt):
+        scope, name = match.groups("")
+        declaration = declared.get(name)
+        if scope == "" and declaration is not None:
+            yield f"prompt: write {{inputs.{name}}}, not {match[0]}"
+        elif scope not in {"", "inputs"} or (scope and declaration is None and name != INSTRUCTIONS):
+            yield f"prompt: {match[0]} is not known: declare the input, or write one of {known}"
+        elif scope and declaration is not None and not declaration.required and declaration.default is None:
+            yield f"prompt: {match[0]} may be left out: give inputs.{name} a default, or required = true"
 
 
 def checked(agent: str, declared: Mapping[str, AgentInput], given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -92,18 +94,20 @@ def checked(agent: str, declared: Mapping[str, AgentInput], given: Mapping[str, 
     """
     if not declared:
         return dict(given)
-    values: dict[str, JsonValue] = {name: one.default for name, one in declared.items() if one.default is not None}
+    values: dict[str, JsonValue] = {
+        name: declaration.default for name, declaration in declared.items() if declaration.default is not None
+    }
     values |= {name: value for name, value in given.items() if value is not None}
     for name, value in values.items():
         if name not in declared and name != INSTRUCTIONS:
             raise InputError(f"inputs.{name}: the agent {agent!r} takes no such input; it takes {', '.join(declared)}")
-        fault = declared.get(name, AgentInput()).fault(value)
-        if fault is not None:
+        if (fault := declared.get(name, AgentInput()).fault(value)) is not None:
             raise InputError(f"inputs.{name}: {fault}")
-    for name, one in declared.items():
-        is_empty = one.type == "text" and not one.choices and not str(values.get(name, "")).strip()
-        if one.required and (name not in values or is_empty):
-            about = f": {one.description}" if one.description else ""
+    for name, declaration in declared.items():
+        is_text = declaration.type == "text" and not declaration.choices
+        is_empty = name not in values or (is_text and not str(values[name]).strip())
+        if declaration.required and is_empty:
+            about = f": {declaration.description}" if declaration.description else ""
             raise InputError(f"inputs.{name}: the agent {agent!r} needs it{about}")
     return values
 
@@ -114,19 +118,20 @@ def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue]
     Words that the prompt has no field for follow it, and so do other such inputs, if they are to be `listed`.
     """
     words = values.get(INSTRUCTIONS)
-    asked = words if isinstance(words, str) and words.strip() else None
+    request = words if isinstance(words, str) and words.strip() else None
     placed = {INSTRUCTIONS} if isinstance(words, str) else set()
-    parts = [asked or f"{agent}: {_UNASKED}"]
+    parts = [request or f"{agent}: {_UNASKED}"]
     if prompt is not None:
-        fields = [(one[0], *one.groups("")) for one in _FIELD.finditer(prompt)]
+        fields = [(match[0], *match.groups("")) for match in _FIELD.finditer(prompt)]
         named = {name for _, scope, name in fields if scope}
         texts = {field: _as_text(values.get(name, "")) for field, scope, name in fields if scope}
-        filled = _FIELD.sub(lambda one: texts.get(one[0], one[0]), prompt).strip()
-        parts = [filled, asked] if asked and INSTRUCTIONS not in named else [filled]
+        filled = _FIELD.sub(lambda match: texts.get(match[0], match[0]), prompt).strip()
+        parts = [filled, request] if request and INSTRUCTIONS not in named else [filled]
         placed |= named
     left = {name: value for name, value in values.items() if name not in placed}
     if left and listed:
-        parts.append("Inputs:\n" + "\n".join(f"- {one}: {_as_text(left[one])}".replace("\n", "\n  ") for one in left))
+        rows = (f"- {name}: {_as_text(value)}".replace("\n", "\n  ") for name, value in left.items())
+        parts.append("Inputs:\n" + "\n".join(rows))
     return "\n\n".join(parts)
 
 

@@ -34,9 +34,9 @@ class PlaceholderError(ServiceError):
 def misplaced(argv: Sequence[str]) -> Iterator[str]:
     """Yield a fault for each placeholder whose value would be the program, or only a part of an argument."""
     for at, word in enumerate(argv):
-        found = _ANY.search(word)
-        if found and (at == 0 or not _SAFE.fullmatch(word)):
-            yield f"argv: {word!r}: {found[0]} has to be a whole argument, or follow --name= directly"
+        match = _ANY.search(word)
+        if match and (at == 0 or not _SAFE.fullmatch(word)):
+            yield f"argv: {word!r}: {match[0]} has to be a whole argument, or follow --name= directly"
 
 
 def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
@@ -47,14 +47,15 @@ def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
     """
     words = []
     for word in argv:
-        if (found := _SAFE.fullmatch(word)) is None:
+        if (match := _SAFE.fullmatch(word)) is None:
             words.append(word)
             continue
-        value = values[found[2]].replace("\0", "")
+        option, name = match.groups()
+        value = values[name].replace("\0", "")
         if len(value.encode("utf-8", "surrogateescape")) > _LONGEST_BYTES:
-            raise PlaceholderError(f"the {found[2]} are too long for an argument; use {{{found[2]}_file}} in its argv")
+            raise PlaceholderError(f"the {name} are too long for an argument; use {{{name}_file}} in its argv")
         # A program would read a leading dash as an option; a leading space prevents that, with the same meaning.
-        words.append(f"{found[1]}{value}" if found[1] else f" {value}" if value.startswith("-") else value)
+        words.append(f"{option}{value}" if option else f" {value}" if value.startswith("-") else value)
     return words
 
 
@@ -83,13 +84,13 @@ def preset_of(agent: Agent) -> Preset:
 def is_relayed(agent: Agent) -> bool:
     """Whether an agent reaches the outside through the relay."""
     options = agent.options
-    return not agent.network and any(one is not None for one in (options.preset, options.egress, options.model))
+    return not agent.network and (options.preset, options.egress, options.model) != (None, None, None)
 
 
 def reads_document(agent: Agent) -> bool:
     """Whether an agent reads the contract's document, and with it the inputs."""
-    words = {found[2] for found in map(_SAFE.fullmatch, agent.argv) if found}
-    return agent.options.preset is None and not words & {"instructions", "instructions_file"}
+    names = {match[2] for match in map(_SAFE.fullmatch, agent.argv) if match}
+    return agent.options.preset is None and not names & {"instructions", "instructions_file"}
 
 
 def of(
@@ -119,29 +120,27 @@ def of(
         "{guidance}": guidance,
         "{session}": session or "",
     }
+
+    def filled(*words: str) -> tuple[str, ...]:
+        return tuple(_replace(word, values) for word in words)
+
     variables = {**preset.environment, **model.environment, **preset.untrusted_environment}
-    environment = {**proxied, **{name: _replace(value, values) for name, value in variables.items()}}
+    environment = proxied | dict(zip(variables, filled(*variables.values()), strict=True))
     if preset is PLAIN:
         return CommandTemplate((program, *agent.argv[1:]), environment)
     name = model.name if options.model is not None and options.model.name else ()
     is_text = is_wrapped and bool(preset.hears_argv)
+    hears_argv = () if is_text else preset.hears_argv
     resume = () if session is None else preset.resume
-    server_argv: tuple[str, ...] = ()
-    server_variables: Mapping[str, str] = {}
     if setup.mcp_servers and preset.servers is not None:
         names = (*setup.variables, *agent.environment, *proxied)
         server_argv, server_variables = preset.servers(setup.mcp_servers, names)
+    else:
+        server_argv, server_variables = (), {}
     # For some programs, resuming is a subcommand, which follows the options.
-    given = (*preset.untrusted, *model.argv, *name, *agent.argv[1:], *resume)
+    last = filled(*preset.untrusted, *model.argv, *name, *agent.argv[1:], *resume)
     return CommandTemplate(
-        words=(
-            *(_replace(word, values) for word in preset.before),
-            program,
-            *(_replace(word, values) for word in preset.argv),
-            *(() if is_text else preset.hears_argv),
-            *server_argv,
-            *(_replace(word, values) for word in given),
-        ),
+        words=(*filled(*preset.before), program, *filled(*preset.argv), *hears_argv, *server_argv, *last),
         environment={**environment, **server_variables},
         reader=OutcomeReader(preset.listener, preset.of_line, must_end=True),
         preset=replace(preset, hears=None) if is_text else preset,

@@ -99,7 +99,6 @@ class PrintedKey:
             key, words = (file.read(_LONGEST_OUTPUT).decode("utf-8", "replace").strip() for file in (out, err))
         if status == 0 and _WORD.fullmatch(key):
             return key
-        said = words.split("\n") if status else ["its output is not one word"]
-        ended = f"it exited with status {status}"
-        why = next((text.strip() for text in reversed(said) if text.strip()), ended)
+        last_line = words.rpartition("\n")[2].strip() or f"it exited with status {status}"
+        why = last_line if status else "its output is not one word"
         raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {why[:_LONGEST_REASON]}")

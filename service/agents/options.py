@@ -110,29 +110,26 @@ class ModelAccess(_Options):
     def _leaves_the_service_s_headers(cls, headers: dict[str, str]) -> dict[str, str]:
         lowered: dict[str, str] = {}
         for name, value in headers.items():
-            if name.lower() in _OWN_HEADERS:
+            if (key := name.lower()) in _OWN_HEADERS:
                 raise ValueError(f"{name} is the service's own to set: remove it; a key belongs into key_env")
-            if name.lower() in lowered:
+            if key in lowered:
                 raise ValueError(f"{name} is there twice")
-            lowered[name.lower()] = value
+            lowered[key] = value
         return lowered
 
     @model_validator(mode="after")
     def _is_usable(self) -> Self:
         if (self.key_env is None) == (not self.key_command):
-            raise ValueError(
-                "it needs key_env, the variable with its key, or key_command, which prints one, and not both"
-            )
+            text = "it needs key_env, the variable with its key, or key_command, which prints one, and not both"
+            raise ValueError(text)
         if self.key_ends is not None and self.key_env is None:
             raise ValueError("key_ends is about the key in key_env: remove it")
         if self.base_url is None and self.provider in _ADDRESSES:
             raise ValueError(f"{self.provider} needs base_url, such as {_ADDRESSES[self.provider]}")
         is_limited = self.budget.run_usd or self.budget.day_usd
         if is_limited and self.name and price_of(self.name, self.prices) is None:
-            raise ValueError(
-                f"{self.name} has no known price, which a budget in dollars needs: "
-                f'add prices = {{ "{self.name}" = {{ input = 3, output = 15 }} }}, with its own'
-            )
+            fix = f'add prices = {{ "{self.name}" = {{ input = 3, output = 15 }} }}, with its own'
+            raise ValueError(f"{self.name} has no known price, which a budget in dollars needs: {fix}")
         return self
 
 
@@ -229,7 +226,6 @@ class AgentOptions(_Options):
     """The optional keys of an agent."""
 
     description: Annotated[str, Field(max_length=300)] = ""
-    """Its purpose, in one line."""
     prompt: Annotated[str, Field(min_length=1, max_length=50_000)] | None = None
     """Its instructions, with `{inputs.NAME}` in place of values; None: the caller's words alone."""
     inputs: dict[InputName, AgentInput] = {}
@@ -279,9 +275,8 @@ class AgentOptions(_Options):
         if len({*self.fallback}) < len(self.fallback):
             raise ValueError("fallback: an agent is there twice: remove it once")
         if not self.fallback and self.fallback_after != AgentOptions.model_fields["fallback_after"].default:
-            raise ValueError(
-                'fallback_after: there is no fallback: add one, such as fallback = ["other"], or remove it'
-            )
+            fix = 'add one, such as fallback = ["other"], or remove it'
+            raise ValueError(f"fallback_after: there is no fallback: {fix}")
         return self
 
     @field_validator("egress")

@@ -26,8 +26,8 @@ _PLAIN: Final = (
 def sentence_in(body: str) -> str | None:
     """Return the sentence in an error's body, which may be JSON, an event of a stream, a page or text; None: none."""
     start = body.find("{")
-    if start >= 0 and (found := _json_message(body, start)) is not None:
-        return in_words(found[0]) or None
+    if start >= 0 and (match := _json_message(body, start)) is not None:
+        return in_words(match[0]) or None
     if body.lstrip().startswith("<"):
         title = _TITLE.search(body)
         return in_words(title[1]) if title else None
@@ -45,9 +45,9 @@ def in_words(text: str) -> str:
 
 def _without_json(text: str, depth: int) -> str:
     start = text.find("{")
-    if start < 0 or depth == 0 or (found := _json_message(text, start)) is None:
+    if start < 0 or depth == 0 or (match := _json_message(text, start)) is None:
         return text
-    message, end = found
+    message, end = match
     # Gemini's errors may be in a list.
     before, after = re.sub(r"\[\s*$", "", text[:start]), re.sub(r"^\s*\]", "", text[end:])
     return before + _without_json(message, depth - 1) + _without_json(after, depth - 1)
@@ -60,8 +60,8 @@ def _json_message(text: str, start: int) -> tuple[str, int] | None:
     except (ValueError, RecursionError):
         if not _BEGINS.match(text, start):
             return None
-        found = _MESSAGE.search(text, start)
-        return "" if found is None else (found[1] or found[2] or "").replace("\\n", " ").replace("\\", ""), len(text)
+        match = _MESSAGE.search(text, start)
+        return "" if match is None else (match[1] or match[2] or "").replace("\\n", " ").replace("\\", ""), len(text)
     return (_message(document), end) if isinstance(document, dict) else None
 
 
@@ -80,22 +80,10 @@ def _message(document: dict[str, object]) -> str:
     return ""
 
 
-Reason = Literal[
-    "refused",
-    "cut_short",
-    "needs_answer",
-    "out_of_budget",
-    "no_key",
-    "not_permitted",
-    "rate_limited",
-    "model_unreachable",
-    "timed_out",
-    "idle",
-    "setup_failed",
-    "failed",
-]
 Ending = Literal["refused", "cut_short"]
 """How a model's answer ended, if not as it should."""
+_Unanswered = Literal["out_of_budget", "no_key", "not_permitted", "rate_limited", "model_unreachable"]
+Reason = Ending | _Unanswered | Literal["needs_answer", "timed_out", "idle", "setup_failed", "failed"]
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_TEXT: Final = 4000
 _SHOWN_LINES: Final = 3
@@ -154,9 +142,7 @@ class AgentReport:
     summary: str | None = None
     """Its last message."""
     error: str | None = None
-    """The error that it reported."""
     ending: Ending | None = None
-    """How its last answer ended, if not as it should."""
     printed: str = ""
     """Its output since its last answer, if it prints text alone."""
     ended: bool = False
@@ -291,8 +277,8 @@ class OutcomeReader:
             lines = whole.split(b"\n") if newline else []
         else:
             # A program may print millions of lines: only events and the last lines are read.
-            last = [one for one in whole.rsplit(b"\n", _SEARCHED_LINES)[-_SEARCHED_LINES:] if one.strip()]
-            lines = [*[one for one in last if one[:1] != b"{"][-_SHOWN_LINES:], *_EVENT.findall(whole)]
+            last = [line for line in whole.rsplit(b"\n", _SEARCHED_LINES)[-_SEARCHED_LINES:] if line.strip()]
+            lines = [*[line for line in last if line[:1] != b"{"][-_SHOWN_LINES:], *_EVENT.findall(whole)]
         for line in lines:
             self._read_line(line)
         if len(self._held) > _LONGEST_LINE:

@@ -22,35 +22,34 @@ SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
 """The variable in which `acp_client.py` finds them."""
 MODEL: Final = "RUNWARDEN_MODEL"
 """The variable in which it finds the model's name."""
-
-
 ServerWords = tuple[tuple[str, ...], Mapping[str, str]]
 """One program's configuration for a repository's MCP servers: arguments and variables.
 
 The variables that the servers need are passed on by name, so that no value is in an argument or a file.
 """
-ServerWriter = Callable[[Servers, Sequence[str]], ServerWords]
-"""Takes the servers, and the names of the variables that they may need."""
 
 
 def _claude_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
-    """Configure Claude Code."""
     environment = {name: f"${{{name}}}" for name in names}
     written = {
-        name: _server(one, {"type": "http"}) if one.url else _server(one, {"type": "stdio", "env": environment})
-        for name, one in servers.items()
+        name: _server(server, {"type": "http"} if server.url else {"type": "stdio", "env": environment})
+        for name, server in servers.items()
     }
     return ("--mcp-config", json.dumps({"mcpServers": written})), {}
 
 
 def _codex_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
-    """Configure Codex."""
     words: list[str] = []
-    for name, one in servers.items():
-        for key, value in _server(one, {} if one.url else {"env_vars": names}).items():
+    for name, server in servers.items():
+        for key, value in _server(server, {} if server.url else {"env_vars": names}).items():
             # JSON's texts and lists are valid TOML, too.
             words += ("-c", f"mcp_servers.{name}.{key}={json.dumps(value, ensure_ascii=False)}")
     return tuple(words), {}
+
+
+def _acp_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
+    written = {name: _server(server, {"variables": names}) for name, server in servers.items()}
+    return (), {SERVERS: json.dumps(written)}
 
 
 def _server(server: McpServer, more: Mapping[str, object]) -> dict[str, Any]:
@@ -81,10 +80,6 @@ class ModelWords:
     """Arguments that choose the model; left out if no name is configured."""
 
 
-Speech = Callable[[str, str], object]
-"""Makes a document of a text, and the name that the program repeats when it takes it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Preset:
     """One program."""
@@ -110,8 +105,8 @@ class Preset:
     """Folders of its home that are read-only, so that it installs nothing there."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Files of its home with their content, written before each turn."""
-    servers: ServerWriter | None = None
-    """The function that configures it for a repository's MCP servers; None: it takes none."""
+    servers: Callable[[Servers, Sequence[str]], ServerWords] | None = None
+    """Configures it for a repository's MCP servers and the variables that they may need; None: it takes none."""
     guidance: tuple[str, ...] = ()
     """Files of a repository with text for the model, which the program reads by itself only if it also obeys the
     repository's configuration: the first that is there is passed on."""
@@ -122,9 +117,9 @@ class Preset:
     """Files of a repository that make it execute something; hidden unless the repository is trusted."""
     left_behind: tuple[str, ...] = ()
     """Patterns of files that it writes for itself into a checkout, which are never committed."""
-    hears: Speech | None = None
-    """Makes the documents, one a line of standard input, that instruct it before and while it works; None: it takes no
-    messages while it works."""
+    hears: Callable[[str, str], object] | None = None
+    """Makes the documents, one a line of standard input, that instruct it before and while it works, of a text and the
+    name that the program repeats when it takes it; None: it takes no messages while it works."""
     hears_argv: tuple[str, ...] = ()
     """Its arguments if it is given these documents, and not the text of its instructions."""
     listener: Listener | None = None
@@ -183,10 +178,7 @@ def _over_acp(preset: Preset) -> Preset:
         # Not as a module: nothing of the checkout may be imported.
         before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}", "{conversation_file}"),
         environment={**preset.environment, MODEL: "{model}"},
-        servers=lambda servers, names: (
-            (),
-            {SERVERS: json.dumps({name: _server(one, {"variables": names}) for name, one in servers.items()})},
-        ),
+        servers=_acp_servers,
         hears=lambda text, name: {"text": text, "name": name},
         hears_argv=(),
         listener=outcome.acp,
@@ -201,7 +193,7 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
         hears_argv=("--input-format", "stream-json", "--replay-user-messages"),
         resume=("--resume", "{session}"),
         models={
-            "anthropic": replace(GENERIC["anthropic"], name=("--model", "{model}")),
+            "anthropic": _claude("anthropic"),
             "vertex": _claude("vertex", CLAUDE_CODE_USE_VERTEX="1", CLAUDE_CODE_SKIP_VERTEX_AUTH="1"),
             "bedrock": _claude("bedrock", CLAUDE_CODE_USE_BEDROCK="1", CLAUDE_CODE_SKIP_BEDROCK_AUTH="1"),
         },
@@ -354,8 +346,10 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
         listener=outcome.acp,
     ),
 }
-PRESETS: Final = {name: _over_acp(one) if one.listener is outcome.acp else one for name, one in _PRESETS.items()}
-_HIDDEN: Final = tuple(dict.fromkeys(file for one in PRESETS.values() for file in one.hidden))
+PRESETS: Final = {
+    name: _over_acp(preset) if preset.listener is outcome.acp else preset for name, preset in _PRESETS.items()
+}
+_HIDDEN: Final = tuple(dict.fromkeys(file for preset in PRESETS.values() for file in preset.hidden))
 ACP: Final = _over_acp(replace(PLAIN, small=_SMALL, hidden=_HIDDEN))
 """Any program that speaks ACP, which may have any key, or need none; argv names it."""
 _CLAUDE_CODE: Final = _over_acp(PRESETS["claude-code"])
@@ -368,7 +362,7 @@ _KNOWN: Final[Mapping[str, Preset]] = {
     ),
     "codex-acp": replace(_over_acp(PRESETS["codex"]), argv=_CODEX_ARGV, resume=()),
     "copilot": replace(ACP, models={"openai": _copilot("openai", "/v1"), "anthropic": _copilot("anthropic", "")}),
-    **{one.program: replace(one, argv=()) for one in PRESETS.values() if one.listener is outcome.acp},
+    **{own.program: replace(own, argv=()) for own in PRESETS.values() if own.listener is outcome.acp},
 }
 """Programs that speak ACP and need the configuration of a preset."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 _SUFFIX: Final = re.compile(r"[@-](\d{8}|\d{4}-\d{2}-\d{2}|latest)$", re.ASCII)
+_NAMES: Final = ("input", "output", "cached", "cache_write")
 _Figures = tuple[float, float, float | None, float | None]
 
 
@@ -32,18 +33,13 @@ class ListPrice(Price):
     """A number of tokens, with the price of a longer prompt."""
 
 
-def _price(figures: _Figures) -> Price:
-    return Price(input=figures[0], output=figures[1], cached=figures[2], cache_write=figures[3])
-
-
 def _listed(day: date, names: str, figures: _Figures, beyond: tuple[int, _Figures] | None = None) -> dict[str, Price]:
-    other = None if beyond is None else (beyond[0], _price(beyond[1]))
-    price = ListPrice(**_price(figures).model_dump(), looked_up=day, beyond=other)
+    other = None if beyond is None else (beyond[0], Price.model_validate(dict(zip(_NAMES, beyond[1], strict=True))))
+    price = ListPrice.model_validate(dict(zip(_NAMES, figures, strict=True)) | {"looked_up": day, "beyond": other})
     return dict.fromkeys(names.split(), price)
 
 
 _NOV_24, _NOV_28 = date(2026, 11, 24), date(2026, 11, 28)
-# Input, output, read from the cache, written to the cache.
 _LIST_PRICES: Final = {
     # Anthropic's published price list.
     **_listed(_NOV_24, "claude-opus-4 claude-opus-4-0 claude-opus-4-1", (15, 75, 1.5, 18.75)),

@@ -48,25 +48,21 @@ def find(name: str) -> Program:
     Raises:
         NoProgramError: It is not there.
     """
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         where = "" if "/" in name else " on the service's PATH"
-        raise NoProgramError(
-            f"the program {name!r} is not there{where}, or may not be executed: "
-            "install it for the service's user, or correct its argv"
-        )
-    path = Path(found).resolve()
+        fix = "install it for the service's user, or correct its argv"
+        raise NoProgramError(f"the program {name!r} is not there{where}, or may not be executed: {fix}")
     search: list[Path] = []
-    trees = dict.fromkeys(_trees(Path(found), search))
-    return Program(path, tuple(trees), tuple(dict.fromkeys(search)))
+    trees = dict.fromkeys(_trees(Path(path), search))
+    return Program(Path(path).resolve(), tuple(trees), tuple(dict.fromkeys(search)))
 
 
 def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
     real = path.resolve()
     # A virtual environment's interpreter is a link: the link's own folder shows which environment it belongs to.
-    environment = next(
-        (one for one in (path.parent.parent, real.parent.parent) if (one / "pyvenv.cfg").is_file()), None
-    )
+    roots = (path.parent.parent, real.parent.parent)
+    environment = next((root for root in roots if (root / "pyvenv.cfg").is_file()), None)
     if environment is not None:
         yield environment.resolve()
         # And the installation that the environment was made from.
@@ -84,7 +80,7 @@ def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
         # A Python needs its library, which is next to its bin folder.
         yield real.parent.parent if real.name.startswith("python") else real
     words = _shebang(real)
-    interpreter = words[0] if words else None
+    interpreter = next(iter(words), None)
     if interpreter is not None and Path(interpreter).name == "env":
         named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
         interpreter = shutil.which(named)
@@ -119,10 +115,10 @@ def contradictions(agent: Agent) -> Iterator[str]:
     yield from inputs.misplaced(options.prompt or "", options.inputs)
     if options.preset is not None:
         preset = invocation.preset_of(agent)
-        given = [word.partition("=")[0] for word in argv[1:] if word.startswith("-")]
-        wrong = [word for word in given if word not in _KEPT and options.preset in {"opencode", "goose"}]
-        if wrong:
-            yield f"argv: the preset runs `{preset.program} acp`, which has no {wrong[0]}: leave it out"
+        own = [word.partition("=")[0] for word in argv[1:] if word.startswith("-")]
+        unknown = next((word for word in own if word not in _KEPT), None)
+        if unknown and options.preset in {"opencode", "goose"}:
+            yield f"argv: the preset runs `{preset.program} acp`, which has no {unknown}: leave it out"
         if options.model is not None and options.model.provider not in preset.models:
             yield f"preset {options.preset} speaks with the provider {' or '.join(preset.models)} only"
         if options.model is None and preset.keys and not {*preset.keys} & {*agent.environment}:
@@ -138,8 +134,7 @@ def contradictions(agent: Agent) -> Iterator[str]:
 def missing(agent: Agent, data: Path) -> Iterator[str]:
     """Yield the missing requirements of this machine, each with its fix. `data`: the service's folder."""
     try:
-        name = program_name(agent)
-        if name is not None:
+        if (name := program_name(agent)) is not None:
             find(name)
     except NoProgramError as error:
         yield str(error)
@@ -160,15 +155,15 @@ def missing_key(agent: Agent) -> str | None:
     """Return that the key of the agent's model is missing, with the fix; None: it is there, or none is needed."""
     options = agent.options
     needed: tuple[str, ...] = () if options.preset is None else preset_for(options.preset, ()).keys
-    given = tuple(name for name in needed if name in agent.environment)
+    allowed = tuple(name for name in needed if name in agent.environment)
     if options.model is not None:
-        needed = given = () if options.model.key_env is None else (options.model.key_env,)
-    if not needed or any(os.environ.get(name) for name in given):
+        needed = allowed = () if options.model.key_env is None else (options.model.key_env,)
+    if not needed or any(os.environ.get(name) for name in allowed):
         return None
-    return f"there is no key: set {' or '.join(given) or 'model'} in the environment of the service"
+    return f"there is no key: set {' or '.join(allowed) or 'model'} in the environment of the service"
 
 
-_TAKING: Final = ", ".join(name for name, one in PRESETS.items() if one.servers)
+_TAKING: Final = ", ".join(name for name, preset in PRESETS.items() if preset.servers)
 TAKES_NONE: Final = f"only agents with the preset {_TAKING} or acp take them"
 
 

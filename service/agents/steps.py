@@ -61,13 +61,7 @@ Event = dict[str, Any]
 
 
 def window(
-    preset: PresetName,
-    read: Callable[[int, int], bytes],
-    size: int,
-    offset: int,
-    before: int,
-    *,
-    is_ended: bool,
+    preset: PresetName, read: Callable[[int, int], bytes], size: int, offset: int, before: int, *, is_ended: bool
 ) -> tuple[int, int, list[Step]]:
     """Return where the steps begin, where to continue, and the steps of the whole lines from an offset on.
 
@@ -96,15 +90,16 @@ def window(
 
 def steps_of(preset: PresetName, data: bytes) -> list[Step]:
     """Return the steps of a preset's log, given whole lines of it; neighbours that belong together are one."""
-    found: list[tuple[Step, list[str]]] = []
+    steps: list[tuple[Step, list[str]]] = []
     for at, line in enumerate(data.removesuffix(b"\n").split(b"\n")):
         for step in _of_line(preset, line.removesuffix(b"\r")):
-            is_next = step.kind == "printed" and bool(found) and found[-1][0].line + len(found[-1][1]) == at
-            if found and found[-1][0].kind == step.kind and (step.joins or is_next):
-                found[-1][1].append(step.text if step.joins else f"\n{step.text}")
+            last, texts = steps[-1] if steps else (step, [])
+            is_next = step.kind == "printed" and last.line + len(texts) == at
+            if texts and last.kind == step.kind and (step.joins or is_next):
+                texts.append(step.text if step.joins else f"\n{step.text}")
             elif step.text.strip() or step.kind in {"answered", "ended", "result"}:
-                found.append((replace(step, line=at), [step.text]))
-    return [replace(step, text="".join(texts)) for step, texts in found]
+                steps.append((replace(step, line=at), [step.text]))
+    return [replace(step, text="".join(texts)) for step, texts in steps]
 
 
 def settled(preset: PresetName, data: bytes) -> int:
@@ -169,7 +164,7 @@ def _codex(event: Event) -> Iterator[Step]:
         case "item.completed", "command_execution":
             yield _step("result", item.get("aggregated_output"), call=call, failed=failed)
         case "item.completed", "file_change":
-            files = [f"{_path(one.get('path'))} ({_text(one.get('kind'))})" for one in _parts(item, "changes")]
+            files = [f"{_path(row.get('path'))} ({_text(row.get('kind'))})" for row in _parts(item, "changes")]
             yield _step("edited", files, failed=failed)
         case "item.completed", "error":
             yield _step("error", item.get("message"))
@@ -184,7 +179,7 @@ def _codex(event: Event) -> Iterator[Step]:
 def _acp(event: Event) -> Iterator[Step]:
     at, update = event.get("at"), table(event.get("update"))
     text, call = table(update.get("content")).get("text"), update.get("toolCallId")
-    title, given, result = _text(update.get("title")), table(update.get("rawInput")), update.get("rawOutput")
+    title, arguments, result = _text(update.get("title")), table(update.get("rawInput")), update.get("rawOutput")
     parts = _parts(update, "content")
     match event.get("acp"), update.get("sessionUpdate"):
         case "update", "agent_message_chunk":
@@ -192,33 +187,31 @@ def _acp(event: Event) -> Iterator[Step]:
         case "update", "agent_thought_chunk":
             yield _step("thought", text, at, joins=True)
         case "update", "plan":
-            entries = [
-                f"- {_text(one.get('content'))} ({_text(one.get('status'))})" for one in _parts(update, "entries")
-            ]
-            yield _step("thought", "\n".join(entries), at)
-        case "update", "tool_call" if diffs := [one for one in parts if one.get("type") == "diff"]:
-            yield from (_call("", one, call, at) for one in diffs)
-        case "update", "tool_call" if (command := given.get("command")) or update.get("kind") == "execute":
+            rows = [f"- {_text(row.get('content'))} ({_text(row.get('status'))})" for row in _parts(update, "entries")]
+            yield _step("thought", "\n".join(rows), at)
+        case "update", "tool_call" if diffs := [part for part in parts if part.get("type") == "diff"]:
+            yield from (_call("", diff, call, at) for diff in diffs)
+        case "update", "tool_call" if (command := arguments.get("command")) or update.get("kind") == "execute":
             line = _bare(shlex.join(map(_text, command))) if isinstance(command, list) else command
             yield _step("ran", line or title, at, call)
         case "update", "tool_call":
-            used = _call(title, given, call, at)
+            step = _call(title, arguments, call, at)
             # A title of one word is the tool's name.
-            yield used if used.kind == "edited" or " " not in title else _step("used", title, at, call)
+            yield step if step.kind == "edited" or " " not in title else _step("used", title, at, call)
         case "update", "tool_call_update":
-            texts = [_text(table(one.get("content")).get("text")) for one in parts if one.get("type") == "content"]
-            known = table(result)
-            status = known.get("exit_code", table(known.get("metadata")).get("exit"))
+            texts = [_text(table(part.get("content")).get("text")) for part in parts if part.get("type") == "content"]
+            output = table(result)
+            status = output.get("exit_code", table(output.get("metadata")).get("exit"))
             failed = update.get("status") == "failed" or status not in (0, None)
-            shown = "\n".join(texts) or known.get("formatted_output") or (result if isinstance(result, str) else "")
+            shown = "\n".join(texts) or output.get("formatted_output") or (result if isinstance(result, str) else "")
             yield _step("result", shown, at, call, seconds=_seconds(event.get("seconds"), 1), failed=failed)
         case "permission", _ if event.get("allowed") is not True:
             yield _step("error", f"not allowed: {_text(event.get('title'))}", at)
         case "new_session", _:
             yield _step("error", "the program does not have the session any more: it began a new one", at)
         case "end", _:
-            counted = table(table(event.get("usage")).get("token_count"))
-            tokens = _total(counted, "totalTokens", "input_tokens", "output_tokens")
+            counts = table(table(event.get("usage")).get("token_count"))
+            tokens = _total(counts, "totalTokens", "input_tokens", "output_tokens")
             yield _step("ended", "", at, seconds=_seconds(event.get("seconds"), 1), tokens=tokens)
         case "error", _:
             yield _step("error", event.get("message"), at, failed=True)
@@ -227,13 +220,11 @@ def _acp(event: Event) -> Iterator[Step]:
 
 
 def _aider(line: str) -> Step:
-    """Read a line of a program that prints no events."""
     if line.startswith("Applied edit to "):
         return Step("edited", line.removeprefix("Applied edit to "))
-    is_error = re.match(r"litellm\.\w*Error", line) is not None
-    return Step(
-        "answered" if line.startswith("Tokens: ") else "error" if is_error else "printed", line, failed=is_error
-    )
+    if re.match(r"litellm\.\w*Error", line):
+        return Step("error", line, failed=True)
+    return Step("answered" if line.startswith("Tokens: ") else "printed", line)
 
 
 _READERS: Final[Mapping[PresetName, Callable[[Event], Iterator[Step]]]] = {"claude-code": _claude, "codex": _codex}
@@ -254,16 +245,16 @@ def _step(
     return Step(kind, _text(text), time, name, failed=failed, **known)
 
 
-def _call(name: object, given: object, call: object, at: object) -> Step:
+def _call(name: object, values: object, call: object, at: object) -> Step:
     """Return a call of a tool, whose arguments show a command, an edit, or any other use."""
-    arguments = table(given)
+    arguments = table(values)
     texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
     path = next((_path(texts[key]) for key in _PATHS if key in texts), None)
     edits = [
         f"{mark} {line}"
-        for one in (arguments, *_parts(arguments, "edits"))
+        for edit in (arguments, *_parts(arguments, "edits"))
         for mark, keys in (("-", _OLD), ("+", _NEW))
-        for line in next((one[key] for key in keys if isinstance(one.get(key), str)), "").splitlines()
+        for line in next((edit[key] for key in keys if isinstance(edit.get(key), str)), "").splitlines()
     ]
     if "command" in texts:
         return _step("ran", texts["command"], at, call)

@@ -6,10 +6,8 @@ import hashlib
 import hmac
 import json
 import re
-import tempfile
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
@@ -26,8 +24,8 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import parse_rfc3339, rfc3339
 from service.execution.mirror import default_of
-from service.git import GitCommandError, GitRunner
-from service.hosts.tokens import HostLogin
+from service.git import GitCommandError
+from service.hosts.tokens import read_head
 from service.reference import NAMED, NO_NUL, PLATFORMS, Reference, branch_fault, checked_path, location, reference
 from service.store import agents, hosts, repositories, runs, turns
 from service.store.repositories import Repository
@@ -283,14 +281,11 @@ async def _refuse_protected(context: Context, target: Repository, request: TurnR
                 host = hosts.at(connection, owner, request.platform, url)
             if known is not None:
                 return known
-            with tempfile.TemporaryDirectory(prefix="runwarden-branch-") as home:
-                try:
-                    login = HostLogin(context.database, host, url)
-                    git = GitRunner(Path(home), context.settings.probing.timeout_s, login=login)
-                    branch = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
-                except GitCommandError:
-                    # The worker asks again before the run starts.
-                    return None
+            try:
+                branch = default_of(read_head(context.database, host, url, context.settings.probing.timeout_s))
+            except GitCommandError:
+                # The worker asks again before the run starts.
+                return None
             if branch is not None:
                 with context.database.write() as connection:
                     repositories.note_default_branch(connection, url, branch)

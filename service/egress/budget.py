@@ -42,15 +42,12 @@ class UsageMeter(Protocol):
 
     def spent(self) -> Spending:
         """Return the use of the run and of the agent's day."""
-        ...
 
     def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:
         """Store the use of one request, made at a time (seconds since 1970; 0: not known): the provider answers."""
-        ...
 
     def away_s(self) -> float | None:
         """Store that the provider gave no answer; return since how long it gave nobody one, None if it did."""
-        ...
 
 
 @dataclass
@@ -135,10 +132,8 @@ class SpendingWatch:
         # Requests of other turns count for the organization's day once they are answered.
         day = spent.organization
         if day.most_usd is not None and not has_price:
-            raise BudgetSpentError(
-                f"the organization has a budget of {day.most_usd:g} USD a day, and the model has no price: "
-                "add it to prices of the agent"
-            )
+            text = f"the organization has a budget of {day.most_usd:g} USD a day, and the model has no price"
+            raise BudgetSpentError(f"{text}: add it to prices of the agent")
         for whose, key, most, used in (
             ("run's", "budget.run_usd", budget.run_usd, spent.run_micro_usd + micro_usd),
             ("agent's", "budget.day_usd", budget.day_usd, spent.day_micro_usd + micro_usd),

@@ -226,7 +226,6 @@ class SandboxServer(ABC):
         threading.Thread(target=self._accept, name="sandbox-server", daemon=True).start()
 
     def __enter__(self) -> Self:
-        """Return the server."""
         return self
 
     def __exit__(self, *_: object) -> None:

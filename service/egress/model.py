@@ -85,7 +85,6 @@ class ModelRequest:
     """The model's name; empty: the request costs nothing."""
     price: Price | None
     silent_s: float
-    """How long the provider may be silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,39 +108,33 @@ class ModelState:
     outage_s: float = inf
     """The longest wait for the end of an outage or limit, even a known one: longer ones are for a fallback."""
     has_answered: bool = False
-    """Whether the model answered at all."""
     trouble: TurnFailure | None = None
     """Why the last request that costs something failed; None: it was answered."""
     ending: Ending | None = None
-    """How the last answer ended; None: normally."""
     answered_by: str = "the model"
     """The model that gave the last answer, in words."""
     end: TurnFailure | None = None
     """Why the agent must be stopped."""
     overspent: TurnFailure | None = None
     """Why the turn fails even if its agent makes no further request."""
+    pause: Pause | None = None
+    """Why the turn would wait if it ended now; None: no provider is down, or only this turn gets no answer."""
     waiting: int = 0
     """How many requests are with the provider, or are held because it is down."""
     _since: float | None = None
     """When the first unanswered request was made (monotonic seconds); None: all were answered."""
-    _pause: Pause | None = None
     _until: float = inf
     """Until when requests may be held for the present outage or limit."""
     _silent: tuple[float, Callable[[float], Refusal]] | None = None
     """The first request since the provider's last word: its time (monotonic seconds), and the words for silence."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def pause(self) -> Pause | None:
-        """Why the turn would wait if it ended now; None: no provider is down, or only this turn gets no answer."""
-        return None if self._since is None else self._pause
-
     def answered(self, ending: Ending | None, by: str) -> None:
         """Record a whole answer to a request that costs something."""
         with self._lock:
             self.has_answered = True
             if self.end is None:
-                self._since = self.trouble = None
+                self._since = self.trouble = self.pause = None
             self.ending, self.answered_by = ending, by
 
     def fail(self, failure: TurnFailure, *, is_final: bool = False) -> None:
@@ -161,9 +154,9 @@ class ModelState:
         away_s = self.away_s()
         with self._lock:
             self._since = self._since or asked_at
-            self._pause, self._until, self._silent = None, inf, None
+            self.pause, self._until, self._silent = None, inf, None
             if is_limit or away_s is not None:
-                self._pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
+                self.pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
                 self._until = time.monotonic() - (away_s or 0) + self.outage_s
 
     def asked(self, at: float, explain: Callable[[float], Refusal]) -> None:
@@ -184,7 +177,7 @@ class ModelState:
         """Record that an answer broke off; return whether answers have been breaking off for `model_patience_s`."""
         now = time.monotonic()
         with self._lock:
-            self._since, self._pause = self._since or now, None
+            self._since, self.pause = self._since or now, None
             return now > self._since + self.limits.model_patience_s
 
     def allows(self, begun: float, until: float) -> bool:
@@ -222,10 +215,10 @@ class ModelProxy(SandboxServer):
         for request in agent.requests():
             self._answer(agent, request)
 
-    def _answer(self, agent: AgentConnection, asked: h11.Request) -> None:
+    def _answer(self, agent: AgentConnection, received: h11.Request) -> None:
         try:
-            body, method = agent.body(), asked.method.decode("ascii")
-            route = routes.route_of(self._provider, method, asked.target.decode("ascii"))
+            body, method = agent.body(), received.method.decode("ascii")
+            route = routes.route_of(self._provider, method, received.target.decode("ascii"))
             model, is_stream, path = "", False, route.path
             if route.is_billed:
                 document = routes.read_body(body)
@@ -237,8 +230,8 @@ class ModelProxy(SandboxServer):
                     # Without this option, a stream does not report its usage.
                     document["stream_options"] = table(document.get("stream_options")) | {"include_usage": True}
                     body = json.dumps(document).encode()
-            given = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in asked.headers)
-            headers = {name: value for name, value in given if name in _PASSED_ON or name.startswith("anthropic-")}
+            sent = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in received.headers)
+            headers = {name: value for name, value in sent if name in _PASSED_ON or name.startswith("anthropic-")}
             own = self._access.headers
             if "anthropic-beta" in headers and "anthropic-beta" in own:
                 own = own | {"anthropic-beta": f"{headers['anthropic-beta']},{own['anthropic-beta']}"}
@@ -256,8 +249,8 @@ class ModelProxy(SandboxServer):
                 agent.refuse(403, self._state.end.text)
                 return
             budget = self._access.budget
-            if request.model and request.price is None and (budget.run_usd or budget.day_usd):
-                text = f"there is no price for the model {request.model!r}: add it to prices of the agent"
+            if model and request.price is None and (budget.run_usd or budget.day_usd):
+                text = f"there is no price for the model {model!r}: add it to prices of the agent"
                 raise routes.BlockedRequestError(text)  # noqa: TRY301 — refused as any other
             self._state.count(1)
             try:
@@ -342,8 +335,7 @@ class ModelProxy(SandboxServer):
                 if status in _NOT_THIS_KEY and refused is None and self._key.get(key) != key:
                     return self._ask(agent, request, key)
                 start = start.replace(key.encode(), b"[masked]") if key else start
-                given = (status, outside.headers, start, time.time())
-                refusal = refusals.answered(self._access, request.model, *given)
+                refusal = refusals.answered(self._access, request.model, status, outside.headers, start, time.time())
             if request.model or refusal.then == "stop":
                 self._state.fail(refusal.failure, is_final=refusal.then == "stop")
             if outside is None or not outside.status or refusal.then == "ask_again":

@@ -50,7 +50,7 @@ class EgressProxy(SandboxServer):
     """Connects one agent with the hosts on its list, for one turn."""
 
     def __init__(self, path: Path, allowed: Sequence[str], report: Callable[[str, str], None]) -> None:
-        self._allowed = [Entry.parse(one) for one in allowed]
+        self._allowed = [Entry.parse(entry) for entry in allowed]
         self._report = report
         super().__init__(path)
 
@@ -131,9 +131,7 @@ def read_hello(connection: socket.socket, begun: bytes, host: Host) -> bytes:
         NotTlsError: It is not a TLS hello, names another server, or hides the name.
         OSError: The connection ended or timed out.
     """
-    read = begun
-    hello = b""
-    at = 0
+    read, hello, at = begun, b"", 0
     while len(hello) < _HEADER or len(hello) < _HEADER + int.from_bytes(hello[1:4]):
         read = _at_least(connection, read, at + _RECORD_HEADER)
         length = int.from_bytes(read[at + 3 : at + 5])
@@ -145,9 +143,9 @@ def read_hello(connection: socket.socket, begun: bytes, host: Host) -> bytes:
     if hello[0] != _CLIENT_HELLO:
         raise NotTlsError("it is not TLS")
     try:
-        found = list(_extensions(hello[_HEADER : _HEADER + int.from_bytes(hello[1:4])]))
-        extensions = dict(found)
-        if len(extensions) != len(found):
+        entries = list(_extensions(hello[_HEADER : _HEADER + int.from_bytes(hello[1:4])]))
+        extensions = dict(entries)
+        if len(extensions) != len(entries):
             raise NotTlsError("it names an extension twice")
         if _ENCRYPTED_HELLO in extensions:
             raise NotTlsError("its server's name is encrypted")
@@ -207,6 +205,6 @@ def open_proxies(
             report = Reporter(say)
             stack.enter_context(EgressProxy(folder / PROXY_SOCKET, options.egress or (), report))
             if options.model is not None:
-                given = (folder / MODEL_SOCKET, options.model, meter, model, allowed_models(options), report)
-                stack.enter_context(ModelProxy(*given))
+                path, models = folder / MODEL_SOCKET, allowed_models(options)
+                stack.enter_context(ModelProxy(path, options.model, meter, model, models, report))
         yield model

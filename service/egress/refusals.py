@@ -5,14 +5,13 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Final, Literal
 
 import h11
 
 from service.agents.options import ModelAccess
 from service.agents.outcome import Reason, TurnFailure, sentence_in
-from service.clock import SECOND_MICROS, parse_rfc3339
+from service.clock import seconds_until
 from service.egress.usage import EventStream
 from service.network import ProxyError
 
@@ -29,7 +28,7 @@ class _Cause:
     """A pattern in the answer's body; empty: any body."""
     then: Consequence
     reason: Reason
-    cure: str
+    fix: str
     """The fix, with `{key}` for the variable that holds the key, and `{provider}`."""
 
 
@@ -88,11 +87,6 @@ _STREAM_ERROR: Final = re.compile(rb'\s*\{\s*("type":\s*"error"|"error":\s*\{)')
 _ERROR_EVENT: Final = re.compile(rb"\s*event:\s*error\b")
 _RETRY_INFO: Final = re.compile(r'retryDelay\\*"\s*:\s*\\*"([0-9.]+s)')
 _RESET: Final = re.compile(r"(anthropic-ratelimit-[a-z-]+)-reset|x-ratelimit-reset-([a-z-]+)")
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|[smhd])")
-_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
-_EPOCH: Final = 1_000_000_000
-"""A number of seconds from here on is an instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +104,15 @@ def answered(
 ) -> Refusal:
     """Explain an answer other than success; `now_s`: the present, in seconds since 1970."""
     text = body.decode("utf-8", "replace")
-    cause = next(
-        one for one in _CAUSES if re.match(one.statuses, str(status)) and re.search(one.words, text, re.IGNORECASE)
-    )
-    said = sentence_in(text)
-    cure = cause.cure.format(key=access.key_env or "key_command", provider=access.shown)
+    fitting = (cause for cause in _CAUSES if re.match(cause.statuses, str(status)))
+    cause = next(cause for cause in fitting if re.search(cause.words, text, re.IGNORECASE))
+    sentence = sentence_in(text)
+    fix = cause.fix.format(key=access.key_env or "key_command", provider=access.shown)
     if access.key_env is None and cause.reason == "no_key":
-        cure = "let key_command print a valid key"
-    what = f"{access.shown} answered {status} for {model}" if model else f"{access.shown} answered {status}"
-    why = f"{what}: {said.rstrip('.')}" if said else f"{what} and gave no reason"
-    return Refusal(TurnFailure(cause.reason, why, cure), cause.then, _wait_s(headers, text, now_s))
+        fix = "let key_command print a valid key"
+    what = f"{access.shown} answered {status}{f' for {model}' if model else ''}"
+    why = f"{what}: {sentence.rstrip('.')}" if sentence else f"{what} and gave no reason"
+    return Refusal(TurnFailure(cause.reason, why, fix), cause.then, _wait_s(headers, text, now_s))
 
 
 def failed_stream(start: bytes) -> int | None:
@@ -152,8 +145,8 @@ def unreachable(access: ModelAccess, model: str, error: Exception, silent_s: flo
 
 def broken_off(access: ModelAccess, model: str, error: bytes | None) -> TurnFailure:
     """Explain an answer that broke off; `error`: the provider's own event about it."""
-    said = sentence_in((error or b"").decode("utf-8", "replace"))
-    why = f": {said.rstrip('.')}" if said else ", and the program did not get another"
+    sentence = sentence_in((error or b"").decode("utf-8", "replace"))
+    why = f": {sentence.rstrip('.')}" if sentence else ", and the program did not get another"
     return TurnFailure("model_unreachable", f"{access.shown} broke off an answer of {model}{why}; continue the run")
 
 
@@ -170,37 +163,17 @@ _BROKEN: Final[dict[type[Exception], str]] = {
 
 def _wait_s(headers: Mapping[str, str], body: str, now_s: float) -> float | None:
     """Return the seconds until the provider wants to be asked again, as it says itself; None: it does not."""
-    given = {name.lower(): value for name, value in headers.items()}
-    if (wait := _seconds(given.get("retry-after-ms", "") + "ms", now_s)) is not None:
-        return wait
-    if (wait := _seconds(given.get("retry-after", ""), now_s)) is not None:
-        return wait
-    if found := _RETRY_INFO.search(body):
-        return _seconds(found[1], now_s)
+    headers = {name.lower(): value for name, value in headers.items()}
+    for text in (f"{headers.get('retry-after-ms', '')}ms", headers.get("retry-after", "")):
+        if (wait_s := seconds_until(text, now_s)) is not None:
+            return wait_s
+    if match := _RETRY_INFO.search(body):
+        return seconds_until(match[1], now_s)
     # Of several limits only those that are used up hold requests back.
     spent = []
-    for name, value in given.items():
-        if found := _RESET.fullmatch(name):
-            left = given.get(f"{found[1]}-remaining" if found[1] else f"x-ratelimit-remaining-{found[2]}", "")
-            if left == "0" or given.get(f"{found[1]}-status") == "rejected":
-                spent.append(_seconds(value, now_s))
-    return max((one for one in spent if one is not None), default=None)
-
-
-def _seconds(text: str, now_s: float) -> float | None:
-    """Return the seconds until an instant (a number since 1970, RFC 3339, an HTTP date), or those of a duration."""
-    text = text.strip()
-    if _NUMBER.fullmatch(text):
-        number = float(text)
-        return max(0.0, number - now_s) if number >= _EPOCH else number
-    parts = _DURATION.findall(text)
-    if parts and "".join(map("".join, parts)) == text:
-        return sum(float(number) * _UNITS[unit] for number, unit in parts)
-    try:
-        instant = parse_rfc3339(text, round_up=True) / SECOND_MICROS
-    except ValueError:
-        try:
-            instant = parsedate_to_datetime(text).timestamp()
-        except (ValueError, OverflowError):
-            return None
-    return max(0.0, instant - now_s)
+    for name, value in headers.items():
+        if match := _RESET.fullmatch(name):
+            left = headers.get(f"{match[1]}-remaining" if match[1] else f"x-ratelimit-remaining-{match[2]}", "")
+            if left == "0" or headers.get(f"{match[1]}-status") == "rejected":
+                spent.append(seconds_until(value, now_s))
+    return max((wait_s for wait_s in spent if wait_s is not None), default=None)

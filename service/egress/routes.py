@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode
 
@@ -122,12 +123,8 @@ def route_of(provider: Provider, method: str, target: str) -> Route:
         ClosedPathError: It is not open to agents.
     """
     path, _, query = target.partition("?")
-    if (
-        not _AMBIGUOUS.search(_ARN_IN_PATH.sub("arn", path))
-        and path.startswith("/")
-        and target.isascii()
-        and target.isprintable()
-    ):
+    is_plain = target.isascii() and target.isprintable() and path.startswith("/")
+    if is_plain and not _AMBIGUOUS.search(_ARN_IN_PATH.sub("arn", path)):
         # A base URL may hold the version, as OpenAI-compatible servers have it, or not.
         path = path if re.match("/v1(beta)?/", path) else f"/v1{path}"
         billed = provider.billed.fullmatch(path) if method == "POST" else None
@@ -165,10 +162,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def models_in(document: dict[str, Any]) -> Iterator[str]:
     """Yield every model that a body names: for the answer, to fall back to, and for a tool."""
-    several = (items(document.get(key)) for key in ("models", "fallbacks", "tools"))
-    holders = [document, *(one for many in several for one in many)]
-    for one in holders:
-        name = one.get("model") if isinstance(one, dict) else one
+    lists = (items(document.get(key)) for key in ("models", "fallbacks", "tools"))
+    for holder in chain([document], *lists):
+        name = holder.get("model") if isinstance(holder, dict) else holder
         if name is not None:
             yield str(name)[:200]
 
@@ -188,6 +184,5 @@ def check_model(name: str, allowed: tuple[str, ...]) -> None:
         if is_word or without_date(name) == without_date(entry) or ("*" in entry and fnmatchcase(name, entry)):
             return
     if allowed:
-        raise BlockedRequestError(
-            f'the model {name!r} was refused; to allow it, add it to the agent: models = ["{name}"]'
-        )
+        fix = f'to allow it, add it to the agent: models = ["{name}"]'
+        raise BlockedRequestError(f"the model {name!r} was refused; {fix}")

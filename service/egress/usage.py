@@ -33,14 +33,6 @@ class EventStream:
 
     def feed(self, piece: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield the events that a piece completes; CR, LF and CR LF end a line."""
-        if self._is_first:
-            piece = bytes(self._held) + piece
-            self._held.clear()
-            if len(piece) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(piece):
-                self._held += piece
-                return
-            self._is_first = False
-            piece = piece.removeprefix(_BYTE_ORDER_MARK)
         if self._skips_newline and piece:
             # A CR ended its line at once; an LF that follows belongs to it.
             piece, self._skips_newline = piece.removeprefix(b"\n"), False
@@ -58,12 +50,11 @@ class EventStream:
 
     def end(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield an unfinished last event as if it were complete, because its tokens were spent too."""
-        if self._held and not self._drops_line:
-            yield from self._line(bytes(self._held))
-            self._held.clear()
-        yield from self._line(b"")
+        yield from self.feed(b"\n\n")
 
     def _line(self, line: bytes) -> Iterator[tuple[bytes, bytes]]:
+        if self._is_first:
+            line, self._is_first = line.removeprefix(_BYTE_ORDER_MARK), False
         if not line:
             if self._data:
                 yield self._name, b"\n".join(self._data)
@@ -107,7 +98,7 @@ class Usage:
 
     def most(self, other: Self) -> "Usage":
         """Return the larger figure of each kind: a stream reports running totals."""
-        return Usage(*(max(getattr(self, one.name), getattr(other, one.name)) for one in fields(Usage)))
+        return Usage(*(max(getattr(self, kind.name), getattr(other, kind.name)) for kind in fields(Usage)))
 
     def micro_usd(self, price: Price | None) -> int | None:
         """Return the cost of one request in millionths of a dollar; None: the price is not known."""
@@ -118,11 +109,9 @@ class Usage:
             price = other if self.input + self.cached + self.cache_write > longest else price
         cached = price.input if price.cached is None else price.cached
         written = price.input if price.cache_write is None else price.cache_write
+        inputs = self.input * price.input + self.cached * cached + self.cache_write * written
         # Dollars for a million tokens are millionths of a dollar for one.
-        exact = (
-            self.input * price.input + self.cached * cached + self.cache_write * written + self.output * price.output
-        )
-        return round(exact)
+        return round(inputs + self.output * price.output)
 
 
 class Meter:
@@ -135,14 +124,15 @@ class Meter:
     def __init__(self, request_bytes: int, content_type: str) -> None:
         content_type = content_type.lower()
         self._is_framed = "amazon.eventstream" in content_type
-        self._is_stream = self._is_framed or "event-stream" in content_type
+        self._is_declared = self._is_framed or "event-stream" in content_type
+        """Whether its type says that it is a stream."""
         self._events = EventStream()
         self._has_events = False
         self._is_document: bool | None = None
         """Whether the answer is one JSON document; None: nothing but blanks has come."""
         self._held = bytearray()
         self._received = 0
-        self._estimate = Usage(input=request_bytes // BYTES_PER_TOKEN)
+        self._request_bytes = request_bytes
         self._counted = Usage()
         self._has_ended = False
         self.ending: Ending | None = None
@@ -153,7 +143,7 @@ class Meter:
     @property
     def is_whole(self) -> bool:
         """Whether the answer is complete; a closed connection alone does not prove that."""
-        if self._is_stream and not (self._is_document and not self._has_events):
+        if self._has_events or (self._is_declared and not self._is_document):
             return (self._has_ended or self._events.is_cut) and self.error is None
         # Of a document it is enough to look at both ends.
         is_closed = not self._is_document or self._held.strip()[-1:] in b"}]"
@@ -195,12 +185,11 @@ class Meter:
         self._held.clear()
         output = self._received // BYTES_PER_TOKEN
         if self._counted.tokens == 0:
-            return Usage(input=self._estimate.input, output=output)
+            return Usage(input=self._request_bytes // BYTES_PER_TOKEN, output=output)
         return self._counted if is_complete else self._counted.most(Usage(output=output))
 
     def _read_event(self, name: bytes, data: bytes) -> None:
-        # Only a stream has events, whatever its declared type.
-        self._is_stream = self._has_events = True
+        self._has_events = True
         if data.strip() == b"[DONE]":
             self._has_ended = True
         self._read(data)
@@ -212,37 +201,36 @@ class Meter:
             document = json.loads(text)
         except (ValueError, RecursionError):
             return
-        for one in document if isinstance(document, list) else [document]:
-            if isinstance(one, dict):
-                self._counted = self._counted.most(_usage_in(one))
-                self.ending = _ending_in(one) or self.ending
-                # The provider may add events after the last one.
-                choices = map(table, items(one.get("choices") or one.get("candidates")))
-                self._has_ended |= (
-                    str(one.get("type")) in _LAST_TYPES
-                    or bool(table(one.get("promptFeedback")).get("blockReason"))
-                    or any(isinstance(each.get("finish_reason") or each.get("finishReason"), str) for each in choices)
-                )
-                if isinstance(one.get("error"), dict) or one.get("type") == "response.failed":
-                    self.error = text
+        for part in map(table, document if isinstance(document, list) else [document]):
+            self._counted = self._counted.most(_usage_in(part))
+            self.ending = _ending_in(part) or self.ending
+            # The provider may add events after the last one.
+            choices = map(table, items(part.get("choices") or part.get("candidates")))
+            self._has_ended |= (
+                str(part.get("type")) in _LAST_TYPES
+                or bool(table(part.get("promptFeedback")).get("blockReason"))
+                or any(isinstance(row.get("finish_reason") or row.get("finishReason"), str) for row in choices)
+            )
+            if isinstance(part.get("error"), dict) or part.get("type") == "response.failed":
+                self.error = text
 
 
 def _usage_in(document: dict[str, object]) -> Usage:
     for holder in map(table, (document, document.get("message"), document.get("response"))):
-        if isinstance(found := holder.get("usage"), dict):
-            cached = _number(found.get("input_tokens_details") or found.get("prompt_tokens_details"), "cached_tokens")
+        if isinstance(usage := holder.get("usage"), dict):
+            cached = _number(usage.get("input_tokens_details") or usage.get("prompt_tokens_details"), "cached_tokens")
             # OpenAI's input includes cached tokens, Anthropic's does not.
-            whole = _number(found, "input_tokens") or _number(found, "prompt_tokens")
+            whole = _number(usage, "input_tokens") or _number(usage, "prompt_tokens")
             return Usage(
                 max(0, whole - cached),
-                cached + _number(found, "cache_read_input_tokens"),
-                _number(found, "cache_creation_input_tokens"),
-                _number(found, "output_tokens") or _number(found, "completion_tokens"),
+                cached + _number(usage, "cache_read_input_tokens"),
+                _number(usage, "cache_creation_input_tokens"),
+                _number(usage, "output_tokens") or _number(usage, "completion_tokens"),
             )
-        if isinstance(found := holder.get("usageMetadata"), dict):
-            cached = _number(found, "cachedContentTokenCount")
-            whole = _number(found, "promptTokenCount") + _number(found, "toolUsePromptTokenCount")
-            output = _number(found, "candidatesTokenCount") + _number(found, "thoughtsTokenCount")
+        if isinstance(usage := holder.get("usageMetadata"), dict):
+            cached = _number(usage, "cachedContentTokenCount")
+            whole = _number(usage, "promptTokenCount") + _number(usage, "toolUsePromptTokenCount")
+            output = _number(usage, "candidatesTokenCount") + _number(usage, "thoughtsTokenCount")
             return Usage(max(0, whole - cached), cached, 0, output)
     return Usage()
 
@@ -263,6 +251,6 @@ def _ending_in(document: dict[str, Any]) -> Ending | None:
     return "refused" if any(table(part).get("type") == "refusal" for part in parts) else None
 
 
-def _number(found: object, key: str) -> int:
-    value = table(found).get(key)
+def _number(usage: object, key: str) -> int:
+    value = table(usage).get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40 else 0

@@ -404,7 +404,7 @@ class Attempt:
         if question is not None:
             text = question.text if failed is None else f"{question.text}; after that, {failed}"
             asking = replace(self._completed(None, result.summary), status="failed", failure=text)
-            return replace(asking, failure_kind=turns.NEEDS_ANSWER, question=question.document())
+            return replace(asking, failure_kind=turns.NEEDS_ANSWER, question=asdict(question))
         if made is None:
             self.note(f"{turns.NOTHING_CHANGED}: no commit")
             return self._completed(None, result.summary)

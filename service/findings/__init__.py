@@ -109,9 +109,9 @@ class IdentifiedFinding(Finding):
     id: str = Field(description="16 hexadecimal digits, made of rule, path and the words of the lines.")
 
 
-def packed(base: str | None, found: Iterable[IdentifiedFinding]) -> bytes:
+def packed(base: str | None, findings: Iterable[IdentifiedFinding]) -> bytes:
     """Encode a turn's findings for the database; `base`: the commit that was read, None in an empty repository."""
-    return json.dumps({"base": base, "findings": [one.model_dump() for one in found]}).encode()
+    return json.dumps({"base": base, "findings": [finding.model_dump() for finding in findings]}).encode()
 
 
 def read_json(data: bytes) -> Any:
@@ -132,13 +132,12 @@ def drafts(document: Any) -> list[Any]:
     Raises:
         FindingsError: it is of another kind, or of a version that is not known here.
     """
-    if not isinstance(document, dict) or not isinstance(document.get("findings"), list):
+    findings, version = table(document).get("findings"), table(document).get("version")
+    if not isinstance(findings, list):
         raise FindingsError('it must be an object such as {"version": 1, "findings": []}')
-    version = document.get("version")
     if type(version) is not int or version != 1:
         raise FindingsError('"version" must be 1, the one version that this service knows')
-    found: list[Any] = document["findings"]
-    return found
+    return findings
 
 
 def checked(written: Iterable[Any], remarks: list[str]) -> Iterator[Finding]:
@@ -169,7 +168,7 @@ def sarif_drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
     for run in map(table, document["runs"]):
         tool = table(run.get("tool"))
         components = [table(tool.get("driver")), *map(table, items(tool.get("extensions")))]
-        rules = {_text(rule.get("id")): rule for each in components for rule in map(table, items(each.get("rules")))}
+        rules = {_text(rule.get("id")): rule for part in components for rule in map(table, items(part.get("rules")))}
         own = [table(rule) for rule in items(components[0].get("rules"))]
         for result in map(table, items(run.get("results"))):
             if result.get("suppressions") or result.get("baselineState") == "absent":
@@ -182,13 +181,11 @@ def sarif_drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
             location = table(table(next(iter(items(result.get("locations"))), None)).get("physicalLocation"))
             region = table(location.get("region"))
             # The text of the message, or the rule's message string that it names, its placeholders filled.
-            given = table(result.get("message"))
-            message = _text(given.get("text")) or _text(given.get("markdown"))
-            if not message:
-                strings = table(rule.get("messageStrings"))
-                message = _text(table(strings.get(_text(given.get("id")))).get("text"))
+            written = table(result.get("message"))
+            named = table(table(rule.get("messageStrings")).get(_text(written.get("id"))))
+            message = _text(written.get("text")) or _text(written.get("markdown")) or _text(named.get("text"))
             message = message[:_LONGEST_MESSAGE]
-            for number, argument in enumerate(items(given.get("arguments"))[:20]):
+            for number, argument in enumerate(items(written.get("arguments"))[:20]):
                 text = _text(argument)[:_LONGEST_ARGUMENT]
                 message = message.replace(f"{{{number}}}", text)[: 2 * _LONGEST_MESSAGE]
             message = message.strip()
@@ -223,10 +220,9 @@ def _path(uri: Any, root: str) -> Any:
         parts = urlsplit(uri)
     except ValueError:
         return ""
-    if parts.scheme not in {"", "file"} or (parts.netloc and parts.netloc != "localhost"):
+    if parts.scheme not in {"", "file"} or parts.netloc not in {"", "localhost"}:
         return ""
-    path = unquote(parts.path)
-    return path.removeprefix(f"{root.rstrip('/')}/")
+    return unquote(parts.path).removeprefix(f"{root.rstrip('/')}/")
 
 
 def _text(value: Any) -> str:

@@ -46,7 +46,7 @@ def collect(
 
     `root`: the path under which the agent saw the checkout. Problems with its files are added to the remarks.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     usable = 0
     with contextlib.suppress(OSError):
         mode = (tree / FOLDER).lstat().st_mode
@@ -59,25 +59,24 @@ def collect(
         try:
             data = read(tree, path, _LARGEST[path])
             written = read_json(data)
-            there = iter(drafts(written) if path == FILES[0] else sarif_drafts(written, root))
-            found += checked((_masked(draft, mask) for draft in islice(there, _MOST_READ)), remarks)
-            if next(there, None) is not None:
+            entries = iter(drafts(written) if path == FILES[0] else sarif_drafts(written, root))
+            findings += checked((_masked(entry, mask) for entry in islice(entries, _MOST_READ)), remarks)
+            if next(entries, None) is not None:
                 remarks.append(f"{path} is read up to finding {_MOST_READ:,}")
             usable += 1
         except FileNotFoundError:
             continue
         except OSError as error:
-            is_link = error.errno == errno.ELOOP
-            remarks.append(f"{path} is not read: {_LINK if is_link else error.strerror}")
+            remarks.append(f"{path} is not read: {_LINK if error.errno == errno.ELOOP else error.strerror}")
         except FindingsError as error:
             remarks.append(f"{path} is not used: {error}")
     if not usable:
         return None
-    different = list(dict.fromkeys(found))
-    heaviest = sorted(different, key=lambda one: SEVERITIES.index(one.severity))[:MOST]
+    different = list(dict.fromkeys(findings))
+    heaviest = sorted(different, key=lambda finding: SEVERITIES.index(finding.severity))[:MOST]
     known = list(identified(different if len(different) <= MOST else heaviest, tree))
-    sizes = accumulate(len(one.model_dump_json()) for one in known)
-    kept = tuple(one for one, size in zip(known, sizes, strict=True) if size <= _LARGEST_KEPT)
+    sizes = accumulate(len(finding.model_dump_json()) for finding in known)
+    kept = tuple(finding for finding, size in zip(known, sizes, strict=True) if size <= _LARGEST_KEPT)
     if left_out := len(different) - len(kept):
         remarks.append(f"{plural(left_out, 'finding')} left out: at most {MOST} and {_LARGEST_KEPT} bytes are kept")
     return kept
@@ -90,7 +89,7 @@ def clear(tree: Path) -> None:
             trees.remove(path.rpartition("/")[2], within=folder)
 
 
-def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFinding]:
+def identified(findings: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFinding]:
     """Give each finding its id, a digest of its rule, its path and the words of its lines.
 
     Their order distinguishes findings that are equal in these. A line number beyond the end of the file is dropped.
@@ -98,33 +97,31 @@ def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFindi
     # Only one file is held at a time, since a hostile agent may name more than fits into memory.
     path, lines = "", list[str]()
     seen: Counter[tuple[str, str, str]] = Counter()
-    for one in found:
-        if one.path != path:
-            path, text = one.path, ""
+    for finding in findings:
+        if finding.path != path:
+            path, text = finding.path, ""
             with contextlib.suppress(OSError, ValueError):
                 text = read(tree, path, _LARGEST_SOURCE).decode("utf-8", "replace")
             lines = text.removesuffix("\n").split("\n") if text else []
-        line, end = one.line, one.end_line
+        line, end = finding.line, finding.end_line
         if line is not None and line > len(lines):
             line = end = None
         # The words alone: they stay the same when the lines are moved or indented.
         place = [] if line is None else lines[line - 1 : min(end or line, line + _CONTEXT_LINES - 1)]
         context = " ".join(" ".join(place).split())
-        key = (one.rule or ("" if context else one.title), one.path, context)
+        key = (finding.rule or ("" if context else finding.title), path, context)
         seen[key] += 1
         digest = hashlib.sha256("\0".join((*key, str(seen[key]))).encode("utf-8", "replace")).hexdigest()
         span = {"line": line, "end_line": None if end is None else min(end, len(lines))}
-        yield IdentifiedFinding.model_validate(one.model_dump() | span | {"id": digest[:16]})
+        yield IdentifiedFinding.model_validate(finding.model_dump() | span | {"id": digest[:16]})
 
 
 def _masked(draft: Any, mask: Callable[[str], str]) -> Any:
     """Mask the secrets in a draft's texts. JSON can hold a lone surrogate, which is not valid text."""
     if not isinstance(draft, dict):
         return draft
-    return {
-        key: mask(value.encode("utf-8", "replace").decode()) if isinstance(value, str) else value
-        for key, value in draft.items()
-    }
+    texts = {key: value for key, value in draft.items() if isinstance(value, str)}
+    return draft | {key: mask(text.encode("utf-8", "replace").decode()) for key, text in texts.items()}
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import errno
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -46,10 +46,6 @@ class Question:
         choices = f" ({' / '.join(self.choices)})" if self.choices else ""
         return f"the agent asks: {one_line(self.question)}{choices}"
 
-    def document(self) -> dict[str, object]:
-        """Return it as it is stored."""
-        return asdict(self)
-
 
 def asked(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Question | None:
     """Return the question in the agent's file; None: it wrote no such file. Problems with it are added to the remarks.
@@ -67,19 +63,18 @@ def asked(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Questio
         return _unusable(f"{FILE} is not used: {error}", remarks)
     question = document.get("question") if isinstance(document, dict) else None
     if not isinstance(question, str) or not question.strip():
-        return _unusable(
-            f'{FILE} is not used: it must be an object such as {{"question": "…", "choices": []}}', remarks
-        )
+        form = '{"question": "…", "choices": []}'
+        return _unusable(f"{FILE} is not used: it must be an object such as {form}", remarks)
     choices = document.get("choices") or []
-    if not isinstance(choices, list) or not all(isinstance(one, str) and one.strip() for one in choices):
+    if not isinstance(choices, list) or not all(isinstance(choice, str) and choice.strip() for choice in choices):
         remarks.append(f"{FILE}: the choices are left out: they must be a list of texts")
         choices = []
     if len(choices) > _MOST_CHOICES:
         remarks.append(f"{FILE}: the first {_MOST_CHOICES} choices are kept, of {len(choices):,}")
     if len(question.strip()) > _LONGEST:
         remarks.append(f"{FILE}: the first {_LONGEST} characters of the question are kept, of {len(question):,}")
-    kept = dict.fromkeys(_clean(one_line(one.strip()), _LONGEST_CHOICE, mask) for one in choices[:_MOST_CHOICES])
-    return Question(_clean(question.strip(), _LONGEST, mask), tuple(kept))
+    kept = (_clean(one_line(choice.strip()), _LONGEST_CHOICE, mask) for choice in choices[:_MOST_CHOICES])
+    return Question(_clean(question.strip(), _LONGEST, mask), tuple(dict.fromkeys(kept)))
 
 
 def offer(words: str | None) -> str | None:
@@ -93,11 +88,11 @@ def offer(words: str | None) -> str | None:
         lines.pop()
     if not lines:
         return None
-    sentences = [one for one in _SENTENCE.split(_HINT.sub("", lines[-1]).strip(_MARKUP)) if one.strip(_MARKUP)]
-    asking = [one for one in sentences[-2:] if one.rstrip(_MARKUP).endswith(_MARKS) or _ASKS.search(one)]
+    sentences = [text for text in _SENTENCE.split(_HINT.sub("", lines[-1]).strip(_MARKUP)) if text.strip(_MARKUP)]
+    asking = [text for text in sentences[-2:] if text.rstrip(_MARKUP).endswith(_MARKS) or _ASKS.search(text)]
     if not asking or asking[-1] is not sentences[-1]:
         return None
-    return " ".join(one.strip() for one in asking)[-_LONGEST:]
+    return " ".join(map(str.strip, asking))[-_LONGEST:]
 
 
 def _unusable(remark: str, remarks: list[str]) -> Question:

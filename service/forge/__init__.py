@@ -8,10 +8,10 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
+from service.clock import seconds_until
 from service.errors import ServiceError
 from service.hosts import AnswerTooLargeError, HostResponse, HostUnreachableError, ask
 from service.text import items, not_closing, printable, table
@@ -22,6 +22,11 @@ _FAULTS: Final = range(500, 600)
 _LIMITED: Final = frozenset({403, 429})
 _MAY_CHANGE: Final = frozenset({401, 403, 404, 408, 409, 423, 425, 429})
 """Statuses that an operator's act or a later attempt may fix; any other 4xx is final."""
+_FIXES: Final = {
+    401: "; check the token of the connected host",
+    403: "; the token of the connected host lacks a permission",
+    404: "; the token of the connected host may not see it, or it is gone",
+}
 _PAGE: Final = 50
 _MOST_PAGES: Final = 40
 _LARGEST: Final = 8 << 20
@@ -73,27 +78,6 @@ class PullRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class NewPullRequest:
-    """A pull request to be opened."""
-
-    branch: str
-    base: str
-    title: str
-    body: str
-    is_draft: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CommitStatus:
-    """The state shown next to a commit; the context is its key."""
-
-    context: str
-    state: State
-    description: str
-    url: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ReviewComment:
     """A comment on an added line of a pull request's diff: the forges refuse lines that the diff does not show."""
 
@@ -131,7 +115,7 @@ class Thread:
 
 
 class ForgeHttp:
-    """Sends requests to one forge's API, and explains failures."""
+    """Sends requests to one forge's API; a failure is a `ForgeError` that explains it."""
 
     def __init__(self, name: str, base: str, headers: Mapping[str, str], timeout_s: float) -> None:
         self._name = name
@@ -140,110 +124,85 @@ class ForgeHttp:
         self._timeout_s = timeout_s
 
     def document(self, method: str, path: str, document: object = None) -> Mapping[str, Any]:
-        """Return the JSON object of a successful answer.
-
-        Raises:
-            ForgeError: There was no such answer.
-        """
-        found = self.answer(method, path, document).body
-        if not isinstance(found, dict):
+        """Return the JSON object of a successful answer."""
+        body = self.answer(method, path, document).body
+        if not isinstance(body, dict):
             raise ForgeError(f"{self._name} answered something else than a JSON object; check the host's API address")
-        return found
+        return body
 
     def pages(self, path: str, **query: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects of a list, page by page.
-
-        Raises:
-            ForgeError: A page could not be read, or the list has no last page.
-        """
+        """Yield the objects of a list, page by page; one without a last page is a failure."""
         seen = 0
         for page in range(1, _MOST_PAGES + 1):
             # Forgejo calls the size of a page its limit.
-            asked = urlencode({**query, "per_page": _PAGE, "limit": _PAGE, "page": page})
-            answer = self.answer("GET", f"{path}?{asked}")
+            parameters = urlencode({**query, "per_page": _PAGE, "limit": _PAGE, "page": page})
+            answer = self.answer("GET", f"{path}?{parameters}")
             if not isinstance(answer.body, list):
                 raise ForgeError(f"{self._name} answered something else than a list; check the host's API address")
-            yield from (one for one in answer.body if isinstance(one, dict))
+            yield from (row for row in answer.body if isinstance(row, dict))
             seen += len(answer.body)
-            links = answer.headers.get("link", "")
-            following = answer.headers.get("x-next-page", "")
+            has_next = (
+                'rel="next"' in answer.headers.get("link", "") or answer.headers.get("x-next-page", "").isdecimal()
+            )
             # Some of Forgejo's lists come without links.
             total = answer.headers.get("x-total-count", "")
-            has_more = answer.body and total.isdecimal() and seen < int(total)
-            if 'rel="next"' not in links and not following.isdecimal() and not has_more:
+            if not has_next and not (answer.body and total.isdecimal() and seen < int(total)):
                 return
         raise ForgeError(f"{self._name} has more than {_MOST_PAGES * _PAGE} entries under {path}", is_final=True)
 
     def answer(self, method: str, path: str, document: object = None) -> HostResponse:
-        """Return a successful answer.
-
-        Raises:
-            ForgeError: There was none.
-        """
+        """Return a successful answer."""
+        url = f"{self._base}{path}" if path.startswith("/") else path
         try:
-            url = f"{self._base}{path}" if path.startswith("/") else path
-            found = ask(url, self._timeout_s, headers=self._headers, method=method, document=document, largest=_LARGEST)
+            answer = ask(
+                url, self._timeout_s, headers=self._headers, method=method, document=document, largest=_LARGEST
+            )
         except AnswerTooLargeError as error:
             raise ForgeError(str(error), is_final=True) from error
         except HostUnreachableError as error:
             raise ForgeError(f"{self._name} cannot be reached: {error}", is_away=True) from error
-        if found.status in _SUCCESS:
-            return found
-        wait_s = wait_of(found)
-        said = f"{self._name} answered {found.status}{reason_of(found.body)}"
-        if found.status in _LIMITED and wait_s is not None:
-            raise ForgeError(f"{said}; its rate limit is spent", status=found.status, retry_after_s=wait_s)
-        if found.status in _FAULTS:
-            raise ForgeError(said, status=found.status, retry_after_s=wait_s)
-        cure = {
-            401: "; check the token of the connected host",
-            403: "; the token of the connected host lacks a permission",
-            404: "; the token of the connected host may not see it, or it is gone",
-        }.get(found.status, "")
-        is_final = found.status not in _MAY_CHANGE
-        raise ForgeError(f"{said}{cure}", status=found.status, is_final=is_final, retry_after_s=wait_s)
+        if (status := answer.status) in _SUCCESS:
+            return answer
+        wait_s = wait_of(answer)
+        is_limit = status in _LIMITED and wait_s is not None
+        fix = "; its rate limit is spent" if is_limit else _FIXES.get(status, "")
+        text = f"{self._name} answered {status}{reason_of(answer.body)}{fix}"
+        is_final = status not in _MAY_CHANGE and status not in _FAULTS
+        raise ForgeError(text, status=status, is_final=is_final, retry_after_s=wait_s)
 
 
 def wait_of(answer: HostResponse) -> float | None:
     """Return the seconds that a forge wants to be left without requests; None: it does not say."""
-    headers = answer.headers
-    given = headers.get("retry-after", "").strip()
-    if given.isascii() and given.isdigit():
-        return min(float(given), _LONGEST_WAIT_S)
-    if given:
-        try:
-            return _until(parsedate_to_datetime(given).timestamp())
-        except ValueError:
-            return None
-    for prefix in ("x-ratelimit", "ratelimit"):
-        reset = headers.get(f"{prefix}-reset", "")
-        if headers.get(f"{prefix}-remaining") == "0" and reset.isascii() and reset.isdigit():
-            return _until(float(reset))
-    return 60.0 if answer.status in _LIMITED and "rate limit" in reason_of(answer.body).lower() else None
+    headers, resets = answer.headers, ["retry-after"]
+    resets += [f"{kind}-reset" for kind in ("x-ratelimit", "ratelimit") if headers.get(f"{kind}-remaining") == "0"]
+    waits = (seconds_until(headers.get(name, ""), time.time()) for name in resets)
+    wait_s = next((wait_s for wait_s in waits if wait_s is not None), None)
+    if wait_s is None and answer.status in _LIMITED and "rate limit" in reason_of(answer.body).lower():
+        return 60.0
+    return None if wait_s is None else min(wait_s, _LONGEST_WAIT_S)
 
 
 def reason_of(body: object) -> str:
     """Return a forge's message about a failure, in brackets, or an empty text."""
     body = table(body)
-    listed = items(body.get("errors"))
-    details = [one.get("message") or one.get("code") if isinstance(one, dict) else one for one in listed]
-    said = body.get("message") or body.get("error") or ""
-    words = [str(part) for part in (said, *details) if part]
-    text = " ".join(printable("; ".join(words)).split())[:_LONGEST_REASON]
+    errors = items(body.get("errors"))
+    details = [error.get("message") or error.get("code") if isinstance(error, dict) else error for error in errors]
+    parts = [str(part) for part in (body.get("message") or body.get("error"), *details) if part]
+    text = " ".join(printable("; ".join(parts)).split())[:_LONGEST_REASON]
     return f" ({text})" if text else ""
 
 
 def shown_lines(patch: str, *, with_context: bool) -> frozenset[int]:
     """Return the lines of the new file that a patch adds; `with_context`: all that it shows."""
-    found, line = set(), 0
+    shown, line = set(), 0
     for text in patch.split("\n"):
         if hunk := _HUNK.match(text):
             line = int(hunk[1])
         elif text[:1] in {"+", " "}:
             if with_context or text[0] == "+":
-                found.add(line)
+                shown.add(line)
             line += 1
-    return frozenset(found)
+    return frozenset(shown)
 
 
 def harmless(text: str, limit: int) -> str:
@@ -261,7 +220,3 @@ def harmless(text: str, limit: int) -> str:
 def cut(text: str, limit: int) -> str:
     """Return the text, or its beginning and an ellipsis if it is longer than the limit."""
     return text if len(text) <= limit else text[: limit - 2].rstrip() + " …"
-
-
-def _until(instant_s: float) -> float:
-    return max(1.0, min(instant_s - time.time(), _LONGEST_WAIT_S))

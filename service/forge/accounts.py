@@ -1,5 +1,6 @@
 """Facts missing from a delivery, asked of its code host: the service's own accounts, and the pull request."""
 
+import contextlib
 import threading
 import time
 from collections import defaultdict
@@ -35,7 +36,7 @@ class OwnAccounts:
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_MOST_THREADS, "accounts"))
     _known: dict[tuple[str, str], tuple[str | None, float]] = field(default_factory=dict)
     """API address and token to the account, and to the monotonic second at which the entry expires."""
-    _asked: dict[str, tuple[Future[str | None], float]] = field(default_factory=dict)
+    _asked: dict[tuple[str, str], tuple[Future[str | None], float]] = field(default_factory=dict)
     """The last question by platform and organization, and when nobody waits for its answer any more."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -46,31 +47,28 @@ class OwnAccounts:
         with its own, but only if an address that it uses itself reports them: another's host may claim any name.
         """
         with self._database.read() as connection:
-            found = repositories.everywhere(connection, platform, path)
-            connected = {owner: hosts.at(connection, owner, platform, one.url) for owner, one in found}
-        used = {owner: host.api_url for owner, host in connected.items() if host is not None and host.api_url}
-        asked: dict[str, tuple[Future[str | None], float]] = {}
-        for owner, host in connected.items():
-            if host is not None and owner in used:
-                with self._lock:
-                    last = self._asked.get(f"{host.platform} {owner}")
-                    if last is None or last[0].done():
-                        last = self._threads.submit(self._account, host, path), time.monotonic() + _PATIENCE_S
-                        self._asked[f"{host.platform} {owner}"] = last
-                    asked[owner] = last
-        named: defaultdict[str, set[str]] = defaultdict(set)
-        for owner, (answer, until) in asked.items():
+            configured = repositories.everywhere(connection, platform, path)
+            found = ((owner, hosts.at(connection, owner, platform, row.url)) for owner, row in configured)
+            connected = {owner: host for owner, host in found if host is not None and host.api_url}
+        questions = {}
+        with self._lock:
+            for owner, host in connected.items():
+                last = self._asked.get((platform, owner))
+                if last is None or last[0].done():
+                    last = self._threads.submit(self._account, host, path), time.monotonic() + _PATIENCE_S
+                    self._asked[platform, owner] = last
+                questions[owner] = last
+        accounts: defaultdict[str | None, set[str]] = defaultdict(set)
+        for owner, (answer, until) in questions.items():
             # Without an answer, the commits still identify the service's own pushes.
             if wait([answer], max(0.0, until - time.monotonic())).done and (name := answer.result()):
-                named[used[owner]].add(name.lower())
-        return {owner: frozenset(named[url]) for owner, url in used.items()}
+                accounts[connected[owner].api_url].add(name.lower())
+        return {owner: frozenset(accounts[host.api_url]) for owner, host in connected.items()}
 
     def _account(self, host: Host, path: str) -> str | None:
-        url = host.api_url or ""
-        try:
+        url, token = host.api_url or "", None
+        with contextlib.suppress(TokenError):
             token = token_of(self._database, host)
-        except TokenError:
-            return None
         if token is None:
             return None
         name, until = self._known.get((url, token), (None, 0.0))
@@ -90,27 +88,27 @@ def completed(database: Database, platform: str, event: HookEvent) -> dict[str, 
     One organization's host says nothing about another's repository.
     """
     with database.read() as connection:
-        found = [
-            (owner, one, hosts.of(connection, owner))
-            for owner, one in repositories.everywhere(connection, platform, event.path)
-            if not event.fault and any(rule.mismatch(event) is None for rule in one.triggers)
+        configured = [
+            (owner, repository, hosts.of(connection, owner))
+            for owner, repository in repositories.everywhere(connection, platform, event.path)
+            if not event.fault and any(rule.mismatch(event) is None for rule in repository.triggers)
         ]
     # A GitHub App's token can take longer than code hosts wait.
     threads = ThreadPoolExecutor(_MOST_THREADS, "pull requests")
-    asked = {owner: threads.submit(_looked_up, database, one, connected, event) for owner, one, connected in found}
+    answers = {owner: threads.submit(_looked_up, database, of, at, event) for owner, of, at in configured}
     threads.shutdown(wait=False)
-    done = wait(asked.values(), _PATIENCE_S).done
+    done = wait(answers.values(), _PATIENCE_S).done
     late = replace(event, fault="the pull request cannot be read: its code host gave no answer in time")
-    return {owner: answer.result() if answer in done else late for owner, answer in asked.items()}
+    return {owner: answer.result() if answer in done else late for owner, answer in answers.items()}
 
 
 def _looked_up(database: Database, repository: Repository, connected: list[Host], event: HookEvent) -> HookEvent:
     try:
         forge = forge_of(database, connected, repository, _TIMEOUT_S)
-        named = [forge.pull_request(event.number)] if event.number else forge.pull_requests(event.head)
+        requests = [forge.pull_request(event.number)] if event.number else forge.pull_requests(event.head)
     except ForgeError as error:
         return replace(event, fault=f"the pull request cannot be read: {error}")
-    request = next((one for one in named if one.state == "open"), None)
+    request = next((request for request in requests if request.state == "open"), None)
     if request is None:
         return replace(event, fault="there is no open pull request")
     if event.head_sha not in {"", request.head}:

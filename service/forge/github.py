@@ -4,23 +4,12 @@ Forgejo, and Gitea, from which it comes, have GitHub's API with differences, her
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from service.forge import (
-    CommitStatus,
-    ForgeError,
-    ForgeHttp,
-    NewPullRequest,
-    PostedText,
-    PullRequest,
-    ReviewComment,
-    Thread,
-    shown_lines,
-)
+from service.forge import ForgeError, ForgeHttp, PostedText, PullRequest, ReviewComment, State, Thread, shown_lines
 from service.text import items, table
 
 _LONGEST_DESCRIPTION: Final = 140
@@ -85,19 +74,19 @@ class GitHub:
         """Return the pull request with a number."""
         return _pull_request(self.http.document("GET", f"{self.repository}/pulls/{number}"))
 
-    def open(self, proposal: NewPullRequest) -> PullRequest:
+    def open(self, branch: str, base: str, title: str, body: str, *, is_draft: bool) -> PullRequest:
         """Open a pull request, ready if drafts are refused; if the branch has an open one, return that."""
-        document = {"title": proposal.title, "head": proposal.branch, "base": proposal.base, "body": proposal.body}
+        document = {"title": title, "head": branch, "base": base, "body": body, "draft": is_draft}
         try:
-            created = self.http.document("POST", f"{self.repository}/pulls", document | {"draft": proposal.is_draft})
+            created = self.http.document("POST", f"{self.repository}/pulls", document)
         except ForgeError as error:
             if error.status != self.exists_status:
                 raise
-            for existing in self.pull_requests(proposal.branch):
+            for existing in self.pull_requests(branch):
                 if existing.state == "open":
                     return existing
-            if proposal.is_draft and "draft" in str(error).lower():
-                return self.open(replace(proposal, is_draft=False))
+            if is_draft and "draft" in str(error).lower():
+                return self.open(branch, base, title, body, is_draft=False)
             raise
         return _pull_request(created)
 
@@ -105,21 +94,18 @@ class GitHub:
         """Replace a pull request's text."""
         self.http.document("PATCH", f"{self.repository}/pulls/{number}", {"body": body})
 
-    def set_status(self, commit: str, _branch: str, status: CommitStatus) -> None:
+    def set_status(
+        self, commit: str, _branch: str, context: str, state: State, description: str, url: str | None = None
+    ) -> None:
         """Set a commit's status, unless the newest status of its context, which is the one shown, is equal."""
-        document = {
-            "state": status.state,
-            "context": status.context,
-            "description": status.description[:_LONGEST_DESCRIPTION],
-        }
-        url = {"target_url": status.url} if status.url else {}
-        held = self.http.pages(f"{self.repository}/commits/{commit}/statuses")
-        same = (entry for entry in held if entry.get("context") == status.context)
+        document = {"state": state, "context": context, "description": description[:_LONGEST_DESCRIPTION]}
+        document |= {"target_url": url} if url else {}
+        statuses = self.http.pages(f"{self.repository}/commits/{commit}/statuses")
+        same = (entry for entry in statuses if entry.get("context") == context)
         newest = max(same, key=lambda entry: int(entry.get("id") or 0), default={})
         newest = {**newest, "state": newest.get(self.state_name)}
-        if all(newest.get(name) == value for name, value in (document | url).items()):
-            return
-        self.http.document("POST", f"{self.repository}/statuses/{commit}", document | url)
+        if any(newest.get(name) != value for name, value in document.items()):
+            self.http.document("POST", f"{self.repository}/statuses/{commit}", document)
 
     def reviews(self, number: int) -> list[PostedText]:
         """Return all reviews with their bodies."""
@@ -129,19 +115,19 @@ class GitHub:
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
         nodes: list[Mapping[str, Any]] = []
-        after, is_last = None, False
+        after = None
         for _ in range(_MOST_PAGES):
             variables = {"owner": self._owner, "name": self._name, "number": number, "after": after}
             answer = self._query(_THREADS, variables)
             try:
                 page = answer["repository"]["pullRequest"]["reviewThreads"]
                 nodes += page["nodes"]
-                if is_last := not page["pageInfo"]["hasNextPage"]:
+                if not page["pageInfo"]["hasNextPage"]:
                     break
                 after = page["pageInfo"]["endCursor"]
             except (KeyError, TypeError) as error:
                 raise ForgeError(f"GitHub shows no threads of pull request {number}") from error
-        if not is_last:
+        else:
             raise ForgeError(f"pull request {number} has more than {_MOST_PAGES * 50} threads", is_final=True)
         return [
             Thread(
@@ -164,15 +150,14 @@ class GitHub:
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post one review with all its comments: it appears whole or not at all."""
-        # A review of a comment's kind needs a text, even with comments.
-        text = body or "More findings:"
-        posted: list[dict[str, object]] = []
+        documents: list[dict[str, object]] = []
         for comment in comments:
-            posted.append({"path": comment.path, "line": comment.line, "side": "RIGHT", "body": comment.body})
+            documents.append({"path": comment.path, "line": comment.line, "side": "RIGHT", "body": comment.body})
             if comment.start_line is not None and comment.start_line < comment.line:
-                posted[-1] |= {"start_line": comment.start_line, "start_side": "RIGHT"}
-        document = {"commit_id": commit, "event": "COMMENT", "body": text, "comments": posted}
-        self.http.document("POST", f"{self.repository}/pulls/{number}/reviews", document)
+                documents[-1] |= {"start_line": comment.start_line, "start_side": "RIGHT"}
+        # A review of a comment's kind needs a text, even with comments.
+        review = {"commit_id": commit, "event": "COMMENT", "body": body or "More findings:", "comments": documents}
+        self.http.document("POST", f"{self.repository}/pulls/{number}/reviews", review)
 
     def comments(self, issue: int, since: str = "1970-01-01T00:00:00Z") -> list[PostedText]:
         """Return the comments on an issue, oldest first; `since`: only those made or changed since then."""
@@ -201,14 +186,12 @@ class GitHub:
 
     def _query(self, text: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = self.http.document("POST", self._graphql, {"query": text, "variables": variables})
-        errors = answer.get("errors")
-        if errors:
+        # GraphQL answers 200 to every request.
+        if errors := answer.get("errors"):
             kind = next((table(error).get("type") for error in items(errors)), None)
-            # GraphQL answers 200 to every request.
-            wait_s = 60.0 if kind == "RATE_LIMITED" else None
             lacks = "; the token of the connected host lacks a permission (Contents: write)"
-            cure = lacks if kind == "FORBIDDEN" else ""
-            raise ForgeError(f"GitHub's GraphQL refused: {kind or 'an error'}{cure}", retry_after_s=wait_s)
+            text = f"GitHub's GraphQL refused: {kind or 'an error'}{lacks if kind == 'FORBIDDEN' else ''}"
+            raise ForgeError(text, retry_after_s=60.0 if kind == "RATE_LIMITED" else None)
         return table(answer.get("data"))
 
 
@@ -230,10 +213,9 @@ class Forgejo(GitHub):
         own = [_pull_request(document) for document in documents if self._is_of(document, branch)]
         return sorted(own, key=lambda pull_request: pull_request.number, reverse=True)
 
-    def open(self, proposal: NewPullRequest) -> PullRequest:
+    def open(self, branch: str, base: str, title: str, body: str, *, is_draft: bool) -> PullRequest:
         """Open a pull request, a draft by the prefix of its title; if the branch has an open one, return that."""
-        title = f"{'WIP: ' if proposal.is_draft else ''}{proposal.title}"
-        return super().open(replace(proposal, title=title, is_draft=False))
+        return super().open(branch, base, f"{'WIP: ' if is_draft else ''}{title}", body, is_draft=False)
 
     def reviews(self, number: int) -> list[PostedText]:
         """Return all comments on the whole; the API cannot change the body of a review."""
@@ -242,10 +224,11 @@ class Forgejo(GitHub):
     def threads(self, number: int) -> list[Thread]:
         """Return all comments at lines, outdated ones as well."""
         threads = []
-        for review in self._reviews(number):
+        reviews = f"{self.repository}/pulls/{number}/reviews"
+        for review in self.http.pages(reviews):
             if not review.get("comments_count") or review.get("state") == "PENDING":
                 continue
-            for comment in self.http.pages(f"{self.repository}/pulls/{number}/reviews/{review['id']}/comments"):
+            for comment in self.http.pages(f"{reviews}/{review['id']}/comments"):
                 author, body = _login(comment.get("user")), str(comment.get("body") or "")
                 resolver = _login(comment.get("resolver")) or (author if body.startswith(_RESOLVED) else None)
                 thread = Thread(
@@ -287,7 +270,7 @@ class Forgejo(GitHub):
             raise ForgeError(f"pull request {number} is not at {commit} by now", status=_CONFLICT)
         endpoint = f"{self.repository}/pulls/{number}/reviews"
         if comments:
-            for review in self._reviews(number):
+            for review in self.http.pages(endpoint):
                 if review.get("state") == "PENDING":
                     self.http.answer("DELETE", f"{endpoint}/{review['id']}")
             documents = [{"path": note.path, "new_position": note.line, "body": note.body} for note in comments]
@@ -312,16 +295,8 @@ class Forgejo(GitHub):
         text = f"{_RESOLVED if is_resolved else ''}{plain}"
         self.http.document("PATCH", f"{self.repository}/issues/comments/{comment_id}", {"body": text})
 
-    def _reviews(self, number: int) -> Iterator[Mapping[str, Any]]:
-        return self.http.pages(f"{self.repository}/pulls/{number}/reviews")
-
 
 def _pull_request(document: Mapping[str, Any]) -> PullRequest:
-    """Return a pull request from the API's answer.
-
-    Raises:
-        ForgeError: A field is missing.
-    """
     try:
         head, base = document["head"], document.get("base") or {}
         return PullRequest(

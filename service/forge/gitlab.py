@@ -5,26 +5,10 @@ from itertools import takewhile
 from typing import Any, Final
 from urllib.parse import quote
 
-from service.forge import (
-    CommitStatus,
-    ForgeError,
-    ForgeHttp,
-    NewPullRequest,
-    PostedText,
-    PullRequest,
-    ReviewComment,
-    State,
-    Thread,
-    shown_lines,
-)
+from service.forge import ForgeError, ForgeHttp, PostedText, PullRequest, ReviewComment, State, Thread, shown_lines
 from service.text import table
 
-_STATES: Final[dict[State, str]] = {
-    "pending": "running",
-    "success": "success",
-    "failure": "failed",
-    "error": "canceled",
-}
+_STATES: Final = {"pending": "running", "success": "success", "failure": "failed", "error": "canceled"}
 _LONGEST_DESCRIPTION: Final = 255
 _BAD_REQUEST: Final = 400
 _CONFLICT: Final = 409
@@ -54,45 +38,37 @@ class GitLab:
         """Return the merge request with a number."""
         return _merge_request(self._http.document("GET", f"{self._project}/merge_requests/{number}"))
 
-    def open(self, proposal: NewPullRequest) -> PullRequest:
+    def open(self, branch: str, base: str, title: str, body: str, *, is_draft: bool) -> PullRequest:
         """Open a merge request; if the branch has an open one, return that."""
-        document = {
-            "source_branch": proposal.branch,
-            "target_branch": proposal.base,
-            "title": f"{'Draft: ' if proposal.is_draft else ''}{proposal.title}",
-            "description": proposal.body,
-        }
+        title = f"{'Draft: ' if is_draft else ''}{title}"
+        document = {"source_branch": branch, "target_branch": base, "title": title, "description": body}
         try:
             created = self._http.document("POST", f"{self._project}/merge_requests", document)
         except ForgeError as error:
-            there = self.pull_requests(proposal.branch) if error.status == _CONFLICT else []
-            existing = [request for request in there if request.state == "open"]
-            if not existing:
-                raise
-            return existing[0]
+            for existing in self.pull_requests(branch) if error.status == _CONFLICT else []:
+                if existing.state == "open":
+                    return existing
+            raise
         return _merge_request(created)
 
     def update(self, number: int, body: str) -> None:
         """Replace a merge request's text."""
         self._http.document("PUT", f"{self._project}/merge_requests/{number}", {"description": body})
 
-    def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:
+    def set_status(
+        self, commit: str, branch: str, context: str, state: State, description: str, url: str | None = None
+    ) -> None:
         """Set a commit's status, unless the commit already has it."""
-        document = {
-            "state": _STATES[status.state],
-            "ref": branch,
-            "name": status.context,
-            "description": status.description[:_LONGEST_DESCRIPTION],
-        }
-        url = {"target_url": status.url} if status.url else {}
+        document = {"state": _STATES[state], "ref": branch, "name": context}
+        document |= {"description": description[:_LONGEST_DESCRIPTION]} | ({"target_url": url} if url else {})
         try:
-            self._http.document("POST", f"{self._project}/statuses/{commit}", document | url)
+            self._http.document("POST", f"{self._project}/statuses/{commit}", document)
         except ForgeError as error:
             if error.status != _BAD_REQUEST or "Cannot transition status" not in str(error):
                 raise
-            statuses = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=status.context)
-            state = next((str(entry.get("status")) for entry in statuses if entry.get("name") == status.context), None)
-            if state != document["state"]:
+            statuses = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=context)
+            latest = next((entry.get("status") for entry in statuses if entry.get("name") == context), None)
+            if latest != document["state"]:
                 raise
 
     def reviews(self, number: int) -> list[PostedText]:
@@ -130,13 +106,8 @@ class GitLab:
         if refs.get("head_sha") != commit:
             raise ForgeError(f"the merge request is at {refs.get('head_sha')}, not at {commit}", status=_CONFLICT)
         for comment in comments:
-            position = {
-                **{key: refs[key] for key in ("base_sha", "start_sha", "head_sha")},
-                "position_type": "text",
-                "new_path": comment.path,
-                "old_path": comment.path,
-                "new_line": comment.line,
-            }
+            position = {key: refs[key] for key in ("base_sha", "start_sha", "head_sha")} | {"position_type": "text"}
+            position |= {"new_path": comment.path, "old_path": comment.path, "new_line": comment.line}
             self._http.document("POST", f"{endpoint}/discussions", {"body": comment.body, "position": position})
         if body:
             self._http.document("POST", f"{endpoint}/notes", {"body": body})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service.clock import DAY_MICROS, rfc3339
-from service.forge import CommitStatus, ForgeError, NewPullRequest, cut, harmless
+from service.forge import ForgeError, cut, harmless
 from service.forge.github import Forgejo, GitHub
 from service.forge.gitlab import GitLab
 from service.store.postings import POSTED, Posted, Posting
@@ -100,15 +100,13 @@ _STANDINGS: Final = {
 }
 """The words for an ended turn, by its outcome."""
 
-Handler = Callable[[Forge, Subject], Posted]
-
 
 def post_status(forge: Forge, subject: Subject) -> Posted:
     """Set the status of one commit."""
     wanted = subject.posting.wanted
     text = subject.shown_line(str(wanted["text"]), 1000)
-    status = CommitStatus(f"runwarden/{wanted['agent']}", wanted["state"], text, subject.run_url)
-    forge.set_status(subject.posting.subject, subject.run.branch, status)
+    context = f"runwarden/{wanted['agent']}"
+    forge.set_status(subject.posting.subject, subject.run.branch, context, wanted["state"], text, subject.run_url)
     return Posted(subject.run_url)
 
 
@@ -131,10 +129,8 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
                 raise ForgeError(f"waits for the run {other.run_id}, whose pull request has the same change")
             for there in forge.pull_requests(other.branch):
                 if there.state == "open" and there.head == other.commit_sha:
-                    text = (
-                        f"the same change is in pull request {there.number} of the run {other.run_id}; none was opened"
-                    )
-                    return Posted(there.url, text)
+                    text = f"the same change is in pull request {there.number} of the run {other.run_id}"
+                    return Posted(there.url, f"{text}; none was opened")
         run, base = subject.run, subject.default_branch
         if base is None or base == run.branch:
             text = f"there is no branch to merge {run.branch} into: the default branch is {base or 'not known'}"
@@ -142,7 +138,7 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
         title = subject.shown_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
         text = f"{_part(subject)}\n"
         is_draft = bool(subject.posting.wanted["is_draft"])
-        current = forge.open(NewPullRequest(run.branch, base, title or run.branch, text, is_draft=is_draft))
+        current = forge.open(run.branch, base, title or run.branch, text, is_draft=is_draft)
     # Renew the service's part; a text without its marks belongs to users and stays. A server may change line ends.
     pattern = f"{re.escape(subject.mark)}.*?{re.escape(_END)}"
     text = current.body.replace("\r\n", "\n")
@@ -189,24 +185,22 @@ def own_account(forge: Forge) -> str | None:
 
 
 def _part(subject: Subject) -> str:
-    run, named = subject.run, subject.named_run
-    latest = subject.turns[-_MOST_TURNS:]
-    asked = []
-    for one in latest:
+    run, items = subject.named_run, []
+    for turn in subject.turns[-_MOST_TURNS:]:
         # Indented by the number's width: otherwise the item would end, and with it a block that keeps text inert.
-        number = f"{one.number}. "
-        text = subject.shown(one.own_instructions, _LONGEST_INSTRUCTIONS).strip()
-        asked.append(f"{number}{text}".replace("\n", "\n" + " " * len(number)))
-    while sum(map(len, asked)) > _LONGEST_LIST:
-        del asked[0]
-    workers = " and ".join(dict.fromkeys(in_code(turn.agent or run.agent) for turn in subject.turns))
+        number = f"{turn.number}. "
+        text = subject.shown(turn.own_instructions, _LONGEST_INSTRUCTIONS).strip()
+        items.append(f"{number}{text}".replace("\n", "\n" + " " * len(number)))
+    while sum(map(len, items)) > _LONGEST_LIST:
+        del items[0]
+    workers = " and ".join(dict.fromkeys(in_code(turn.agent or subject.run.agent) for turn in subject.turns))
     parts = [
         subject.mark,
         subject.shown(subject.turn.summary, _LONGEST_SUMMARY),
         None if subject.issue is None else f"Closes #{subject.issue}",
         "#### Instructions",
-        "\n".join(asked),
-        f"Made by the agent {workers} in the run {named}. Review it as any other change: an agent can be misled.",
+        "\n".join(items),
+        f"Made by the agent {workers} in the run {run}. Review it as any other change: an agent can be misled.",
         _END,
     ]
     return "\n\n".join(filter(None, parts))

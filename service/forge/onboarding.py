@@ -1,19 +1,17 @@
 """Onboarding: a GitLab project becomes an organization's repository, with a webhook. Repeating it does no harm."""
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from service.clock import Clock
 from service.errors import ServiceError
 from service.forge import ForgeError, ForgeHttp
-from service.git import GitCommandError, GitRunner
-from service.hosts.tokens import HostLogin, TokenError, token_of
+from service.git import GitCommandError
+from service.hosts.tokens import TokenError, read_head, token_of
 from service.reference import checked_path, location
 from service.settings import Settings
 from service.store import audit, repositories
@@ -21,7 +19,7 @@ from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
 
-_CURES: Final = {
+_FIXES: Final = {
     401: "check the token of the GitLab host",
     403: "the token of the GitLab host needs the scope 'api' and the role Maintainer in the project",
     404: "the token of the GitLab host needs the role Maintainer in the project",
@@ -33,18 +31,9 @@ class OnboardingError(ServiceError):
     """The project cannot be connected; the text has the fix."""
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
-    """A GitLab project."""
-
-    path: str
-    url: str
-    id: int | None
-
-
 def _find_project(
     database: Database, host: Host, project_id: int | None, path: str | None, timeout_s: float
-) -> Project:
+) -> Repository:
     """Look up a project with its id or, without one, its path.
 
     Raises:
@@ -54,35 +43,30 @@ def _find_project(
         if path is not None:
             _check_group(host, path)
         if path is None or (url := host.clone_url_of(path)) is None:
-            raise OnboardingError(
-                "this GitLab host has no API URL, so a project needs its project_path and a clone URL"
-            )
-        with tempfile.TemporaryDirectory(prefix="runwarden-onboarding-") as home:
-            try:
-                login = HostLogin(database, host, url)
-                GitRunner(Path(home), timeout_s, login=login)("ls-remote", "--", url, "HEAD")
-            except GitCommandError as error:
-                raise OnboardingError(f"the project {path} cannot be read: {error}") from error
-        return Project(path, url, project_id)
+            text = "this GitLab host has no API URL, so a project needs its project_path and a clone URL"
+            raise OnboardingError(text)
+        try:
+            read_head(database, host, url, timeout_s)
+        except GitCommandError as error:
+            raise OnboardingError(f"the project {path} cannot be read: {error}") from error
+        return Repository(path, "gitlab", path, url, project_id)
     try:
         gitlab = _api_of(database, host, timeout_s)
         body = gitlab.document("GET", f"/projects/{quote(str(project_id or path), safe='')}")
     except ForgeError as error:
         if error.status == HTTPStatus.NOT_FOUND:
-            named = project_id or path
-            raise OnboardingError(f"GitLab knows no project {named}, or the token may not see it") from error
-        cure = "" if error.status is None else "; check the host's API URL and token"
-        raise OnboardingError(f"{error}{cure}") from error
-    found, number = body.get("path_with_namespace"), body.get("id")
+            text = f"GitLab knows no project {project_id or path}, or the token may not see it"
+            raise OnboardingError(text) from error
+        fix = "" if error.status is None else "; check the host's API URL and token"
+        raise OnboardingError(f"{error}{fix}") from error
+    full_path, number, address = (body.get(key) for key in ("path_with_namespace", "id", "http_url_to_repo"))
     try:
-        path = checked_path("gitlab", found if isinstance(found, str) else "")
+        path = checked_path("gitlab", full_path if isinstance(full_path, str) else "")
     except ValueError as error:
-        raise OnboardingError(f"the project {found!r} cannot be named here: {error}") from error
+        raise OnboardingError(f"the project {full_path!r} cannot be named here: {error}") from error
     _check_group(host, path)
     if (url := host.clone_url_of(path)) is None:
-        given = body.get("http_url_to_repo")
-        url = given if isinstance(given, str) else ""
-        api = urlsplit(host.api_url or "")
+        url, api = address if isinstance(address, str) else "", urlsplit(host.api_url)
         parts, where = urlsplit(url), location(url)
         # An address without TLS is accepted only if the operator connected the API without TLS.
         is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
@@ -93,12 +77,12 @@ def _find_project(
             other = f"{url!r} is not the project {path} on {host.host}"
             what = other if url else f"GitLab names no address to clone {path} from"
             raise OnboardingError(f"{what}; correct GitLab's external URL, or connect the host with --clone-url")
-    return Project(path, url, number if isinstance(number, int) else None)
+    return Repository(path, "gitlab", path, url, number if isinstance(number, int) else None)
 
 
 def _api_of(database: Database, host: Host, timeout_s: float) -> ForgeHttp:
-    """Return the API of a connected host; without a token GitLab shows public projects only."""
     try:
+        # Without a token GitLab shows public projects only.
         token = token_of(database, host)
     except TokenError as error:
         raise ForgeError(str(error)) from error
@@ -153,14 +137,14 @@ def _ensure_webhook(
     except ForgeError as error:
         if error.status is None:
             return None, f"the webhook could not be set: {error}"
-        cure = _CURES.get(error.status, "see GitLab's log")
-        return False, f"the webhook could not be set: {error}; {cure}"
+        fix = _FIXES.get(error.status, "see GitLab's log")
+        return False, f"the webhook could not be set: {error}; {fix}"
     return True, None
 
 
 def _ours(api: ForgeHttp, hooks: str, fields: Mapping[str, Any]) -> list[int]:
-    found = (one.get("id") for one in api.pages(hooks) if one.get("url") == fields["url"])
-    return sorted(number for number in found if isinstance(number, int))
+    numbers = (hook.get("id") for hook in api.pages(hooks) if hook.get("url") == fields["url"])
+    return sorted(number for number in numbers if isinstance(number, int))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,50 +181,48 @@ def onboard(
     wants_webhook = settings.gitlab.webhook_url is not None
     if known is not None and not wants_webhook:
         return Outcome(is_new=False, repository=known, webhook_failure=None)
-    if known is not None and known.project_id is not None:
-        project = Project(known.path, known.url, known.project_id)
-    else:
+    project = known
+    if project is None or project.project_id is None:
         try:
             project = _find_project(database, host, project_id, path, settings.probing.timeout_s)
         except OnboardingError:
-            if known is None:
+            # A repository stays connected even if GitLab does not show the project now.
+            if project is None:
                 raise
-            # The repository stays connected even if GitLab does not show the project now.
-            project = Project(known.path, known.url, None)
     # GitLab is asked before the database is locked, since it may answer slowly.
-    same = _of(own, project.id, project.path)
+    same = _of(own, project.project_id, project.path)
     has_webhook, failure = None, None
     if wants_webhook:
         variable = same.webhook_secret_env if same is not None else None
         variable = settings.gitlab.webhook_secret_env if variable is None else variable
-        has_webhook, failure = _ensure_webhook(database, host, project.id, settings, variable)
+        has_webhook, failure = _ensure_webhook(database, host, project.project_id, settings, variable)
     with database.write() as connection:
         repositories.begin_change(connection, organization_id)
         own = repositories.of(connection, organization_id)
-        same = _of(own, project.id, project.path)
+        same = _of(own, project.project_id, project.path)
         if same is None:
-            names = {one.name for one in own}
-            name = project.path if project.path not in names else f"gitlab:{project.path}"
-            made = Repository(name, "gitlab", project.path, project.url, project.id)
+            is_taken = any(other.name == project.path for other in own)
+            name = f"gitlab:{project.path}" if is_taken else project.path
+            repository = Repository(name, "gitlab", project.path, project.url, project.project_id)
         elif same.path.lower() == project.path.lower():
-            made = replace(same, project_id=project.id or same.project_id)
+            repository = replace(same, project_id=project.project_id or same.project_id)
         else:
             # The project was moved or renamed in GitLab; its id stays the same.
             repositories.remove(connection, organization_id, same.name)
-            made = replace(same, path=project.path, url=project.url)
+            repository = replace(same, path=project.path, url=project.url)
         if has_webhook is not None:
-            made = replace(made, webhook_configured=has_webhook)
-        now, target = clock(), f"gitlab:{made.path}"
-        repositories.put(connection, organization_id, made, now)
+            repository = replace(repository, webhook_configured=has_webhook)
+        now, target = clock(), f"gitlab:{repository.path}"
+        repositories.put(connection, organization_id, repository, now)
         if same is None:
             audit.record(connection, actor, "repository.onboard", now, target=target, organization_id=organization_id)
-    return Outcome(is_new=same is None, repository=made, webhook_failure=failure)
+    return Outcome(is_new=same is None, repository=repository, webhook_failure=failure)
 
 
 def _of(own: Sequence[Repository], project_id: int | None, path: str | None) -> Repository | None:
     """Return the repository that is the project of an id or at a path."""
-    for one in own:
-        is_same = project_id is not None and one.project_id == project_id
-        if one.platform == "gitlab" and (is_same or one.path.lower() == (path or "").lower()):
-            return one
+    for repository in own:
+        is_same = project_id is not None and repository.project_id == project_id
+        if repository.platform == "gitlab" and (is_same or repository.path.lower() == (path or "").lower()):
+            return repository
     return None

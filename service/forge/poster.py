@@ -2,12 +2,12 @@
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
 from service.forge import ForgeError
-from service.forge.handlers import FORGES, Forge, Handler, Subject, post_comment, post_pull_request, post_status
+from service.forge.handlers import FORGES, Forge, Subject, post_comment, post_pull_request, post_status
 from service.forge.review import post_review
 from service.hosts.tokens import TokenError, rotated, token_of
 from service.reference import location
@@ -19,7 +19,7 @@ from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.store.runs import Run
 
-_HANDLERS: Final[Mapping[str, Handler]] = {
+_HANDLERS: Final = {
     "pull_request": post_pull_request,
     "review": post_review,
     "status": post_status,
@@ -43,13 +43,13 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
             default = repositories.default_branch(connection, run.url)
             same = postings.same_changes(connection, run, posting, now) if posting.kind == "pull_request" else ()
             requested = postings.of_run(connection, run_id)
-        names = [*settings.secret_names, *(one.token_env for one in connected)]
+        names = [*settings.secret_names, *(host.token_env for host in connected)]
         names += () if agent is None else agent.secret_names
-        shown = None if settings.run_url is None else settings.run_url.replace("{run_id}", run.id)
-        by_kind = {one.kind: one for one in requested if one.kind != "status"}
+        run_url = None if settings.run_url is None else settings.run_url.replace("{run_id}", run.id)
+        by_kind = {other.kind: other for other in requested if other.kind != "status"}
         issue = by_kind["comment"].wanted["issue"] if "comment" in by_kind else None
         mask = Secrets(of_environment(names) | rotated(database, connected)).mask
-        subject = Subject(posting, run, of_run, default, shown, mask, same, by_kind.get("pull_request"), issue)
+        subject = Subject(posting, run, of_run, default, run_url, mask, same, by_kind.get("pull_request"), issue)
         try:
             forge = forge_of(database, connected, run, settings.forge.timeout_s)
             posted = _HANDLERS[posting.kind](forge, subject)
@@ -67,15 +67,14 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
         # The random part spreads the retries of postings that failed together.
         wait_s = max(failure.retry_after_s or 0.0, wait_s * random.uniform(0.5, 1.0))  # noqa: S311 — no secret
         due_at = clock() + int(wait_s * SECOND_MICROS)
-        is_late = due_at > posting.wanted_at + int(settings.forge.give_up_s * SECOND_MICROS)
-        is_over = failure.is_final or is_late
+        is_over = failure.is_final or due_at > posting.wanted_at + int(settings.forge.give_up_s * SECOND_MICROS)
         with database.write() as connection:
             # Any other failure is this posting's own.
             if failure.retry_after_s is not None or failure.is_away:
                 postings.put_off(connection, run, due_at)
             postings.mark_failed(connection, posting, str(failure), due_at=None if is_over else due_at)
-        cure = "not retried automatically" if is_over else f"retried in {wait_s:.0f} s"
-        _logger.warning("%s: the %s was not posted: %s; %s", posting.run_id, posting.kind, failure, cure)
+        then = "not retried automatically" if is_over else f"retried in {wait_s:.0f} s"
+        _logger.warning("%s: the %s was not posted: %s; %s", posting.run_id, posting.kind, failure, then)
 
 
 def forge_of(database: Database, connected: Sequence[Host], run: Run | Repository, timeout_s: float) -> Forge:

@@ -30,6 +30,7 @@ _MOST_FAULTS: Final = 3
 """How often the forge may fail at a comment before the findings that are left go into the text."""
 _HEAD: Final = re.compile(r"refs/(?:pull|merge-requests)/([0-9]{1,9})/head")
 Lines = Mapping[str, frozenset[int]]
+Findings = Sequence[IdentifiedFinding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,8 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
     posting, run = subject.posting, subject.run
     commit = str(posting.wanted["commit"])
     # The one whose head the run read, or that of its branch, if possible an open one.
-    if head := _HEAD.fullmatch(run.head_ref or ""):
-        there = [forge.pull_request(int(head[1]))]
-    else:
-        there = forge.pull_requests(run.branch)
+    head = _HEAD.fullmatch(run.head_ref or "")
+    there = [forge.pull_request(int(head[1]))] if head else forge.pull_requests(run.branch)
     current = next((pull_request for pull_request in there if pull_request.state == "open"), next(iter(there), None))
     if current is None:
         if (linked := subject.linked) is not None and linked.state == POSTED:
@@ -94,11 +93,9 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     own = [thread for thread in forge.threads(number) if account in {None, thread.author.lower()}]
     # A crash of the forge may have doubled a thread; the first one counts.
     threads = {key: thread for thread in reversed(own) if (key := marks.id_of(thread.body)) is not None}
-    review, memory = None, dict[str, set[str]]()
-    for posted in forge.reviews(number):
-        if account in {None, posted.author.lower()} and (stored := marks.memory_of(posted.body)) is not None:
-            review, memory = posted, stored
-            break
+    reviews = (posted for posted in forge.reviews(number) if account in {None, posted.author.lower()})
+    review = next((posted for posted in reviews if marks.memory_of(posted.body) is not None), None)
+    memory = {} if review is None else marks.memory_of(review.body) or {}
     there = {finding.id for finding in report.found}
     # Findings that a user resolved, deleted or ticked, now or earlier.
     resolved = {key for key, thread in threads.items() if thread.is_resolved}
@@ -123,7 +120,7 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     }
     open_ones = [finding for finding in report.found if finding.id not in dismissed]
     listed = [finding for finding in new if finding.id not in commented]
-    text = body(report.agent, open_ones, listed, marks, remembered, report.origin)
+    text = _body(report, open_ones, listed, marks, remembered)
     if comments or review is None:
         forge.post_review(number, report.commit, text if review is None else "", [comment for _, comment in comments])
     for thread in gone.values():
@@ -177,7 +174,7 @@ class Marks:
             return None
         try:
             document = json.loads(rest.removesuffix(" -->"))
-            memory = {key: {str(one) for one in ids} for key, ids in document.items()}
+            memory = {key: {str(name) for name in ids} for key, ids in document.items()}
         except (ValueError, AttributeError, TypeError):
             memory = {}
         memory["dismissed"] = memory.get("dismissed", set()) | set(self._ticked.findall(text))
@@ -192,18 +189,11 @@ def comment(finding: IdentifiedFinding, marks: Marks, *, may_replace: bool) -> s
     return "\n\n".join([*filter(None, parts), marks.finding(finding.id)])
 
 
-def body(
-    agent: str,
-    findings: Sequence[IdentifiedFinding],
-    listed: Sequence[IdentifiedFinding],
-    marks: Marks,
-    memory: Mapping[str, set[str]],
-    origin: str,
-) -> str:
+def _body(report: Report, findings: Findings, listed: Findings, marks: Marks, memory: Mapping[str, set[str]]) -> str:
     """Return the text of a review; `listed`: findings on lines outside the diff."""
     counts = [(sum(finding.severity == severity for finding in findings), severity) for severity in SEVERITIES]
     summary = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
-    lines = [f"{in_code(agent)} found {summary}."]
+    lines = [f"{in_code(report.agent)} found {summary}."]
     if listed:
         items = []
         for finding in listed:
@@ -213,8 +203,8 @@ def body(
         lines += ["", "Not at a line of this diff:", "", *shown]
         if len(shown) < len(items):
             lines.append(f"- and {len(items) - len(shown)} more")
-    cure = "Resolve a thread, or tick a box, and its finding is not posted again."
-    return "\n".join([*lines, "", f"{origin} {cure}" if findings else origin, "", marks.review(memory)])
+    how = " Resolve a thread, or tick a box, and its finding is not posted again." if findings else ""
+    return "\n".join([*lines, "", f"{report.origin}{how}", "", marks.review(memory)])
 
 
 def _head(finding: IdentifiedFinding) -> str:

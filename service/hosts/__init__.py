@@ -57,9 +57,9 @@ def ask(
         HostUnreachableError: No connection, no answer within the deadline, or not HTTP.
     """
     started = time.monotonic()
-    given = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
+    sent = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
     body = document if document is None or isinstance(document, bytes) else json.dumps(document).encode()
-    given |= {} if body is None else {"Content-Type": "application/json"}
+    sent |= {} if body is None else {"Content-Type": "application/json"}
     try:
         parts = urlsplit(url)
         host = network.Host.parse(parts.hostname or "")
@@ -71,9 +71,8 @@ def ask(
             opened = connection.sock = network.connect(parts, started + timeout_s, addresses)
             # The response takes the socket from the connection, and the deadline still needs it.
             with cut_off(started + timeout_s - time.monotonic(), lambda: opened):
-                connection.request(
-                    method, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body=body, headers=given
-                )
+                target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+                connection.request(method, target, body=body, headers=sent)
                 response = connection.getresponse()
                 raw = response.read(largest + 1)
             if len(raw) > largest:
@@ -95,9 +94,9 @@ def ask(
         elif not why or not isinstance(error, (OSError, ValueError)):
             why = f"{type(error).__name__} {why}".strip()
         raise HostUnreachableError(f"{without_login(url.partition('?')[0])}: {why}") from error
-    got = {name.lower(): value for name, value in response.getheaders()}
+    received = {name.lower(): value for name, value in response.getheaders()}
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError):
         document = None
-    return HostResponse(response.status, got, document, raw, time.monotonic() - started)
+    return HostResponse(response.status, received, document, raw, time.monotonic() - started)

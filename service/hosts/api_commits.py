@@ -49,12 +49,12 @@ class ApiCommits:
             GitCommandError: GitHub cannot be asked now, refuses, or does not sign.
         """
         order = ("--topo-order", "--reverse", "--parents")
-        listed = self._git("rev-list", *order, sha, *(f"^{one}" for one in known), "--", git_dir=git_dir)
+        missing = self._git("rev-list", *order, sha, *(f"^{other}" for other in known), "--", git_dir=git_dir)
         made: dict[str, str] = {}
-        for own, *parents in (line.split() for line in listed.splitlines()):
+        for own, *parents in (line.split() for line in missing.splitlines()):
             tree = self._tree(git_dir, own, next(iter(parents), None))
             message = self._git("log", "--max-count=1", "--format=%B", own, "--", git_dir=git_dir)
-            fields = {"message": message, "tree": tree, "parents": [made.get(one, one) for one in parents]}
+            fields = {"message": message, "tree": tree, "parents": [made.get(parent, parent) for parent in parents]}
             answer = self._ask("POST", "/commits", fields)
             verification = answer.get("verification") or {}
             if verification.get("verified") is not True:
@@ -84,7 +84,7 @@ class ApiCommits:
         left, entries = _MOST_INLINE, []
         for entry, path in zip(raw[:-1:2], raw[1::2], strict=True):
             _, mode, _, blob, _ = entry.split()
-            if not path.isprintable() and any("\udc80" <= one <= "\udcff" for one in path):
+            if not path.isprintable() and any("\udc80" <= character <= "\udcff" for character in path):
                 raise GitCommandError(f"GitHub's API takes no file names that are not UTF-8: {path!r}")
             fields: dict[str, Any] = {"path": path, "mode": mode, "type": "commit" if mode == "160000" else "blob"}
             if blob == _DELETED:
@@ -108,9 +108,8 @@ class ApiCommits:
 
     def _ask(self, method: str, path: str, document: object) -> dict[str, Any]:
         def answer_with(token: str | None) -> HostResponse:
-            headers = {"Authorization": f"Bearer {token}", "X-GitHub-Api-Version": "2022-11-28"}
-            options: dict[str, Any] = {"headers": headers, "document": document, "largest": _LARGEST_ANSWER}
-            return ask(f"{self._base}{path}", _TIMEOUT_S, method=method, **options)
+            headers, url = {"Authorization": f"Bearer {token}", "X-GitHub-Api-Version": "2022-11-28"}, self._base + path
+            return ask(url, _TIMEOUT_S, method=method, headers=headers, document=document, largest=_LARGEST_ANSWER)
 
         try:
             token = token_of(self._database, self._host)
@@ -123,7 +122,7 @@ class ApiCommits:
         body = table(answer.body)
         if answer.status in range(200, 300) and isinstance(body.get("sha") or body.get("ref"), str):
             return body
-        said = str(body.get("message", "")).strip()
-        fix = "" if answer.status not in _FIXES else f"; {_FIXES[answer.status]}"
-        text = f"GitHub answered {answer.status} to {method} {path.partition('/heads')[0]}: {said}{fix}"
-        raise GitCommandError(text, is_passing=answer.status in _PASSING or bool(_LIMITED.search(said)))
+        message = str(body.get("message", "")).strip()
+        fix = f"; {_FIXES[answer.status]}" if answer.status in _FIXES else ""
+        text = f"GitHub answered {answer.status} to {method} {path.partition('/heads')[0]}: {message}{fix}"
+        raise GitCommandError(text, is_passing=answer.status in _PASSING or bool(_LIMITED.search(message)))

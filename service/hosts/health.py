@@ -2,20 +2,17 @@
 
 import logging
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import partial
-from pathlib import Path
 from typing import Final
 
-from service.git import GitCommandError, GitRunner
+from service.git import GitCommandError
 from service.hosts import HostResponse, HostUnreachableError, ask
-from service.hosts.tokens import HostLogin, TokenError, token_of
+from service.hosts.tokens import TokenError, read_head, token_of
 from service.reference import PLATFORMS
 from service.settings import ProbingSettings
 from service.store.database import Database
@@ -51,77 +48,6 @@ class HostState:
     """The day on which the token expires, as GitHub reports it (ISO 8601)."""
 
 
-OK: Final = HostState("ok")
-
-
-def probe_api(database: Database, host: Host, settings: ProbingSettings) -> HostState:
-    """Ask a host's HTTP API, with its token if it has one."""
-    base = (host.api_url or "").rstrip("/")
-    try:
-        token = token_of(database, host)
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        first, *others = PLATFORMS[host.platform].probes
-        answer = ask(base + first, settings.timeout_s, headers=headers)
-        if answer.status == _NOT_FOUND:
-            for path in others:
-                answer = ask(base + path, settings.timeout_s, headers=headers)
-    except TokenError as error:
-        return HostState("unreachable" if error.is_away else "unauthorized", str(error))
-    except HostUnreachableError as error:
-        return HostState("unreachable", str(error))
-    try:
-        # As in `2026-12-01 08:00:00 UTC`.
-        ends = date.fromisoformat(answer.headers.get("github-authentication-token-expiration", "")[:10]).isoformat()
-    except ValueError:
-        ends = None
-    return replace(_judged(host, answer, settings), token_ends=ends)
-
-
-def probe_git(database: Database, host: Host, url: str | None, settings: ProbingSettings) -> HostState:
-    """Ask for a repository's HEAD with `git ls-remote`; None: there is no repository."""
-    if url is None:
-        text = "no repository is configured through which git could be asked; add one with: repository add"
-        return HostState("degraded", text)
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
-        try:
-            login = HostLogin(database, host, url)
-            GitRunner(Path(home), settings.timeout_s, login=login)("ls-remote", "--", url, "HEAD")
-        except GitCommandError as error:
-            said = " ".join(str(error).split())[-_SHOWN:]
-            if _REFUSALS.search(said):
-                return HostState("unauthorized", f"{said}; check the token (--token-env) or the ssh key")
-            return HostState("degraded" if _TROUBLES.search(said) else "unreachable", said)
-    return _timely(time.monotonic() - started, settings)
-
-
-def _judged(host: Host, answer: HostResponse, settings: ProbingSettings) -> HostState:
-    # GitHub answers 403 for too many requests, too, and says so in headers.
-    is_spent = answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
-    if answer.status == _TOO_MANY or (answer.status in _UNAUTHORIZED and is_spent):
-        return HostState("degraded", f"{host.host} answered {answer.status}: the rate limit of the token is spent")
-    if answer.status in _UNAUTHORIZED:
-        cure = f"check the token in {host.token_env}" if host.token_env else "give the host a token with --token-env"
-        cure = "check what its token may do" if host.token_command or host.app else cure
-        return HostState("unauthorized", f"{host.host} answered {answer.status}; {cure}")
-    if answer.status not in _SUCCESS:
-        return HostState("degraded", f"{host.host} answered {answer.status}; check --api-url if it stays so")
-    if not isinstance(answer.body, dict | list):
-        return HostState("degraded", f"{host.host} did not answer with JSON; check --api-url, which is {host.api_url}")
-    left: object = answer.body
-    for key in ("resources", "core", "remaining"):
-        left = table(left).get(key)
-    if left == 0:
-        return HostState("degraded", f"the rate limit of the token at {host.host} is spent")
-    return _timely(answer.took_s, settings)
-
-
-def _timely(took_s: float, settings: ProbingSettings) -> HostState:
-    if took_s < settings.slow_s:
-        return OK
-    return HostState("degraded", f"the answer took {took_s:.1f} s, more than probing.slow_s = {settings.slow_s:g}")
-
-
 @dataclass(eq=False)
 class HealthProbes:
     """Asks hosts for their health: one probe serves all organizations that connected the same host."""
@@ -132,18 +58,16 @@ class HealthProbes:
     _running: dict[tuple[Host, str | None], tuple[float, Future[HostState]]] = field(default_factory=dict)
     """A host, and the repository that git is asked for, to the probe's start (monotonic seconds) and answer."""
     _last_status: dict[Host, str] = field(default_factory=dict)
-    """The status last logged for each host."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, hosts: Iterable[Host], repositories: list[Repository]) -> dict[str, HostState]:
         """Return each platform's verdict, in little more time than the probing time-out."""
-        asked = []
+        answers = []
         for host in hosts:
-            url, probe = None, partial(probe_api, self._database, host, self._settings)
+            url = None
             if host.probe != "api":
                 template = host.clone_url if host.clone_url is not None and "{path}" not in host.clone_url else None
-                url = next((one.url for one in repositories if one.platform == host.platform), template)
-                probe = partial(probe_git, self._database, host, url, self._settings)
+                url = next((row.url for row in repositories if row.platform == host.platform), template)
             now = time.monotonic()
             with self._lock:
                 # Callers during a probe share its answer.
@@ -153,11 +77,11 @@ class HealthProbes:
                     if not answer.done() or now - at < self._settings.cache_s
                 }
                 if (host, url) not in self._running:
-                    self._running[host, url] = now, self._pool.submit(probe)
-                asked.append((host, self._running[host, url][1]))
+                    self._running[host, url] = now, self._pool.submit(self._probe, host, url)
+                answers.append((host, self._running[host, url][1]))
         until = time.monotonic() + self._settings.timeout_s + _GRACE_S
-        found = {}
-        for host, answer in asked:
+        verdicts = {}
+        for host, answer in answers:
             try:
                 verdict = answer.result(max(0.0, until - time.monotonic()))
             except TimeoutError:
@@ -170,9 +94,72 @@ class HealthProbes:
                 level = logging.INFO if verdict.status == "ok" else logging.WARNING
                 reason = verdict.reason or "it answers as it should"
                 _logger.log(level, "%s at %s is %s: %s", host.platform, host.host, verdict.status, reason)
-            found[host.platform] = verdict
-        return found
+            verdicts[host.platform] = verdict
+        return verdicts
 
     def close(self) -> None:
         """Drop the probes under way."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _probe(self, host: Host, url: str | None) -> HostState:
+        if host.probe == "api":
+            return self._ask_api(host)
+        if url is None:
+            text = "no repository is configured through which git could be asked; add one with: repository add"
+            return HostState("degraded", text)
+        started = time.monotonic()
+        try:
+            read_head(self._database, host, url, self._settings.timeout_s)
+        except GitCommandError as error:
+            message = " ".join(str(error).split())[-_SHOWN:]
+            if _REFUSALS.search(message):
+                return HostState("unauthorized", f"{message}; check the token (--token-env) or the ssh key")
+            return HostState("degraded" if _TROUBLES.search(message) else "unreachable", message)
+        return self._timely(time.monotonic() - started)
+
+    def _ask_api(self, host: Host) -> HostState:
+        base = (host.api_url or "").rstrip("/")
+        try:
+            token = token_of(self._database, host)
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            first, *others = PLATFORMS[host.platform].probes
+            answer = ask(base + first, self._settings.timeout_s, headers=headers)
+            if answer.status == _NOT_FOUND:
+                for path in others:
+                    answer = ask(base + path, self._settings.timeout_s, headers=headers)
+        except TokenError as error:
+            return HostState("unreachable" if error.is_away else "unauthorized", str(error))
+        except HostUnreachableError as error:
+            return HostState("unreachable", str(error))
+        try:
+            # As in `2026-12-01 08:00:00 UTC`.
+            ends = date.fromisoformat(answer.headers.get("github-authentication-token-expiration", "")[:10]).isoformat()
+        except ValueError:
+            ends = None
+        return replace(self._judged(host, answer), token_ends=ends)
+
+    def _judged(self, host: Host, answer: HostResponse) -> HostState:
+        answered = f"{host.host} answered {answer.status}"
+        # GitHub answers 403 for too many requests, too, and says so in headers.
+        is_spent = answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
+        if answer.status == _TOO_MANY or (answer.status in _UNAUTHORIZED and is_spent):
+            return HostState("degraded", f"{answered}: the rate limit of the token is spent")
+        if answer.status in _UNAUTHORIZED:
+            fix = f"check the token in {host.token_env}" if host.token_env else "give the host a token with --token-env"
+            fix = "check what its token may do" if host.token_command or host.app else fix
+            return HostState("unauthorized", f"{answered}; {fix}")
+        if answer.status not in _SUCCESS:
+            return HostState("degraded", f"{answered}; check --api-url if it stays so")
+        if not isinstance(answer.body, dict | list):
+            text = f"{host.host} did not answer with JSON; check --api-url, which is {host.api_url}"
+            return HostState("degraded", text)
+        # GitHub's rate limits.
+        core = table(table(table(answer.body).get("resources")).get("core"))
+        if core.get("remaining") == 0:
+            return HostState("degraded", f"the rate limit of the token at {host.host} is spent")
+        return self._timely(answer.took_s)
+
+    def _timely(self, took_s: float) -> HostState:
+        if took_s < (slow_s := self._settings.slow_s):
+            return HostState("ok")
+        return HostState("degraded", f"the answer took {took_s:.1f} s, more than probing.slow_s = {slow_s:g}")

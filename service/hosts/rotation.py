@@ -60,7 +60,7 @@ def successor_of(database: Database, token: str) -> str:
 def faults(connection: sa.Connection) -> list[str]:
     """Return why tokens of connected hosts are not rotated."""
     rotating = host_tokens.c.variable.in_(sa.select(hosts.c.token_env).where(hosts.c.rotate))
-    return [one.fault for one in found(connection, RotatedToken, host_tokens, rotating) if one.fault]
+    return [row.fault for row in found(connection, RotatedToken, host_tokens, rotating) if row.fault]
 
 
 @dataclass(eq=False)
@@ -78,8 +78,8 @@ class TokenRotation:
             self._save(digest, values)
         with self._database.read() as connection:
             rotating = found(connection, Host, hosts, hosts.c.rotate.is_(True))
-        given = {_digest(token): (host, token) for host in rotating if (token := os.environ.get(host.token_env or ""))}
-        for host, token in given.values():
+        tokens = {token: host for host in rotating if (token := os.environ.get(host.token_env or ""))}
+        for token, host in tokens.items():
             try:
                 self._look_after(host, token)
             except HostUnreachableError as error:
@@ -134,9 +134,8 @@ class TokenRotation:
 
     def _change(self, row: RotatedToken, **values: object) -> bool:
         """Change the row, unless another worker has asked for a rotation since; return whether it was changed."""
-        same = (
-            host_tokens.c[name].is_not_distinct_from(getattr(row, name)) for name in ("digest", "sealed", "asked_at")
-        )
+        before = {"digest": row.digest, "sealed": row.sealed, "asked_at": row.asked_at}
+        same = (host_tokens.c[name].is_not_distinct_from(value) for name, value in before.items())
         with self._database.write() as connection:
             return connection.execute(sa.update(host_tokens).where(*same).values(**values)).rowcount > 0
 
@@ -173,8 +172,8 @@ def _ask(host: Host, token: str, method: str, path: str, document: object = None
 
 def _refused(host: Host, answer: HostResponse) -> str:
     body = table(answer.body)
-    said = str(body.get("message") or body.get("error_description") or body.get("error") or "").strip()
-    text = f"the token in {host.token_env} cannot be rotated: {host.host} answered {answer.status} {said}".rstrip()
+    message = str(body.get("message") or body.get("error_description") or body.get("error") or "").strip()
+    text = f"the token in {host.token_env} cannot be rotated: {host.host} answered {answer.status} {message}".rstrip()
     return f"{text}; it must be valid, and needs the scope self_rotate or api: replace it, or remove rotate"
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ from urllib.parse import quote
 from service import how_to_add
 from service.agents.key_command import NoKeyError, PrintedKey
 from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
-from service.git import login
+from service.git import GitRunner, login
 from service.hosts import HostResponse, HostUnreachableError, ask, rotation
 from service.reference import location
 from service.store.database import Database
@@ -68,12 +69,12 @@ def token_of(database: Database, host: Host, refused: str | None = None) -> str 
 
 def rotated(database: Database, connected: Iterable[Host]) -> dict[str, str]:
     """Return the tokens that took the place of those in variables, under names that say so."""
-    found = {}
+    tokens = {}
     for host in connected:
         with contextlib.suppress(TokenError):
             if host.token_env and (token := token_of(database, host)) and token != os.environ.get(host.token_env):
-                found[f"{host.token_env}, rotated"] = token
-    return found
+                tokens[f"{host.token_env}, rotated"] = token
+    return tokens
 
 
 def author_of(host: Host | None) -> tuple[str, str] | None:
@@ -114,13 +115,13 @@ class HostLogin:
             TokenError: There is no token now.
         """
         refused = self._token
-        variable = self._host.token_env if self._host is not None and refused is None else None
+        if self._host is not None and refused is not None:
+            return self._ask(refused) != refused
+        variable = None if self._host is None else self._host.token_env
         if variable and not os.environ.get(variable):
             text = f"{variable} is not set in the environment of this worker: set it for every worker"
             raise TokenError(text, is_lasting=True)
-        if self._host is None or refused is None:
-            return False
-        return self._ask(refused) != refused
+        return False
 
     def _ask(self, refused: str | None = None) -> str | None:
         where = location(self._url)
@@ -128,6 +129,17 @@ class HostLogin:
             # Another host must not see the token.
             return None
         return token_of(self._database, self._host, refused)
+
+
+def read_head(database: Database, host: Host | None, url: str, timeout_s: float) -> str:
+    """Return what `git ls-remote --symref` prints about a repository's HEAD.
+
+    Raises:
+        GitCommandError: It cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
+        git = GitRunner(Path(home), timeout_s, login=HostLogin(database, host, url))
+        return git("ls-remote", "--symref", "--", url, "HEAD")
 
 
 @contextlib.contextmanager
@@ -159,13 +171,13 @@ class _Installation:
         with self._asking:
             if self._token == refused or time.monotonic() >= self._until:
                 if self._id is None:
-                    listed = self._ask("GET", "/app/installations").body
-                    found = {int(one["id"]): str(one["account"]["login"]) for one in listed}
-                    if len(found) != 1:
-                        shown = ", ".join(f"{name} ({number})" for number, name in found.items())
+                    rows = self._ask("GET", "/app/installations").body
+                    owners = {int(row["id"]): str(row["account"]["login"]) for row in rows}
+                    if len(owners) != 1:
+                        shown = ", ".join(f"{name} ({number})" for number, name in owners.items())
                         by = f"it is installed by: {shown or 'none: install it in GitHub'}"
                         raise TokenError(f"set installation_id of the GitHub App {self._app.id}; {by}")
-                    (self._id,) = found
+                    (self._id,) = owners
                 body = self._ask("POST", f"/app/installations/{self._id}/access_tokens").body
                 self._token = str(body["token"])
                 ends_in_s = (parse_rfc3339(str(body["expires_at"]), round_up=False) - now_micros()) / SECOND_MICROS
@@ -202,10 +214,10 @@ class _Installation:
         answer = ask(self._api_url + path, _TIMEOUT_S, headers=headers, method=method)
         if answer.status in _CREATED and answer.body is not None:
             return answer
-        said = str(table(answer.body).get("message", ""))
-        text = f"GitHub gave the App {self._app.id} no token: {answer.status} {said}".rstrip()
-        cure = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
-        raise TokenError(f"{text}{cure}", is_away=answer.status not in _REFUSED)
+        message = table(answer.body).get("message", "")
+        text = f"GitHub gave the App {self._app.id} no token: {answer.status} {message}".rstrip()
+        fix = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
+        raise TokenError(f"{text}{fix}", is_away=answer.status not in _REFUSED)
 
 
 _printed_key: Final = functools.cache(PrintedKey)

@@ -66,9 +66,8 @@ class Masks:
 
     def mask(self, text: str) -> str:
         """Return the text without the values and without credentials recognized by form."""
-        return _CREDENTIAL.sub(
-            lambda found: f"{found['scheme'] or found['login'] or ''}{MASK}", self._secrets.mask(text)
-        )
+        text = self._secrets.mask(text)
+        return _CREDENTIAL.sub(lambda match: f"{match['scheme'] or match['login'] or ''}{MASK}", text)
 
 
 def start_log(form: LogFormat) -> Masks:
@@ -86,10 +85,8 @@ def start_log(form: LogFormat) -> Masks:
     logging.getLogger("dbos").addHandler(logging.NullHandler())
 
     def log_thread_failure(failure: threading.ExceptHookArgs) -> None:
-        if failure.exc_value is not None:
-            found = (failure.exc_type, failure.exc_value, failure.exc_traceback)
-            name = "?" if failure.thread is None else failure.thread.name
-            logging.getLogger(__name__).critical("the thread %s died of an error", name, exc_info=found)
+        name = "?" if failure.thread is None else failure.thread.name
+        logging.getLogger(__name__).critical("the thread %s died of an error", name, exc_info=failure.exc_value)
 
     threading.excepthook = log_thread_failure
     return masks
@@ -129,11 +126,9 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
 
 
 def _as_text(_logger: object, _method: str, event: Event) -> str:
-    given = {key: str(value) for key, value in event.items() if key not in {*_HEAD, "exception"}}
-    quoted = {
-        key: text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False) for key, text in given.items()
-    }
-    fields = "".join(f" {key}={text}" for key, text in quoted.items())
-    line = f"{event['timestamp']} {event['level'].upper()} {event['logger']}: {event['event']}{fields}"
+    line = f"{event['timestamp']} {event['level'].upper()} {event['logger']}: {event['event']}"
+    fields = {key: str(value) for key, value in event.items() if key not in {*_HEAD, "exception"}}
+    for key, text in fields.items():
+        line += f" {key}={text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)}"
     # Indented, so that no line of a traceback looks like a record.
-    return line + "".join(f"\n    {one}" for one in event.get("exception", "").splitlines())
+    return line + "".join(f"\n    {row}" for row in event.get("exception", "").splitlines())

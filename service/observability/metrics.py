@@ -51,6 +51,8 @@ _LONGEST_GAP_MICROS: Final = DAY_MICROS
 _SHORTEST_TOKEN: Final = 16
 _logger = logging.getLogger(__name__)
 _UP: Final = "Whether the database answers and can be written."
+_KEY_ENDS: Final = "Until a key expires, for those that expire within 14 days."
+_OUTAGES: Final = "Turns that wait for a model's provider which gives no answer."
 
 
 class ServiceMetrics:
@@ -120,10 +122,8 @@ def operators_token(variable: str, environment: Mapping[str, str]) -> str | None
     if not token:
         return None
     if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise SettingsError(
-            f"{variable}: a token has at least {_SHORTEST_TOKEN} ASCII characters "
-            "and no spaces; make one with: openssl rand -hex 32"
-        )
+        rule = f"a token has at least {_SHORTEST_TOKEN} ASCII characters and no spaces"
+        raise SettingsError(f"{variable}: {rule}; make one with: openssl rand -hex 32")
     return token
 
 
@@ -167,45 +167,31 @@ class _DatabaseCollector(Collector):
         # A line for each label: those whose turns wait longest, and one for all others. That one always exists, so that
         # a sum over the organizations always has a value.
         waiting, at_work, oldest = Counts[str](), Counts[str](), dict[str, int]()
-        for number, one in enumerate(shares):
-            name = label(one.organization) if number < _ORGANIZATIONS else OTHERS
-            waiting[name] += one.waiting
-            at_work[name] += one.at_work
-            if one.oldest is not None:
-                oldest[name] = min(one.oldest, oldest.get(name, one.oldest))
+        for number, share in enumerate(shares):
+            name = label(share.organization) if number < _ORGANIZATIONS else OTHERS
+            waiting[name] += share.waiting
+            at_work[name] += share.at_work
+            if share.oldest is not None:
+                oldest[name] = min(share.oldest, oldest.get(name, share.oldest))
         waiting[OTHERS] += 0
         at_work[OTHERS] += 0
         ages = {name: max(0, now - oldest.get(name, now)) / SECOND_MICROS for name in waiting}
-        ends = {
-            (one.kind, label(one.organization), label(one.name)): (one.ends_at - now) / SECOND_MICROS for one in ending
-        }
-        used = {(label(slug), kind): share for slug, kind, share in budgets}
-        places = sum(one.concurrency for one in living)
+        left = {(key.kind, label(key.organization), label(key.name)): key.ends_at - now for key in ending}
+        ends = {labels: micros / SECOND_MICROS for labels, micros in left.items()}
+        used = {(label(slug), kind): used_share for slug, kind, used_share in budgets}
+        slots = sum(worker.concurrency for worker in living)
+        executed = sum(worker.at_work for worker in living)
         return [
             _gauge("runwarden_database_round_trip_seconds", "How long the database takes to answer.", database_s),
             _gauge("runwarden_queue_turns", "Turns that wait for a slot.", waiting, "organization"),
             _gauge("runwarden_queue_oldest_seconds", "How long the oldest of them has waited.", ages, "organization"),
             _gauge("runwarden_places_in_use", "Turns that have a slot.", at_work, "organization"),
-            _gauge("runwarden_places", "Slots of all workers together.", places),
-            _gauge("runwarden_turns_at_work", "Turns that the workers execute.", sum(one.at_work for one in living)),
+            _gauge("runwarden_places", "Slots of all workers together.", slots),
+            _gauge("runwarden_turns_at_work", "Turns that the workers execute.", executed),
             _gauge("runwarden_workers", "Workers whose heartbeat is in time.", len(living)),
-            _gauge(
-                "runwarden_day_budget_used_ratio", "Of a budget a day: 1 is all of it.", used, "organization", "kind"
-            ),
-            _gauge(
-                "runwarden_key_ends_seconds",
-                "Until a key expires, for those that expire within 14 days.",
-                ends,
-                "kind",
-                "organization",
-                "name",
-            ),
-            _gauge(
-                "runwarden_model_outage_turns",
-                "Turns that wait for a model's provider which gives no answer.",
-                outages,
-                "provider",
-            ),
+            _gauge("runwarden_day_budget_used_ratio", "Of a budget a day: 1 is all of it.", used, "organization kind"),
+            _gauge("runwarden_key_ends_seconds", _KEY_ENDS, ends, "kind organization name"),
+            _gauge("runwarden_model_outage_turns", _OUTAGES, outages, "provider"),
             _gauge("runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", owed, "state"),
             _gauge("runwarden_postings_owed", "Results to be retried on code hosts, or refused.", unposted, "state"),
         ]
@@ -263,9 +249,8 @@ class _ModelUsage:
         """The usage at the last scrape; None before the first one, since earlier usage is not counted."""
         self._named: set[tuple[str, str]] = set()
         labels = ("organization", "agent")
-        self._tokens = Counter(
-            "runwarden_model_tokens", "Tokens that models counted.", (*labels, "kind"), registry=None
-        )
+        kinds = (*labels, "kind")
+        self._tokens = Counter("runwarden_model_tokens", "Tokens that models counted.", kinds, registry=None)
         self._cost = Counter("runwarden_model_cost_usd", "US dollars, at known prices.", labels, registry=None)
         self.metrics = (self._tokens, self._cost)
 
@@ -273,8 +258,8 @@ class _ModelUsage:
         """Count the usage since the last scrape; the deletion of a run lowers no counter."""
         # The day before as well: its last usage is read after midnight.
         self._first_day = max(self._first_day, self._clock() // DAY_MICROS - 1)
-        found = usage.by_agent(connection, self._first_day)
-        for key, now in found.items():
+        figures = usage.by_agent(connection, self._first_day)
+        for key, now in figures.items():
             before = now if self._seen is None else self._seen.get(key, _NOTHING)
             labels = label(key[0]), label(key[1])
             if labels not in self._named and len(self._named) >= _AGENTS:
@@ -286,7 +271,7 @@ class _ModelUsage:
                 self._tokens.labels(*labels, kind).inc(max(0, getattr(now, name) - getattr(before, name)))
             if now.unpriced_requests < now.requests:
                 self._cost.labels(*labels).inc(max(0, now.micro_usd - before.micro_usd) / MICROS_PER_USD)
-        self._seen = found
+        self._seen = figures
 
 
 def label(text: str) -> str:
@@ -294,11 +279,11 @@ def label(text: str) -> str:
     return one_line(text)[:_LONGEST_LABEL]
 
 
-def _gauge(name: str, meaning: str, value: float | Mapping[Any, float], *labels: str) -> GaugeMetricFamily:
+def _gauge(name: str, meaning: str, value: float | Mapping[Any, float], labels: str = "") -> GaugeMetricFamily:
     """Return a gauge: a number, or one for each label, or for each tuple of several labels."""
     if isinstance(value, float | int):
         return GaugeMetricFamily(name, meaning, value=value)
-    family = GaugeMetricFamily(name, meaning, labels=labels)
+    family = GaugeMetricFamily(name, meaning, labels=labels.split())
     for key, number in value.items():
         family.add_metric((key,) if isinstance(key, str) else key, number)
     return family

@@ -1,9 +1,8 @@
 """OpenTelemetry: spans, sent to a collector over OTLP/HTTP; needs the extra `traces`."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -18,10 +17,9 @@ from opentelemetry.instrumentation.sqlalchemy import SQLAlchemyInstrumentor
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult, TraceIdRatioBased
-from opentelemetry.trace import Link, SpanKind, Status, StatusCode, TraceState
+from opentelemetry.sdk.trace.sampling import Decision, ParentBased, SamplingResult, TraceIdRatioBased
+from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from opentelemetry.util.types import Attributes
 
 from service import DISTRIBUTION
 from service.agents.options import Agent, PresetName
@@ -32,13 +30,8 @@ from service.store.database import Database
 from service.store.runs import Run
 from service.store.usage import ModelUse, TurnMeter
 
-_PROVIDERS: Final = {
-    "anthropic": "anthropic",
-    "openai": "openai",
-    "gemini": "gcp.gemini",
-    "vertex": "gcp.vertex_ai",
-    "bedrock": "aws.bedrock",
-}
+_PROVIDERS: Final = {"gemini": "gcp.gemini", "vertex": "gcp.vertex_ai", "bedrock": "aws.bedrock"}
+"""Providers that the conventions call otherwise."""
 _TOOLS: Final = frozenset({"ran", "edited", "used"})
 """Steps that are calls of tools; their details stay in the log."""
 _LONGEST_LOG: Final = 16 << 20
@@ -57,7 +50,7 @@ class OtlpTracer(Tracer):
         name = environment.get("OTEL_SERVICE_NAME", "runwarden")
         resource = Resource.create({"service.name": name, "service.version": metadata.version(DISTRIBUTION)})
         # Not set as the global provider: the framework would trace every request a second time.
-        self._provider = TracerProvider(resource=resource, sampler=_NoOrphans(ParentBased(TraceIdRatioBased(sample))))
+        self._provider = TracerProvider(resource=resource, sampler=_NoOrphans(TraceIdRatioBased(sample)))
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer(DISTRIBUTION)
         self._propagator = TraceContextTextMapPropagator()
@@ -79,19 +72,15 @@ class OtlpTracer(Tracer):
         self._propagator.inject(carrier)
         return carrier.get(_PARENT)
 
-    @contextmanager
-    def turn(self, parent: str | None, fields: Mapping[str, str | int]) -> Iterator[None]:
+    def turn(self, parent: str | None, fields: Mapping[str, str | int]) -> AbstractContextManager[Any]:
         """Trace one attempt at a turn, as a child of the span that queued it."""
         context = self._propagator.extract({} if parent is None else {_PARENT: parent}, Context())
         attributes = {f"runwarden.{key}": value for key, value in fields.items()}
-        with self._span("turn", context=context, kind=SpanKind.CONSUMER, attributes=attributes):
-            yield
+        return self._span("turn", context=context, kind=SpanKind.CONSUMER, attributes=attributes)
 
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
+    def step(self, name: str) -> AbstractContextManager[Any]:
         """Trace one step of the attempt."""
-        with self._span(name):
-            yield
+        return self._span(name)
 
     @contextmanager
     def agent(self, agent: Agent, run: Run, meter: TurnMeter, log: Path) -> Iterator[None]:
@@ -101,7 +90,7 @@ class OtlpTracer(Tracer):
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": agent.name,
             "gen_ai.conversation.id": run.id,
-            "gen_ai.provider.name": None if model is None else _PROVIDERS[model.provider],
+            "gen_ai.provider.name": None if model is None else _PROVIDERS.get(model.provider, model.provider),
             "gen_ai.request.model": None if model is None else model.name,
         }
         attributes = {name: value for name, value in known.items() if value}
@@ -141,14 +130,13 @@ class OtlpTracer(Tracer):
                 continue
             result = results.get(step.call or "")
             began, ended = (
-                None if one is None or one.at is None else parse_rfc3339(one.at, round_up=False) * 1000
-                for one in (step, result)
+                None if part is None or part.at is None else parse_rfc3339(part.at, round_up=False) * 1000
+                for part in (step, result)
             )
             attributes: dict[str, str] = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": step.kind}
             attributes |= {"gen_ai.tool.call.id": step.call} if step.call else {}
-            span = self._tracer.start_span(
-                f"execute_tool {step.kind}", inside, attributes=attributes, start_time=began or ended
-            )
+            name, begin_ns = f"execute_tool {step.kind}", began or ended
+            span = self._tracer.start_span(name, inside, attributes=attributes, start_time=begin_ns)
             if step.failed or (result is not None and result.failed):
                 span.set_status(Status(StatusCode.ERROR))
             span.end(ended or began)
@@ -166,18 +154,14 @@ class OtlpTracer(Tracer):
         closing.start()
         closing.join(_FLUSH_S)
 
-    def _span(self, name: str, **options: Any) -> Any:
+    def _span(self, name: str, **options: Any) -> AbstractContextManager[Any]:
         # A failure's text is left out: it may quote a secret that only the log masks.
-        return self._tracer.start_as_current_span(
-            name, record_exception=False, set_status_on_exception=False, **options
-        )
+        options |= {"record_exception": False, "set_status_on_exception": False}
+        return self._tracer.start_as_current_span(name, **options)
 
 
-@dataclass(frozen=True)
-class _NoOrphans(Sampler):
+class _NoOrphans(ParentBased):
     """Drops the spans of statements outside of requests and turns: workers poll the database all the time."""
-
-    _others: Sampler
 
     def should_sample(
         self,
@@ -185,15 +169,10 @@ class _NoOrphans(Sampler):
         trace_id: int,
         name: str,
         kind: SpanKind | None = None,
-        attributes: Attributes = None,
-        links: Sequence[Link] | None = None,
-        trace_state: TraceState | None = None,
+        *others: Any,
+        **more: Any,
     ) -> SamplingResult:
         """Drop a client span without a parent; the inner sampler decides on all others."""
         if kind is SpanKind.CLIENT and not trace.get_current_span(parent_context).get_span_context().is_valid:
             return SamplingResult(Decision.DROP)
-        return self._others.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
-
-    def get_description(self) -> str:
-        """Name the sampler."""
-        return f"NoOrphans{{{self._others.get_description()}}}"
+        return super().should_sample(parent_context, trace_id, name, kind, *others, **more)

@@ -50,9 +50,9 @@ def observed(app: ASGIApp, count: Callable[[RequestRecord], None]) -> ASGIApp:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
-        given = [value for name, value in scope["headers"] if name == _HEADER]
-        is_named = len(given) == 1 and _WELL_FORMED.fullmatch(given[0])
-        request_id = bytes(given[0]).decode("ascii") if is_named else f"req_{secrets.token_hex(12)}"
+        names = [value for name, value in scope["headers"] if name == _HEADER]
+        is_named = len(names) == 1 and _WELL_FORMED.fullmatch(names[0])
+        request_id = bytes(names[0]).decode("ascii") if is_named else f"req_{secrets.token_hex(12)}"
         record = RequestRecord(request_id, scope["method"])
         scope.setdefault("state", {})[RECORD] = record
 
@@ -78,8 +78,8 @@ def observed(app: ASGIApp, count: Callable[[RequestRecord], None]) -> ASGIApp:
                 has_failed = (record.status or 0) >= _FAULT
                 # A successful probe has no line in the log.
                 if has_failed or record.route not in _PROBES:
-                    names = ("actor", "token_id", "organization", "method", "route", "status")
-                    fields = {name: getattr(record, name) for name in names}
+                    keys = ("actor", "token_id", "organization", "method", "route", "status")
+                    fields = {name: getattr(record, name) for name in keys}
                     fields |= {"duration_ms": round(record.duration_s * 1000, 1)}
                     _logger.log(logging.WARNING if has_failed else logging.INFO, "request", extra=fields)
 

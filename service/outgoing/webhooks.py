@@ -44,21 +44,20 @@ def addresses_of(url: str, allowed: Sequence[Network]) -> list[Address]:
         name, port = parts.hostname or "", port_of(parts)
     except (ValueError, KeyError) as error:
         raise EndpointError("the address must read https://host/path, without login or fragment") from error
-    resolved: list[Address] = []
+    is_tls, resolved = parts.scheme == "https", list[Address]()
     with contextlib.suppress(HostError):
         host = Host.parse(name)
         try:
             resolved = resolve(host, port)
         except OSError:
-            if parts.scheme == "https" and proxy_of("https", host, port) is not None:
+            if is_tls and proxy_of("https", host, port) is not None:
                 # Only the proxy can look it up, and decides.
                 return [(host.text, port)]
-    ips = {one: ipaddress.ip_address(one[0].partition("%")[0]) for one in resolved}
-    usable = [one for one in resolved if any(ips[one] in network for network in allowed)]
-    if parts.scheme == "https":
-        usable += [one for one in resolved if is_public(one[0]) and one not in usable]
+    ips = {address: ipaddress.ip_address(address[0].partition("%")[0]) for address in resolved}
+    usable = [address for address, ip in ips.items() if any(ip in network for network in allowed)]
+    usable += [address for address in ips if is_tls and is_public(address[0]) and address not in usable]
     if not usable:
-        fault = "has no public address" if parts.scheme == "https" else "needs https://"
+        fault = "has no public address" if is_tls else "needs https://"
         raise EndpointError(f"{name} {fault}; the operator can allow it: events.allow_private in service.toml")
     return usable
 
@@ -68,11 +67,10 @@ def signed_headers(endpoint: Endpoint, event: Event, now: int) -> dict[str, str]
     at = str(now // SECOND_MICROS)
     is_recent = endpoint.rotated_at is not None and now < endpoint.rotated_at + DAY_MICROS
     signatures = []
-    for secret in (endpoint.secret, endpoint.old_secret if is_recent else None):
-        if secret is not None:
-            key = base64.b64decode(secret.removeprefix("whsec_"))
-            digest = hmac.digest(key, f"{event.id}.{at}.{event.payload}".encode(), "sha256")
-            signatures.append(f"v1,{base64.b64encode(digest).decode()}")
+    for secret in filter(None, (endpoint.secret, endpoint.old_secret if is_recent else None)):
+        key = base64.b64decode(secret.removeprefix("whsec_"))
+        digest = hmac.digest(key, f"{event.id}.{at}.{event.payload}".encode(), "sha256")
+        signatures.append(f"v1,{base64.b64encode(digest).decode()}")
     return {"webhook-id": event.id, "webhook-timestamp": at, "webhook-signature": " ".join(signatures)}
 
 

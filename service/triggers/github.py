@@ -44,7 +44,7 @@ class _Linked(Part):
             "head_sha": head.sha,
             "base": self.base.ref,
             "is_fork": head.repo is None or head.repo.id != repository.id,
-            "labels": tuple(label.name for label in self.labels),
+            "labels": payloads.names(self.labels),
         }
 
 
@@ -64,11 +64,11 @@ class _PullRequestDelivery(_Delivery):
     pull_request: _PullRequest
 
     def event(self, _mention: str) -> HookEvent | None:
-        kind, given = payloads.KINDS.get(self.action), self.pull_request
-        if kind is None or (kind != CLOSED and given.state != "open"):
+        kind, request = payloads.KINDS.get(self.action), self.pull_request
+        if kind is None or (kind != CLOSED and request.state != "open"):
             return None
-        about = self.repository.done_by(self.sender) | given.about(self.repository)
-        return HookEvent(kind=kind, **about, is_draft=given.draft, changed_at=payloads.micros(given.updated_at))
+        about = self.repository.done_by(self.sender) | request.about(self.repository)
+        return HookEvent(kind=kind, **about, is_draft=request.draft, changed_at=payloads.micros(request.updated_at))
 
 
 class _IssueDelivery(_Delivery):
@@ -80,14 +80,14 @@ class _IssueDelivery(_Delivery):
     assignee: Account | None = None
 
     def event(self, mention: str) -> HookEvent | None:
-        given = self.issue
-        if given.pull_request is not None:
+        issue = self.issue
+        if issue.pull_request is not None:
             return None
         change = payloads.KINDS.get(self.action, self.action)
-        labels = ((self.label,) if self.label else given.labels) if change == "labeled" else ()
-        assignees = ((self.assignee,) if self.assignee else given.assignees) if change == "assigned" else ()
-        sender, is_authors = self.repository.done_by(self.sender), self.sender.is_one(given.user)
-        return given.changed(sender, mention, change, labels, assignees, is_authors=is_authors)
+        labels = ((self.label,) if self.label else issue.labels) if change == "labeled" else ()
+        assignees = ((self.assignee,) if self.assignee else issue.assignees) if change == "assigned" else ()
+        sender, is_authors = self.repository.done_by(self.sender), self.sender.is_one(issue.user)
+        return issue.changed(sender, mention, change, labels, assignees, is_authors=is_authors)
 
 
 class _Comment(Part):
@@ -110,11 +110,14 @@ class _CommentDelivery(_Delivery):
     comment: _Comment
 
     def event(self, mention: str) -> HookEvent | None:
-        given, issue = self.comment, self.issue
-        said = payloads.asked(given.body, mention)
-        if said is None or self.action not in {"created", "edited"}:
+        comment, issue = self.comment, self.issue
+        request = payloads.asked(comment.body, mention)
+        if request is None or self.action not in {"created", "edited"}:
             return None
-        about = self.repository.done_by(self.sender)
+        if comment.path:
+            line = f", line {comment.line}" if comment.line else ""
+            request["words"] = f"On {comment.path}{line}: {request['words']}"
+        about = self.repository.done_by(self.sender) | request
         if self.pull_request is not None:
             subject = payloads.over(self.pull_request.state)
             about |= self.pull_request.about(self.repository)
@@ -122,14 +125,13 @@ class _CommentDelivery(_Delivery):
             return None
         elif issue.pull_request is not None:
             subject = payloads.over(issue.state)
-            about |= {"number": issue.number, "labels": tuple(label.name for label in issue.labels)}
+            about |= {"number": issue.number, "labels": payloads.names(issue.labels)}
         else:
             about |= issue.about
             subject = about["fault"]
-        place = f"On {given.path}{f', line {given.line}' if given.line else ''}: " if given.path else ""
-        is_edited, is_authors = self.action == "edited", self.sender.is_one(given.user)
-        fault = payloads.faults(given.body, subject, is_edited=is_edited, is_authors=is_authors)
-        return payloads.commented(about, given.id, (said[0], f"{place}{said[1]}"), fault, given.created_at)
+        is_edited, is_authors = self.action == "edited", self.sender.is_one(comment.user)
+        fault = payloads.faults(comment.body, subject, is_edited=is_edited, is_authors=is_authors)
+        return payloads.commented(about, comment.id, fault, comment.created_at)
 
 
 class _Check(Part):
@@ -140,7 +142,6 @@ class _Check(Part):
     conclusion: str | None = None
     completed_at: Time | None = None
     updated_at: Time | None = None
-    """When the workflow last changed."""
     pull_requests: tuple[_Linked, ...] = ()
     """The pull requests with this head; empty for forks."""
 
@@ -154,12 +155,12 @@ class _CheckDelivery(_Delivery):
         check = self.check_run or self.workflow_run
         if check is None or self.action != "completed" or check.conclusion not in _FAILURES:
             return None
-        own = [one for one in check.pull_requests if one.base.repo and one.base.repo.id == self.repository.id]
+        own = [pull for pull in check.pull_requests if pull.base.repo and pull.base.repo.id == self.repository.id]
         at = check.completed_at or check.updated_at
         if not own or at is None:
             return None
         # Several pull requests may have one head: the run is about the head.
-        linked = next((one for one in own if one.head.sha == check.head_sha), own[0])
+        linked = next((pull for pull in own if pull.head.sha == check.head_sha), own[0])
         about = self.repository.done_by(self.sender) | linked.about(self.repository)
         head = linked.head.sha
         about["fault"] = "" if head == check.head_sha else f"the pull request is at {head[:12]} by now"
@@ -174,7 +175,6 @@ PAYLOADS: Final[dict[str, type[Payload]]] = {
     "check_run": _CheckDelivery,
     "workflow_run": _CheckDelivery,
 }
-"""GitHub's, by the event."""
 
 
 class _Retitled(Part):
@@ -188,8 +188,8 @@ class _ForgejoPullRequestDelivery(_PullRequestDelivery):
 
     def event(self, mention: str) -> HookEvent | None:
         is_ready = self.action == "edited" and _DRAFT.match(self.changes.old) and not self.pull_request.draft
-        given = self.model_copy(update={"action": "ready_for_review"}) if is_ready else self
-        return _PullRequestDelivery.event(given, mention)
+        delivery = self.model_copy(update={"action": "ready_for_review"}) if is_ready else self
+        return _PullRequestDelivery.event(delivery, mention)
 
 
 class _ForgejoRun(Part):
@@ -209,8 +209,8 @@ class _ForgejoRunDelivery(Payload):
 
     def event(self, _mention: str) -> HookEvent | None:
         run = self.run
-        named = _NUMBER.fullmatch(run.prettyref)
-        about = run.repository.done_by(Account()) | ({"number": int(named[1])} if named else {"head": run.prettyref})
+        match = _NUMBER.fullmatch(run.prettyref)
+        about = run.repository.done_by(Account()) | ({"number": int(match[1])} if match else {"head": run.prettyref})
         return payloads.failed(about, run.workflow_id, run.commit_sha, run.stopped) if run.status == "failure" else None
 
 

@@ -38,7 +38,7 @@ class _Request(Part):
             "fault": "" if self.last_commit else "the merge request has no commits",
             "base": self.target_branch,
             "is_fork": self.source_project_id != self.target_project_id,
-            "labels": tuple(label.name for label in labels),
+            "labels": payloads.names(labels),
         }
 
 
@@ -63,16 +63,16 @@ class _RequestDelivery(_Delivery):
     changes: dict[str, object] = Field(default_factory=dict)
 
     def event(self, _mention: str) -> HookEvent | None:
-        given, kind = self.object_attributes, payloads.KINDS.get(self.object_attributes.action)
-        if given.action == "update":
-            was_draft = "draft" in self.changes and not given.draft
-            changed = ((given.oldrev, "pushed"), (was_draft, "ready"), ("labels" in self.changes, "labeled"))
+        request, kind = self.object_attributes, payloads.KINDS.get(self.object_attributes.action)
+        if request.action == "update":
+            was_draft = "draft" in self.changes and not request.draft
+            changed = ((request.oldrev, "pushed"), (was_draft, "ready"), ("labels" in self.changes, "labeled"))
             kind = next((name for holds, name in changed if holds), None)
-        if kind is None or (kind != CLOSED and given.state != "opened"):
+        if kind is None or (kind != CLOSED and request.state != "opened"):
             return None
-        about = self.project.done_by(self.user) | given.about(self.labels)
-        about |= {"is_draft": given.draft or given.work_in_progress}
-        return HookEvent(kind=kind, **about, changed_at=payloads.micros(given.updated_at))
+        about = self.project.done_by(self.user) | request.about(self.labels)
+        is_draft, changed_at = request.draft or request.work_in_progress, payloads.micros(request.updated_at)
+        return HookEvent(kind=kind, **about, is_draft=is_draft, changed_at=changed_at)
 
 
 _Item = TypeVar("_Item", Label, Account)
@@ -84,7 +84,7 @@ class _Change(Part, Generic[_Item]):
 
     @property
     def new(self) -> tuple[_Item, ...]:
-        return tuple(one for one in self.current if one not in self.previous)
+        return tuple(item for item in self.current if item not in self.previous)
 
 
 class _IssueChanges(Part):
@@ -100,15 +100,15 @@ class _IssueDelivery(_Delivery):
     changes: _IssueChanges = _IssueChanges()
 
     def event(self, mention: str) -> HookEvent | None:
-        given = self.object_attributes
-        change = payloads.KINDS.get(given.action, given.action)
+        issue = self.object_attributes
+        change = payloads.KINDS.get(issue.action, issue.action)
         labels, assignees = self.changes.labels.new, self.changes.assignees.new
-        if given.confidential and self.changes.confidential:
+        if issue.confidential and self.changes.confidential:
             change = CONFIDENTIAL
         if change == "opened":
             labels, assignees = self.labels, self.assignees
-        sender, is_authors = self.project.done_by(self.user), given.author_id == self.user.id
-        return given.changed(sender, mention, change, labels, assignees, is_authors=is_authors)
+        sender, is_authors = self.project.done_by(self.user), issue.author_id == self.user.id
+        return issue.changed(sender, mention, change, labels, assignees, is_authors=is_authors)
 
 
 class _Note(Part):
@@ -133,23 +133,23 @@ class _NoteDelivery(_Delivery):
     issue: Issue | None = None
 
     def event(self, mention: str) -> HookEvent | None:
-        given, request = self.object_attributes, self.merge_request
-        said = payloads.asked(given.note, mention)
-        about = self.project.done_by(self.user)
-        if said is None or given.system:
+        note, pull = self.object_attributes, self.merge_request
+        request = payloads.asked(note.note, mention)
+        if request is None or note.system:
             return None
-        if given.noteable_type == "MergeRequest" and request is not None:
-            about |= request.about(request.labels)
-            subject = payloads.over(request.state) or about["fault"]
-        elif given.noteable_type == "Issue" and self.issue is not None:
+        about = self.project.done_by(self.user) | request
+        if note.noteable_type == "MergeRequest" and pull is not None:
+            about |= pull.about(pull.labels)
+            subject = payloads.over(pull.state) or about["fault"]
+        elif note.noteable_type == "Issue" and self.issue is not None:
             about |= self.issue.about
             subject = about["fault"]
         else:
             return None
-        is_edited = given.action != "create" if given.action else given.updated_at != given.created_at
-        is_authors = given.author_id == self.user.id
-        fault = payloads.faults(given.note, subject, is_edited=is_edited, is_authors=is_authors)
-        return payloads.commented(about, given.id, said, INTERNAL if given.internal else fault, given.created_at)
+        is_edited = note.action != "create" if note.action else note.updated_at != note.created_at
+        is_authors = note.author_id == self.user.id
+        fault = payloads.faults(note.note, subject, is_edited=is_edited, is_authors=is_authors)
+        return payloads.commented(about, note.id, INTERNAL if note.internal else fault, note.created_at)
 
 
 class _Pipeline(Part):
@@ -167,13 +167,13 @@ class _PipelineDelivery(Payload):
     object_attributes: _Pipeline
 
     def event(self, _mention: str) -> HookEvent | None:
-        given = self.object_attributes
-        if given.status != "failed":
+        run = self.object_attributes
+        if run.status != "failed":
             return None
         # The pipeline of a push names no merge request, and one of a merge request may be about another commit.
-        found = _MERGE_REQUEST.match(given.ref)
-        about = self.project.done_by(self.user) | {"head": given.ref} | ({"number": int(found[1])} if found else {})
-        return payloads.failed(about, given.name or "pipeline", given.sha, given.finished_at or given.created_at)
+        match = _MERGE_REQUEST.match(run.ref)
+        about = self.project.done_by(self.user) | {"head": run.ref} | ({"number": int(match[1])} if match else {})
+        return payloads.failed(about, run.name or "pipeline", run.sha, run.finished_at or run.created_at)
 
 
 PAYLOADS: Final[dict[str, type[Payload]]] = {
@@ -184,4 +184,3 @@ PAYLOADS: Final[dict[str, type[Payload]]] = {
     "Confidential Note Hook": _NoteDelivery,
     "Pipeline Hook": _PipelineDelivery,
 }
-"""The models of the deliveries, by the event."""

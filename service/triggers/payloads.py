@@ -1,7 +1,7 @@
 """What the payloads of all code hosts have in common: their parts, and the events that they become."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Final
@@ -28,15 +28,11 @@ _MARKDOWN: Final = MarkdownIt("commonmark")
 _CODE: Final = frozenset({"fence", "code_block"})
 _OPEN: Final = ("open", "opened")
 KINDS: Final = {
-    "opened": "opened",
-    "synchronize": "pushed",
-    "reopened": "reopened",
     "ready_for_review": "ready",
-    "labeled": "labeled",
-    "open": "opened",
-    "reopen": "reopened",
-    "synchronized": "pushed",
-    "label_updated": "labeled",
+    **dict.fromkeys(("opened", "open"), "opened"),
+    **dict.fromkeys(("reopened", "reopen"), "reopened"),
+    **dict.fromkeys(("synchronize", "synchronized"), "pushed"),
+    **dict.fromkeys(("labeled", "label_updated"), "labeled"),
     **dict.fromkeys(("closed", "close", "merge", "deleted", "transferred"), CLOSED),
 }
 """The actions of GitHub, GitLab and Forgejo, and the change that each means; GitLab's `update` means one of several."""
@@ -57,10 +53,10 @@ class Part(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if value is not None}
+    def _without_nulls(cls, part: Any) -> Any:
+        if not isinstance(part, dict):
+            return part
+        return {name: value for name, value in part.items() if value is not None}
 
 
 class Payload(Part):
@@ -89,6 +85,9 @@ class Account(Part):
     def is_one(self, other: "Account | None") -> bool:
         """Whether another account has its name."""
         return other is not None and other.name == self.name
+
+
+Names = Sequence[Label] | Sequence[Account]
 
 
 class Repository(Part):
@@ -127,12 +126,11 @@ class Issue(Part):
     def about(self) -> dict[str, Any]:
         """The fields of an event about it."""
         whole = self.body.replace("\r", "")
-        rest = len(whole) - _LONGEST_WORDS
+        text, rest = whole[:_LONGEST_WORDS], len(whole) - _LONGEST_WORDS
         # Markdown has no hidden parts in blocks of code.
-        text = whole[:_LONGEST_WORDS]
         lines = re.split(r"(?<=\n)", text)  # as the parser counts them
         parts, end = list[str](), 0
-        for begin, after in [one.map for one in _MARKDOWN.parse(text) if one.type in _CODE and one.map]:
+        for begin, after in [token.map for token in _MARKDOWN.parse(text) if token.type in _CODE and token.map]:
             parts += [_HIDDEN.sub("[hidden comment]", "".join(lines[end:begin])), *lines[begin:after]]
             end = after
         shown = printable("".join([*parts, _HIDDEN.sub("[hidden comment]", "".join(lines[end:]))]))
@@ -142,39 +140,37 @@ class Issue(Part):
         return {"number": self.number, "issue": IssueText(one_line(self.title), shown), "fault": fault}
 
     def changed(
-        self,
-        sender: Mapping[str, Any],
-        mention: str,
-        change: str,
-        labels: tuple[Label, ...],
-        assignees: tuple[Account, ...],
-        *,
-        is_authors: bool,
+        self, sender: dict[str, Any], mention: str, change: str, labels: Names, assignees: Names, *, is_authors: bool
     ) -> HookEvent | None:
         """Return the event of its change, which adds the `labels` and the `assignees`."""
-        about = dict(sender) | self.about | {"changed_at": micros(self.updated_at)}
+        about = sender | self.about | {"changed_at": micros(self.updated_at)}
         if change in {CLOSED, CONFIDENTIAL}:
             return HookEvent(kind=CLOSED, **about, occasion=change)
         text = about["issue"].text
-        said = asked(text, mention) if change == "opened" else None
-        if said is not None:
+        request = asked(text, mention) if change == "opened" else None
+        if request is not None:
             # The author's words are instructions, so they are not repeated as the issue's text.
             fault = faults(text, about["fault"], is_edited=False, is_authors=is_authors)
-            about |= {"command": said[0], "words": said[1], "issue": replace(about["issue"], text=""), "fault": fault}
+            about |= request | {"issue": replace(about["issue"], text=""), "fault": fault}
         elif not labels and not assignees:
             return None
-        about |= {"labels": tuple(one.name for one in labels), "assignees": tuple(one.name for one in assignees)}
+        about |= {"labels": names(labels), "assignees": names(assignees)}
         return HookEvent(kind=ISSUE, **about, occasion=f"issue at {about['changed_at']}")
 
 
-def asked(body: str, mention: str) -> tuple[str, str] | None:
-    """Return the command and the further words of a comment that begins with the mention; None: it does not.
+def names(parts: Names) -> tuple[str, ...]:
+    """Return the names of labels or accounts."""
+    return tuple(part.name for part in parts)
+
+
+def asked(body: str, mention: str) -> dict[str, str] | None:
+    """Return the `command` and the further `words` of a comment that begins with the mention; None: it does not.
 
     Four blanks, or a tab, make it a block of code.
     """
     begun = rf"(?:[^\S\n]*\n)* {{0,3}}@{re.escape(mention)}(?![\w-])"
-    found = re.match(rf"{begun}\s*([\w-]*)\s*(.*)", body, re.IGNORECASE | re.DOTALL)
-    return None if found is None else (found[1].lower()[:100], found[2].strip())
+    match = re.match(rf"{begun}\s*([\w-]*)\s*(.*)", body, re.IGNORECASE | re.DOTALL)
+    return None if match is None else {"command": match[1].lower()[:100], "words": match[2].strip()}
 
 
 def over(state: str) -> str:
@@ -194,16 +190,16 @@ def faults(body: str, subject: str, *, is_edited: bool, is_authors: bool) -> str
     return next((text for holds, text in reasons if holds), "")
 
 
-def commented(about: Mapping[str, Any], number: int, said: tuple[str, str], fault: str, at: datetime) -> HookEvent:
-    """Return the event of a comment, with the command and the words in it."""
-    given = {**about, "command": said[0], "words": said[1], "fault": fault, "changed_at": micros(at)}
-    return HookEvent(kind=ISSUE if "issue" in about else COMMENT, **given, occasion=f"comment {number}")
+def commented(about: dict[str, Any], number: int, fault: str, at: datetime) -> HookEvent:
+    """Return the event of a comment."""
+    about |= {"fault": fault, "changed_at": micros(at)}
+    return HookEvent(kind=ISSUE if "issue" in about else COMMENT, **about, occasion=f"comment {number}")
 
 
-def failed(about: Mapping[str, Any], name: str, commit: str, at: datetime) -> HookEvent:
+def failed(about: dict[str, Any], name: str, commit: str, at: datetime) -> HookEvent:
     """Return the event of a failed check, whose sender means nothing: it pushed, or is the program that checks."""
-    given = {**about, "is_bot": False, "head_sha": commit, "changed_at": micros(at), "check": name}
-    return HookEvent(kind=FAILED, **given, occasion=f"{commit} {name}")
+    about |= {"is_bot": False, "head_sha": commit, "changed_at": micros(at), "check": name}
+    return HookEvent(kind=FAILED, **about, occasion=f"{commit} {name}")
 
 
 def micros(at: datetime) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import takewhile
 
 import sqlalchemy as sa
@@ -81,20 +80,25 @@ class Receiver:
         Raises:
             UnknownRepositoryError: No repository is configured under its path with a secret that signed it.
         """
-        common = self._settings.secret_of_webhooks(delivery.platform)
+        platform, common = delivery.platform, self._settings.secret_of_webhooks(delivery.platform)
+        decisions = []
         with self._database.write() as connection:
-            pairs = [
-                (owner, repo)
-                for owner, repo in repositories.everywhere(connection, delivery.platform, delivery.event.path)
-                if (repo.webhook_secret_env or common) in delivery.proven
-            ]
-            if not pairs:
+            for owner, repository in repositories.everywhere(connection, platform, delivery.event.path):
+                if (repository.webhook_secret_env or common) not in delivery.proven:
+                    continue
+                # One delivery at a time, so that the numbers and rows read here stay true until the commit.
+                lock_subject(connection, "deliveries", owner)
+                if deliveries.is_known(connection, owner, platform, delivery.id):
+                    decisions.append(DeliveryDecision("duplicate"))
+                    continue
+                event = delivery.events.get(owner, delivery.event)
+                subject = SubjectKey(owner, platform, repository.path.lower(), event.number, event.issue is not None)
+                own = replace(delivery, event=event)
+                case = _Case(connection, self._settings, self._clock(), subject, repository, own)
+                decisions += case.decide()
+            if not decisions:
                 raise UnknownRepositoryError("the repository is not configured for this webhook")
-            return [
-                decision
-                for owner, repo in pairs
-                for decision in self._for_repository(connection, owner, repo, delivery)
-            ]
+        return decisions
 
     def start_due(self, key: str) -> None:
         """Start the run of a rule that is due, or record why not, in the transaction that makes it due next time."""
@@ -113,65 +117,62 @@ class Receiver:
             # Rules may change places, so neither the place nor the time makes it unique.
             name = f"{path}@{event.cause}#{ids.ulid(now)[-8:]}"
             delivery = WebhookDelivery(repository.platform, name, event, frozenset())
+            case = _Case(connection, self._settings, now, subject, repository, delivery)
             if not in_time:
                 decision = DeliveryDecision("missed", f"its start was more than {rule.catch_up} late (catch_up)")
             elif agents.by_name(connection, due.organization_id, rule.agent) is None:
                 decision = DeliveryDecision("refused", f"the agent {rule.agent} is not configured")
-            elif limit := self._hour_limit(connection, subject, now):
+            elif limit := case.hour_limit():
                 decision = DeliveryDecision("limited", limit)
             else:
-                request = _request(subject, repository, rule, delivery)
-                decision = _start(connection, request, self._settings.limits.active_runs, now)
+                decision = _start(connection, case.request(rule), self._settings.limits.active_runs, now)
             if at != due.due_at:
                 missed = f"for the newest of the times missed since {rfc3339(due.due_at)}"
                 decision = replace(decision, detail=f"{decision.detail}; {missed}" if decision.detail else missed)
-            self._note(connection, subject, delivery, due.index, rule.agent, decision)
+            case.note(decision, due.index)
 
-    def _for_repository(
-        self, connection: sa.Connection, organization_id: str, repository: Repository, delivery: WebhookDelivery
-    ) -> list[DeliveryDecision]:
-        # One delivery at a time, so that the numbers and rows read here stay true until the commit.
-        lock_subject(connection, "deliveries", organization_id)
-        if deliveries.is_known(connection, organization_id, delivery.platform, delivery.id):
-            return [DeliveryDecision("duplicate")]
-        event = delivery.events.get(organization_id, delivery.event)
-        delivery = replace(delivery, event=event)
-        about = (repository.path.lower(), event.number, event.issue is not None)
-        subject = SubjectKey(organization_id, delivery.platform, *about)
-        note = partial(self._note, connection, subject, delivery)
+
+@dataclass(eq=False)
+class _Case:
+    """A delivery to one organization, within the transaction that decides on it."""
+
+    connection: sa.Connection
+    settings: Settings
+    now: int
+    subject: SubjectKey
+    repository: Repository
+    delivery: WebhookDelivery
+
+    @property
+    def event(self) -> HookEvent:
+        return self.delivery.event
+
+    def decide(self) -> list[DeliveryDecision]:
+        """Decide, by each rule that fits if there is one."""
+        event, rules = self.event, self.repository.triggers
+        accounts = {account.lower() for account in self.settings.triggers.own_accounts}
+        accounts |= self.delivery.own_accounts.get(self.subject.organization_id, frozenset())
+        mismatches = [rule.mismatch(event) for rule in rules]
         if event.kind == CLOSED:
-            return [note(-1, None, self._close(connection, subject, event))]
-        named = {account.lower() for account in self._settings.triggers.own_accounts}
-        named |= delivery.own_accounts.get(organization_id, frozenset())
-        if event.kind != FAILED and event.sender.lower() in named:
-            return [note(-1, None, DeliveryDecision("own", "done by the service's own account"))]
-        if event.kind not in {FAILED, COMMENT} and turns.is_own_commit(connection, event.head_sha):
-            return [note(-1, None, DeliveryDecision("own", "the service pushed this commit"))]
-        if event.fault:
-            return [note(-1, None, DeliveryDecision("ignored", event.fault))]
-        mismatches = [rule.mismatch(event) for rule in repository.triggers]
-        if all(mismatches):
-            lines = [f"{rule.agent}: {why}" for rule, why in zip(repository.triggers, mismatches, strict=True)]
-            return [note(-1, None, DeliveryDecision("ignored", "; ".join(lines) or "the repository has no rules"))]
-        fitting = [index for index, mismatch in enumerate(mismatches) if mismatch is None]
-        decisions = []
-        for index in fitting:
-            decision = self._decide(connection, subject, repository, index, delivery)
-            decisions.append(note(index, repository.triggers[index].agent, decision))
-        return decisions
+            decision = self._close()
+        elif event.kind != FAILED and event.sender.lower() in accounts:
+            decision = DeliveryDecision("own", "done by the service's own account")
+        elif event.kind not in {FAILED, COMMENT} and turns.is_own_commit(self.connection, event.head_sha):
+            decision = DeliveryDecision("own", "the service pushed this commit")
+        elif event.fault:
+            decision = DeliveryDecision("ignored", event.fault)
+        elif all(mismatches):
+            lines = [f"{rule.agent}: {why}" for rule, why in zip(rules, mismatches, strict=True)]
+            decision = DeliveryDecision("ignored", "; ".join(lines) or "the repository has no rules")
+        else:
+            fitting = [index for index, mismatch in enumerate(mismatches) if mismatch is None]
+            return [self.note(self._by_rule(index), index) for index in fitting]
+        return [self.note(decision)]
 
-    def _decide(
-        self,
-        connection: sa.Connection,
-        subject: SubjectKey,
-        repository: Repository,
-        index: int,
-        delivery: WebhookDelivery,
-    ) -> DeliveryDecision:
-        event = delivery.event
+    def _by_rule(self, index: int) -> DeliveryDecision:
+        event, connection, repository = self.event, self.connection, self.repository
         rule = repository.triggers[index]
-        now = self._clock()
-        past = deliveries.acted_on(connection, subject)
+        past = deliveries.acted_on(connection, self.subject)
         if any((entry.cause, entry.rule, entry.agent) == (event.cause, index, rule.agent) for entry in past):
             what = {COMMENT: "comment", FAILED: "check of this commit", ISSUE: "request"}.get(event.kind, "commit")
             return DeliveryDecision("repeated", f"{rule.agent} has had this {what} by this rule")
@@ -188,74 +189,70 @@ class Receiver:
                     return DeliveryDecision("own", text)
         if event.kind == ISSUE and turns.open_runs(connection, [entry.run_id for entry in mine if entry.run_id]):
             return DeliveryDecision("refused", f"{rule.agent} is at work on this issue")
-        if reason := self._late(connection, subject, event, now):
+        if reason := self._late():
             return DeliveryDecision("stale", reason)
-        owner = organizations.by_id(connection, subject.organization_id)
+        owner = organizations.by_id(connection, self.subject.organization_id)
         if owner is None or not owner.active:
             return DeliveryDecision("refused", "the organization is not active")
-        if agents.by_name(connection, subject.organization_id, rule.agent) is None:
+        if agents.by_name(connection, owner.id, rule.agent) is None:
             return DeliveryDecision("refused", f"the agent {rule.agent} is not configured")
         if not event.is_fork and event.issue is None:
             default = event.default_branch or repositories.default_branch(connection, repository.url)
             is_protected = repositories.is_protected(event.head, default, repository.protected)
             if fault := f"the branch {event.head} is protected" if is_protected else branch_fault(event.head):
                 return DeliveryDecision("refused", fault)
-        most = self._settings.triggers.pull_request_runs_a_day
-        if deliveries.started_since(connection, subject, now - DAY_MICROS) >= most:
-            what = "issue" if subject.is_issue else "pull request"
-            return DeliveryDecision("limited", f"pull_request_runs_a_day: {plural(most, 'run')} for one {what}")
-        if limit := self._hour_limit(connection, subject, now):
+        most = self.settings.triggers.pull_request_runs_a_day
+        if deliveries.started_since(connection, self.subject, self.now - DAY_MICROS) >= most:
+            text = f"pull_request_runs_a_day: {plural(most, 'run')} for one {self._noun}"
+            return DeliveryDecision("limited", text)
+        if limit := self.hour_limit():
             return DeliveryDecision("limited", limit)
-        reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
         # A comment cancels nothing, and a run that a comment asked for is not cancelled by the next push.
         if event.kind != COMMENT:
             older = [entry for entry in past if entry.head_sha != event.head_sha and entry.event != COMMENT]
-            self._end(connection, older, reason, now)
-        request = _request(subject, repository, rule, delivery)
+            self._end(older, f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}")
+        request = self.request(rule)
         if event.is_fork and rule.forks == "approve":
             return DeliveryDecision(WAITING, "the head is in a fork", request=request)
-        decision = _start(connection, request, self._settings.limits.active_runs, now)
+        decision = _start(connection, request, self.settings.limits.active_runs, self.now)
         if decision.run_id and event.issue is not None:
-            postings.want(connection, (decision.run_id, 1), "comment", {"issue": event.number}, now)
+            postings.want(connection, (decision.run_id, 1), "comment", {"issue": event.number}, self.now)
         return decision
 
-    def _late(self, connection: sa.Connection, subject: SubjectKey, event: HookEvent, now: int) -> str | None:
-        """Return why a change comes too late; None: it comes in time."""
-        if event.changed_at < deliveries.latest_change(connection, subject, only_closed=event.kind in {COMMENT, ISSUE}):
+    @property
+    def _noun(self) -> str:
+        return "issue" if self.subject.is_issue else "pull request"
+
+    def _late(self) -> str | None:
+        only_closed, at = self.event.kind in {COMMENT, ISSUE}, self.event.changed_at
+        if at < deliveries.latest_change(self.connection, self.subject, only_closed=only_closed):
             return "a later change came first"
         # Older decisions are deleted, so a repetition of an older delivery would not be recognized.
-        is_old = event.changed_at < now - int(self._settings.retention.deliveries_days * DAY_MICROS)
+        is_old = at < self.now - int(self.settings.retention.deliveries_days * DAY_MICROS)
         return "older than the decisions that are kept (retention.deliveries_days)" if is_old else None
 
-    def _hour_limit(self, connection: sa.Connection, subject: SubjectKey, now: int) -> str | None:
-        most, hour_ago = self._settings.triggers.repository_runs_an_hour, now - DAY_MICROS // 24
-        is_reached = deliveries.started_since(connection, subject, hour_ago, in_repository=True) >= most
+    def hour_limit(self) -> str | None:
+        """Return that the repository had its runs of an hour; None: it may have more."""
+        most, hour_ago = self.settings.triggers.repository_runs_an_hour, self.now - DAY_MICROS // 24
+        is_reached = deliveries.started_since(self.connection, self.subject, hour_ago, in_repository=True) >= most
         return f"repository_runs_an_hour: {plural(most, 'run')} for one repository" if is_reached else None
 
-    def _close(self, connection: sa.Connection, subject: SubjectKey, event: HookEvent) -> DeliveryDecision:
+    def _close(self) -> DeliveryDecision:
         """Decide on the end of a pull request or an issue: its runs have nothing to work for."""
-        now = self._clock()
-        if reason := self._late(connection, subject, event, now):
+        if reason := self._late():
             return DeliveryDecision("stale", reason)
-        past = deliveries.acted_on(connection, subject)
-        hides = event.cause == CONFIDENTIAL
-        what = "issue" if subject.is_issue else "pull request"
-        reason = f"{what} {event.number} {'is confidential' if hides else 'was closed'}"
+        past = deliveries.acted_on(self.connection, self.subject)
+        hides = self.event.cause == CONFIDENTIAL
+        reason = f"{self._noun} {self.event.number} {'is confidential' if hides else 'was closed'}"
         if hides:
-            postings.withdraw_pull_requests(connection, [entry.run_id for entry in past if entry.run_id], reason, now)
-        ended = self._end(connection, past, reason, now, even_continued=hides)
+            run_ids = [entry.run_id for entry in past if entry.run_id]
+            postings.withdraw_pull_requests(self.connection, run_ids, reason, self.now)
+        ended = self._end(past, reason, even_continued=hides)
         return DeliveryDecision(CLOSED, f"ended {plural(ended, 'run')}")
 
-    def _end(
-        self,
-        connection: sa.Connection,
-        past: Sequence[DeliveryEntry],
-        reason: str,
-        now: int,
-        *,
-        even_continued: bool = False,
-    ) -> int:
+    def _end(self, past: Sequence[DeliveryEntry], reason: str, *, even_continued: bool = False) -> int:
         """Cancel runs that deliveries started, unless a user continued them, and waiting ones; return how many."""
+        connection = self.connection
         still_open = turns.open_runs(connection, [entry.run_id for entry in past if entry.run_id])
         ended = 0
         for entry in past:
@@ -265,25 +262,18 @@ class Receiver:
             elif entry.run_id in still_open and (
                 even_continued or turns.of(connection, entry.run_id)[-1].caller == turns.WEBHOOK
             ):
-                turns.cancel(connection, entry.run_id, f"{CANCELLED}: {reason}", now)
-                _audit(connection, entry, "run.cancel", entry.run_id, reason, now)
+                turns.cancel(connection, entry.run_id, f"{CANCELLED}: {reason}", self.now)
+                _audit(connection, entry, "run.cancel", entry.run_id, reason, self.now)
                 ended += 1
         return ended
 
-    def _note(
-        self,
-        connection: sa.Connection,
-        subject: SubjectKey,
-        delivery: WebhookDelivery,
-        index: int,
-        agent: str | None,
-        decision: DeliveryDecision,
-    ) -> DeliveryDecision:
-        event, now = delivery.event, self._clock()
+    def note(self, decision: DeliveryDecision, index: int = -1) -> DeliveryDecision:
+        """Record a decision, made by the rule with an index or, at -1, by none; return it."""
+        event, agent = self.event, None if index < 0 else self.repository.triggers[index].agent
         entry = DeliveryEntry(
-            id=f"dlv_{ids.ulid(now)}",
-            **asdict(subject),
-            delivery=delivery.id,
+            id=f"dlv_{ids.ulid(self.now)}",
+            **asdict(self.subject),
+            delivery=self.delivery.id,
             event=event.kind,
             result=decision.result,
             rule=index,
@@ -295,13 +285,54 @@ class Receiver:
             run_id=decision.run_id,
             request=asdict(decision.request) if decision.request else None,
             changed_at=event.changed_at,
-            received_at=now,
+            received_at=self.now,
         )
-        deliveries.record(connection, entry)
+        deliveries.record(self.connection, entry)
         if decision.result in {STARTED, WAITING}:
             action = "trigger.start" if decision.run_id else "trigger.wait"
-            _audit(connection, entry, action, decision.run_id or entry.id, f"{agent} on {event.kind}", now)
+            target = decision.run_id or entry.id
+            _audit(self.connection, entry, action, target, f"{agent} on {event.kind}", self.now)
         return decision
+
+    def request(self, rule: TriggerRule) -> TurnRequest:
+        """Return the run that a rule asks for."""
+        event = self.event
+        about: dict[str, object] = {"number": event.number}
+        parts = [rule.instructions]
+        inputs: dict[str, object] = {}
+        if event.command:
+            inputs["comment"] = {"author": event.sender, "command": event.command, "words": event.words}
+            parts += [f"{event.sender} asks: {event.words}"] if event.words else []
+        if event.kind == FAILED:
+            inputs["check"] = {"name": event.check}
+            parts.append(f"What failed: {one_line(event.check)}")
+        if event.kind == SCHEDULE:
+            about = {"schedule": rule.schedule, "timezone": rule.timezone, "due": event.cause}
+        elif event.issue is None:
+            about |= {"head": event.head, "base": event.base, "commit": event.head_sha}
+            inputs["pull_request"] = about
+            mark = PLATFORMS[self.subject.platform].mark
+            parts.append(f"(pull request {mark}{event.number}, commit {event.head_sha})")
+        else:
+            text = f"{event.issue.title}\n\n{event.issue.text}".strip()
+            inputs["issue"] = about | asdict(event.issue)
+            parts += [f"(issue #{event.number})", ISSUE_TEXT, f"{fence_of(text)}\n{text}\n{fence_of(text)}"]
+        return TurnRequest(
+            organization_id=self.subject.organization_id,
+            agent=rule.agent,
+            platform=self.subject.platform,
+            path=self.repository.path,
+            url=self.repository.url,
+            branch=event.ref.removeprefix("refs/") if event.is_fork else event.head or None,
+            instructions="\n\n".join(parts),
+            inputs=inputs,
+            metadata={"trigger": {"event": event.kind, "delivery": self.delivery.id} | about},
+            trace_parent=self.delivery.trace_parent,
+            caller=f"{SCHEDULE} {rule.schedule}" if event.kind == SCHEDULE else turns.WEBHOOK,
+            head_ref=event.ref if event.is_fork else None,
+            head_sha=event.head_sha if event.is_fork else None,
+            is_restricted=event.is_fork and rule.forks == "without_secrets",
+        )
 
 
 def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str, now: int) -> Run:
@@ -319,46 +350,6 @@ def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str,
     if run is None or not deliveries.conclude(connection, entry_id, STARTED, f"approved by {by}", run.id):
         raise ApprovalError(f"{entry_id} cannot start: {decision.detail or 'it does not wait any longer'}")
     return run
-
-
-def _request(subject: SubjectKey, repository: Repository, rule: TriggerRule, delivery: WebhookDelivery) -> TurnRequest:
-    event = delivery.event
-    about: dict[str, object] = {"number": event.number}
-    parts = [rule.instructions]
-    inputs: dict[str, object] = {}
-    if event.command:
-        inputs["comment"] = {"author": event.sender, "command": event.command, "words": event.words}
-        parts += [f"{event.sender} asks: {event.words}"] if event.words else []
-    if event.kind == FAILED:
-        inputs["check"] = {"name": event.check}
-        parts.append(f"What failed: {one_line(event.check)}")
-    if event.kind == SCHEDULE:
-        about = {"schedule": rule.schedule, "timezone": rule.timezone, "due": event.cause}
-    elif event.issue is None:
-        about |= {"head": event.head, "base": event.base, "commit": event.head_sha}
-        inputs["pull_request"] = about
-        parts.append(f"(pull request {PLATFORMS[subject.platform].mark}{event.number}, commit {event.head_sha})")
-    else:
-        text = f"{event.issue.title}\n\n{event.issue.text}".strip()
-        inputs["issue"] = about | asdict(event.issue)
-        parts += [f"(issue #{event.number})", ISSUE_TEXT, f"{fence_of(text)}\n{text}\n{fence_of(text)}"]
-    origin = {"event": event.kind, "delivery": delivery.id} | about
-    return TurnRequest(
-        organization_id=subject.organization_id,
-        agent=rule.agent,
-        platform=subject.platform,
-        path=repository.path,
-        url=repository.url,
-        branch=event.ref.removeprefix("refs/") if event.is_fork else event.head or None,
-        instructions="\n\n".join(parts),
-        inputs=inputs,
-        metadata={"trigger": origin},
-        trace_parent=delivery.trace_parent,
-        caller=f"{SCHEDULE} {rule.schedule}" if event.kind == SCHEDULE else turns.WEBHOOK,
-        head_ref=event.ref if event.is_fork else None,
-        head_sha=event.head_sha if event.is_fork else None,
-        is_restricted=event.is_fork and rule.forks == "without_secrets",
-    )
 
 
 def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, now: int) -> DeliveryDecision:

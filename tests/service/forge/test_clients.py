@@ -1,16 +1,18 @@
 """Pull requests, reviews and comments through the clients, on servers that refuse what the real ones refuse."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.agents.options import ChangeLimits
 from service.execution.commits import changed_between, content_bytes, oversize, refusal
-from service.forge import CommitStatus, ForgeError, NewPullRequest, ReviewComment
+from service.forge import ForgeError, ReviewComment
 from service.git import GitRunner
 from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
 
-PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
+TITLE, BRANCHES = "Fix the login", {"branch": "agent/fix-1", "base": "main"}
+PROPOSAL: dict[str, Any] = {**BRANCHES, "title": TITLE, "body": "Because.", "is_draft": True}
 IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 
 
@@ -22,8 +24,8 @@ def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_
     client, person = forge.client(), forge.client("person-token")
     forge.add("agent/fix-1", "main", "From a fork", is_fork=True)
     before = client.pull_requests("agent/fix-1")
-    number = client.open(PROPOSAL).number
-    again = client.open(PROPOSAL).number
+    number = client.open(**PROPOSAL).number
+    again = client.open(**PROPOSAL).number
     client.update(number, "New text")
     comments = [ReviewComment("src/app.py", 1 + at % 3, f"finding {at}") for at in range(60)]
     client.post_review(number, "b" * 40, "What I found", comments)
@@ -43,9 +45,9 @@ def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_
     assert [(one.is_resolved, one.resolved_by) for one in now[:2]] == [(False, None), (True, "ann")]
     assert (now[4].path, now[4].line) == ("src/app.py", 2)
 
-    status = CommitStatus("runwarden/claude", "pending", "working " * 200, "https://runs.example/run_1")
+    status = ("runwarden/claude", "pending", "working " * 200, "https://runs.example/run_1")
     for _ in range(2):
-        forge.client().set_status("b" * 40, "agent/fix-1", status)
+        forge.client().set_status("b" * 40, "agent/fix-1", *status)
 
     assert [(commit, context) for commit, context, _ in forge.statuses] == [("b" * 40, "runwarden/claude")]
 
@@ -74,12 +76,12 @@ def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
 def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(forge: Forge) -> None:
     """A line outside the diff is final; a wrong token may be put right."""
     client = forge.client()
-    number = client.open(PROPOSAL).number
+    number = client.open(**PROPOSAL).number
 
     with pytest.raises(ForgeError, match="answered 4") as final:
         client.post_review(number, "b" * 40, "", [ReviewComment("src/app.py", 99, "nowhere")])
     with pytest.raises(ForgeError, match="check the token") as curable:
-        forge.client("revoked").open(PROPOSAL)
+        forge.client("revoked").open(**PROPOSAL)
     with pytest.raises(ForgeError, match=r"answered 4|not at") as moved:
         client.post_review(number, "c" * 40, "", [])
     assert (final.value.is_final, curable.value.is_final) == (True, False)

@@ -350,7 +350,7 @@ def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge
     client = forge.client()
     with pytest.raises(ForgeError, match="has no pull request yet") as waiting:
         post_review(client, subject("b" * 40))
-    number = client.open(PROPOSAL).number
+    number = client.open(**PROPOSAL).number
     stale = post_review(client, subject("c" * 40, attempts=7, head_ref=f"refs/merge-requests/{number}/head"))
     of_head = post_review(client, subject("b" * 40, head_ref=f"refs/pull/{number}/head", head_sha="b" * 40))
     told = "".join(one.body for one in forge.reviews)

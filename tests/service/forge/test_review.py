@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.findings import IdentifiedFinding
-from service.forge import CommitStatus, ForgeError, ReviewComment, harmless
+from service.forge import ForgeError, ReviewComment, harmless
 from service.forge.handlers import inert
 from service.forge.review import Marks, Report, bring_up_to_date, comment
 from service.text import not_closing
@@ -37,7 +37,7 @@ class Pull:
     def __init__(self, server: Forge, agent: str = "claude", token: str = "bot-token") -> None:
         self.server, self.agent = server, agent
         self.client = server.client(token)
-        self.number = self.client.open(PROPOSAL).number
+        self.number = self.client.open(**PROPOSAL).number
 
     def push(self, head: int, *found: IdentifiedFinding) -> None:
         """Post what was found at a commit, as often as it takes."""
@@ -196,7 +196,7 @@ def test_lists_are_read_to_their_end(forge: ForgejoServer) -> None:
     own = forge.add("agent/fix-1", "main", "Old", state="closed")
     for at in range(120):
         forge.add(f"other/{at}", "main", "Other", state="open" if at % 2 else "merged")
-    number = client.open(PROPOSAL).number
+    number = client.open(**PROPOSAL).number
     for at in range(60):
         person.post_review(number, "b" * 40, "", [ReviewComment("src/app.py", 1, f"remark {at}")])
 
@@ -210,7 +210,7 @@ def test_the_newest_status_counts_in_whatever_order_they_come(forge: ForgejoServ
     """Equal to it, none is set again; equal to an older one, it is."""
     client = forge.client()
     for state in ("pending", "success", "success", "pending"):
-        client.set_status("b" * 40, "agent/fix-1", CommitStatus("runwarden/x", state, "text"))
+        client.set_status("b" * 40, "agent/fix-1", "runwarden/x", state, "text")
 
     assert [said["state"] for _, _, said in forge.statuses] == ["pending", "success", "pending"]
 
