@@ -166,8 +166,6 @@ class Server:
     """Every request that was read whole, oldest first."""
     connections: int = 0
     """The number of connections so far."""
-    greet: Callable[[], Drop | None] = lambda: None
-    """Asked at each new connection: one that is not to be served."""
     latency_s: float = 0.0
     """What an answer takes, unless it is scripted."""
     port: int = 0
@@ -276,12 +274,11 @@ class Server:
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection until its end."""
-        drop = self.greet()
-        if self._next_is(Drop("accepted")) or (drop is not None and drop.when == "accepted"):
-            return _end(writer, drop.then if drop else "reset")
+        if self._next_is(Drop("accepted")):
+            return hang_up(writer, "reset")
         while first := await reader.read(1):
-            if self._next_is(Drop("unread")) or drop is not None:
-                return _end(writer, drop.then if drop else "reset")
+            if self._next_is(Drop("unread")):
+                return hang_up(writer, "reset")
             head, *lines = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {
                 name.strip().lower(): value.strip()
@@ -318,11 +315,11 @@ class Server:
                 await asyncio.sleep(after_s)
                 if then == "hang":
                     await asyncio.Event().wait()
-                _end(writer, then)
+                hang_up(writer, then)
             case Hang():
                 await asyncio.Event().wait()
             case Drop():
-                _end(writer, step.then)
+                hang_up(writer, step.then)
             case Drip(every_s, size):
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")
                 while True:
@@ -350,7 +347,8 @@ def _written(step: Respond) -> bytes:
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + (b"" if step.status == HTTPStatus.NO_CONTENT else body)
 
 
-def _end(writer: asyncio.StreamWriter, how: str) -> None:
+def hang_up(writer: asyncio.StreamWriter, how: str) -> None:
+    """End a connection: `close` or `reset`."""
     if how == "reset":
         # No lingering: the close is sent as RST, which the client cannot mistake for an end.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -415,8 +413,6 @@ class Lab(Server):
     total_count: Any = None
     """Instead of the true one."""
 
-    fail_from: int | None = None
-    """The number of the first list request, from 0, that is answered with 429."""
     limit: Callable[[], float | None] = lambda: None
     """Asked for each request: the wait of one that is over the limit."""
     retry_after: Literal["", "seconds", "date"] = "seconds"
@@ -501,8 +497,6 @@ class Lab(Server):
             return Respond(self.refused[request.token], {"message": "The token is not accepted."})
         if (wait_s := self.limit()) is not None:
             return self.rate_limited(wait_s)
-        if is_list and self.fail_from is not None and len(self.list_queries) > self.fail_from:
-            return Respond(429, {"message": "slow down"})
         match request.method, path:
             case "GET", ["runs"]:
                 return Respond(200, self._page(request.query))

@@ -33,7 +33,7 @@ from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.records import Action, Repository
 from tests.cli.conftest import CommandLine
-from tests.lab import RUN, Drop, Raw, Received, Respond, Server, Step
+from tests.lab import RUN, Drop, Raw, Received, Respond, Server, Step, hang_up
 from tests.program import Program
 from tests.service.servers import make_certificate
 
@@ -198,6 +198,19 @@ PLAYS: Final[tuple[Play, ...]] = (
 )
 
 
+@dataclass(kw_only=True, eq=False)
+class Rude(Server):
+    """Ends connections before it has read a request."""
+
+    greeting: Callable[[], Drop | None]
+
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (drop := self.greeting()) is None:
+            await super().converse(reader, writer)
+        elif drop.when == "accepted" or await reader.read(1):
+            hang_up(writer, drop.then)
+
+
 @dataclass(slots=True)
 class FaultyPeer:
     """Plays one of the faults for each write; each write's instructions are its mark."""
@@ -213,7 +226,7 @@ class FaultyPeer:
     @asynccontextmanager
     async def listening(self, context: SSLContext | None = None) -> AsyncIterator[str]:
         """Listen on the running loop; the base address."""
-        server = Server(tls=context, greet=self._greeting)
+        server = Rude(tls=context, greeting=self._greeting)
         server.otherwise = self._play
         async with server:
             yield server.base_url

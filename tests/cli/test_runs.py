@@ -125,7 +125,8 @@ def test_without_a_terminal_the_console_is_a_snapshot_of_the_newest_runs(boarded
         board.put(f"run_{number:02}", status, created=number)
     board.health = {"github": {"status": "degraded"}}
     result = boarded()
-    board.fail_from = 0
+    busy = Respond(429, {"message": "slow down"})
+    board.otherwise = lambda request: busy if request.path.endswith("/runs") else board.answer(request)
     stale = boarded()
     lines = result.out.splitlines()
 

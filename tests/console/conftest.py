@@ -25,6 +25,7 @@ from storage.errors import DiskFailedError
 from storage.records import PollOutcome
 from storage.thread import DatabaseThread
 from tests.console.quiet import (
+    TOASTS,
     QuietLoop,
     QuietPilot,
     key_event,
@@ -33,8 +34,6 @@ from tests.console.quiet import (
     paint_on_demand,
     parse_style_sheets_once,
     quiet,
-    titles,
-    toasts,
 )
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
 from tests.lab import Lab
@@ -84,13 +83,13 @@ class Scene:
 
     @property
     def toasts(self) -> list[str]:
-        """What they say, in full: on the screen their lines are broken."""
-        return toasts(self.app)
+        """What they said so far, in full: on the screen their lines are broken."""
+        return [message for _, message in TOASTS.get(self.app, [])]
 
     @property
     def titles(self) -> list[str]:
         """Of the toasts that have one, the first one first."""
-        return titles(self.app)
+        return [title for title, _ in TOASTS.get(self.app, []) if title]
 
     @property
     def rows(self) -> list[str]:

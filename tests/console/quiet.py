@@ -263,7 +263,8 @@ def parse_style_sheets_once(patch: pytest.MonkeyPatch) -> None:
 
 
 _ASKING: WeakKeyDictionary[App[Any], int] = WeakKeyDictionary()
-_TOASTS: WeakKeyDictionary[App[Any], list[tuple[str, str]]] = WeakKeyDictionary()
+TOASTS: WeakKeyDictionary[App[Any], list[tuple[str, str]]] = WeakKeyDictionary()
+"""The titles and messages of the toasts so far."""
 
 
 def note_what_is_said_and_asked(patch: pytest.MonkeyPatch) -> None:
@@ -271,7 +272,7 @@ def note_what_is_said_and_asked(patch: pytest.MonkeyPatch) -> None:
     notify, ask = App.notify, App.push_screen_wait
 
     def noting(app: App[Any], message: str, *, title: str = "", **how: Any) -> None:
-        _TOASTS.setdefault(app, []).append((title, message))
+        TOASTS.setdefault(app, []).append((title, message))
         notify(app, message, title=title, **how)
 
     async def asking(app: App[Any], *sheet: Any) -> Any:
@@ -283,13 +284,3 @@ def note_what_is_said_and_asked(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(App, "notify", noting)
     patch.setattr(App, "push_screen_wait", asking)
-
-
-def toasts(app: App[Any]) -> list[str]:
-    """What the toasts said so far, in full: on the screen their lines are broken."""
-    return [message for _, message in _TOASTS.get(app, [])]
-
-
-def titles(app: App[Any]) -> list[str]:
-    """The titles of those toasts that have one."""
-    return [title for title, _ in _TOASTS.get(app, []) if title]

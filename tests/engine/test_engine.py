@@ -17,7 +17,7 @@ from storage.errors import DatabaseBusyError
 from storage.ledger import Ledger
 from storage.records import PollOutcome, RunFilter
 from storage.state import State
-from tests.lab import Lab
+from tests.lab import Lab, Respond
 from tests.waiting import until
 
 
@@ -133,7 +133,8 @@ async def test_what_is_cached_can_be_read_whatever_a_refresh_meets(
         assert engine.token_problem is not None
         assert (problem and problem.kind, await engine.cache.count(RunFilter())) == ("token", 1)
     monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
-    board.fail_from, board.health = 0, {"github": {"status": "down"}}
+    board.health = {"github": {"status": "down"}}
+    board.otherwise = lambda request: Respond(429) if request.path.endswith("/runs") else board.answer(request)
     async with await Engine.open(*settings, actor="test") as engine:
         problem = await engine.refresh()
         assert (problem.kind, [one.status for one in await engine.cache.health()]) == ("rate_limited", ["down"])

@@ -75,11 +75,8 @@ class Origin:
             (self.work / name).parent.mkdir(parents=True, exist_ok=True)
             (self.work / name).write_bytes(content)
         commit(self.work, f"Work on {branch}" + (f"\n\nRunwarden-Run: {mark}" if mark else ""), at)
-        self.push(branch)
+        git(self.work, "push", "--quiet", "--force", "origin", branch)
         return (self.work / ".git/refs/heads" / branch).read_text().strip()
-
-    def push(self, *refs: str) -> None:
-        git(self.work, "push", "--quiet", "--force", "origin", *refs)
 
 
 def run_detail(branch: str = "agent/x", *moves: tuple[str, float], raw_json: str = "{}") -> RunDetail:

@@ -385,12 +385,6 @@ def postgres_url(postgres: Cluster, tables: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def empty_postgres_url(postgres: Cluster) -> Iterator[str]:
-    with postgres.temporary() as url:
-        yield url
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def either_url(request: pytest.FixtureRequest) -> str | None:
     """The address of a PostgreSQL database with all tables, and None for a deployment on SQLite."""

@@ -31,18 +31,19 @@ def upgrade():
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of an empty database of either kind."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'data' / 'service.sqlite'}"
-    return str(request.getfixturevalue("empty_postgres_url"))
+        yield f"sqlite:///{tmp_path / 'data' / 'service.sqlite'}"
+    else:
+        with request.getfixturevalue("postgres").temporary() as url:
+            yield url
 
 
 @pytest.fixture
 def database(url: str) -> Iterator[Database]:
-    made = Database(url)
-    yield made
-    made.close()
+    with contextlib.closing(Database(url)) as database:
+        yield database
 
 
 @pytest.fixture

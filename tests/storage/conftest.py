@@ -46,12 +46,6 @@ def clock() -> Clock:
     return Clock(NOON)
 
 
-@pytest.fixture
-def forward(clock: Clock) -> Callable[[float], None]:
-    """Moves the databases' clock by some seconds; backwards too."""
-    return lambda seconds: clock.move(seconds=seconds)
-
-
 def make_run(
     number: int,
     status: str = "working",

@@ -11,6 +11,7 @@ from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import ActionFailure, PollOutcome
 from storage.records.activity import ActivityFilter
+from tests.lab import Clock
 from tests.storage.conftest import NOON
 
 MINUTE = timedelta(minutes=1)
@@ -75,11 +76,11 @@ async def test_polls_are_filtered(cache: Cache) -> None:
 Prepare = Callable[..., Awaitable[Any]]
 
 
-async def test_the_journal_is_filtered(ledger: Ledger, prepare: Prepare, forward: Callable[[float], None]) -> None:
+async def test_the_journal_is_filtered(ledger: Ledger, prepare: Prepare, clock: Clock) -> None:
     """By kind, by state, by words of what was sent and of what came back; since when, by what ended then."""
     await prepare(key="1", kind="run.continue", subject="run_9", body_json='{"instructions": "PRÜFE das."}')
     refused = await prepare(key="2", subject="bob@x.test")
-    forward(60)
+    clock.move(seconds=60)
     await ledger.sending(refused.action_id)
     await ledger.reject(refused.action_id, ActionFailure("rejected", "No such offer.", 400, "invalid_offer"))
     for wanted, subjects in (

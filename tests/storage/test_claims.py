@@ -15,6 +15,7 @@ from storage.cache.cache import Cache
 from storage.records.activity import BudgetState
 from storage.records.alert import Alert, Message, Plan
 from storage.state import State
+from tests.lab import Clock
 from tests.storage.conftest import NOON, race
 
 AT_ONCE = """
@@ -47,7 +48,7 @@ STORIES = {
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 async def test_one_holds_it_until_the_term_ends(
-    lease: State, forward: Callable[[float], None], story: list[float | tuple[str, bool | str]]
+    lease: State, clock: Clock, story: list[float | tuple[str, bool | str]]
 ) -> None:
     """And another name is another lease."""
     for step in story:
@@ -57,7 +58,7 @@ async def test_one_holds_it_until_the_term_ends(
             case (who, granted):
                 assert await lease.acquire_lease("poller", who, 30) is granted
             case seconds:
-                forward(seconds)
+                clock.move(seconds=seconds)
     assert await lease.acquire_lease("backfill", "eve", 30)
 
 

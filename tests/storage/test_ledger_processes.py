@@ -13,6 +13,7 @@ from storage import claims
 from storage.claims import Owner, is_dead, this_process
 from storage.ledger import Ledger, SubjectBlockedError
 from storage.records import Action
+from tests.lab import Clock
 from tests.program import ROOT
 from tests.storage.conftest import race
 
@@ -116,7 +117,7 @@ async def test_a_dead_senders_action_blocks_as_unknown(ledger: Ledger, prepare: 
 async def test_a_number_given_again_is_not_the_owner(
     ledger: Ledger,
     prepare: Prepare,
-    forward: Callable[[float], None],
+    clock: Clock,
     place: int,
     value: str | int,
     age_s: int,
@@ -128,7 +129,7 @@ async def test_a_number_given_again_is_not_the_owner(
     await ledger.writer.run(
         lambda c: c.execute(f"UPDATE actions SET owner_json = json_set(owner_json, '$[{place}]', ?)", (value,))
     )
-    forward(age_s)
+    clock.move(seconds=age_s)
 
     assert len(await ledger.adopt_orphans()) == int(adopted)
 

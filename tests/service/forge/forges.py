@@ -56,7 +56,10 @@ class Note:
 
 
 class Forge(Server):
-    """Answers as a forge does; `before` and `after` may kill the caller, or answer in its place."""
+    """Answers as a forge does; `before` and `after` may kill the caller, or answer in its place.
+
+    A forge has `account_of` a request's headers, and `do`, which answers a request's method and parts of its path.
+    """
 
     platform: ClassVar[str]
     path: ClassVar[str]
@@ -114,13 +117,6 @@ class Forge(Server):
     def shown(self, sha: str) -> dict[str, str]:
         """Return what is shown next to a commit: of each context the newest."""
         return {context: said["state"] for commit, context, said in self.statuses if commit == sha}
-
-    def account_of(self, headers: dict[str, str]) -> str:
-        raise NotImplementedError
-
-    def do(self, account: str, given: dict[str, Any], *asked: str) -> Any:
-        """Return the document that answers a request: its method and the parts of its path."""
-        raise NotImplementedError
 
     def serve(self, received: Received) -> Step:
         early = self.before(received)
