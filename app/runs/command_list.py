@@ -206,11 +206,7 @@ class _RunList:
     """The number of its runs that were not confirmed for too long to count as live."""
 
     async def print(self, rows: Rows[RunDocument]) -> None:
-        """Print the runs, page by page.
-
-        Raises:
-            CommandFailedError: A request failed, or the cache alone can answer.
-        """
+        """Print the runs, page by page."""
         wanted, cache = self.condition, self.engine.cache
         only_cached = {
             "is:stuck": wanted.stuck,

@@ -30,28 +30,24 @@ CHUNK: Final = 500
 
 
 class RunLookup(Struct, frozen=True):
-    """Finds runs for a command: by the id, or by a beginning or an end of it that fits one cached run only."""
+    """Finds runs for a command: by the id, or by a beginning or an end of it that fits one cached run only.
+
+    Raises:
+        CommandFailedError: There is no such run, or the part is ambiguous.
+        ApiError: The service could not be asked.
+    """
 
     engine: "Engine"
 
     async def cached(self, text: str) -> Run:
-        """The cached run with that id or unique part.
-
-        Raises:
-            CommandFailedError: There is none, or the part is ambiguous.
-        """
+        """The cached run."""
         if (run := await self._held(text)) is None:
             message = f"No run {text} in the cache. Leave out --cached to ask the service."
             raise failed("not_found", message, run_id=text)
         return run
 
     async def current(self, text: str) -> Run:
-        """The run with that id or unique part, as the service has it now.
-
-        Raises:
-            CommandFailedError: The service has no such run, or the part is ambiguous.
-            ApiError: The service could not be asked.
-        """
+        """The run as the service has it now."""
         if (run := await self._held(text)) is None:
             return await self._from_service(text)
         if await self.engine.runs.look_up(run) == "unknown":
@@ -59,12 +55,7 @@ class RunLookup(Struct, frozen=True):
         return await self._held(run.run_id) or run
 
     async def named(self, text: str) -> Run:
-        """The run with that id or unique part, from the cache or the service.
-
-        Raises:
-            CommandFailedError: There is no such run, or the part is ambiguous.
-            ApiError: The service could not be asked.
-        """
+        """The run from the cache; if that has none, from the service."""
         return await self._held(text) or await self._from_service(text)
 
     async def to_change(self, text: str, tell: Callable[[str], None]) -> Run:

@@ -447,22 +447,16 @@ def _keys(start_of_name: str, start: int, end: int) -> Iterator[Suggestion]:
 
 
 def _known(wanted: KeyName, known: Vocabulary) -> Iterable[str]:
-    match wanted:
-        case "status":
-            return dict.fromkeys((*sorted(KNOWN_STATUSES), *known.statuses))
-        case "repo":
-            owners = [f"{label.rpartition('/')[0]}/*" for label in known.repositories if "/" in label]
-            return dict.fromkeys((*known.repositories, *owners))
-        case "branch":
-            return known.branches
-        case "agent":
-            return known.agents
-        case "finding":
-            return FINDINGS
-        case "is":
-            return STATES
-        case _:
-            return ("1h", "24h", "7d", "30d")
+    owners = [f"{label.rpartition('/')[0]}/*" for label in known.repositories if "/" in label]
+    values: dict[KeyName, Iterable[str]] = {
+        "status": dict.fromkeys((*sorted(KNOWN_STATUSES), *known.statuses)),
+        "repo": dict.fromkeys((*known.repositories, *owners)),
+        "branch": known.branches,
+        "agent": known.agents,
+        "finding": FINDINGS,
+        "is": STATES,
+    }
+    return values.get(wanted, ("1h", "24h", "7d", "30d"))
 
 
 def _matching(typed: str, values: Iterable[str]) -> Iterator[str]:

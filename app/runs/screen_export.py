@@ -83,11 +83,7 @@ CHUNK: Final = 500
 async def write(cache: "Cache", condition: RunFilter, sort: RunSort, marks: Sequence[str], path: Path) -> int:
     """Write the marked runs, or all that match, in the format of the file's name, completely or not at all.
 
-    Returns their number.
-
-    Raises:
-        OSError: The file cannot be written.
-        StorageError: The cache cannot be read.
+    Returns their number; raises as `exporting` does, or a StorageError.
     """
     stuck, ids = await cache.stuck(), list(marks)
     while not marks and (rows := await cache.rows(condition, sort, offset=len(ids), limit=CHUNK * 10)):

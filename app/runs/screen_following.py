@@ -44,11 +44,7 @@ class RunFollower:
             self.look()
 
     async def toggle(self, *run_ids: str) -> None:
-        """Follow these runs, or unfollow them if all are followed, and confirm which.
-
-        Raises:
-            StorageError: The cache cannot be written.
-        """
+        """Follow these runs, or unfollow them if all are followed, and confirm which."""
         cache, session = self._engine.cache, self._session
         followed = {pinned.run_id for pinned in session.pins}
         if followed.issuperset(run_ids):

@@ -402,11 +402,7 @@ class RunsLoader:
 
 
 async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | None:
-    """Read a run with the instructions sent from here; None: the cache does not hold it.
-
-    Raises:
-        StorageError: Cache or ledger cannot be read.
-    """
+    """Read a run with the instructions sent from here; None: the cache does not hold it."""
     from app.actions.actions import retry_key  # the engine, which is open, has imported it
 
     cache, ledger = engine.cache, engine.ledger
@@ -425,7 +421,6 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         next(earlier, None),
         Branch(*await cache.on_branch(run_id, each_way=3, most=100)),
         engine.settings.history.confirmed_for,
-        agent=seen.summary.agent,
         retried=next(iter(retried.values()), None),
     )
 

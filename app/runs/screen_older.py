@@ -138,12 +138,7 @@ class OlderRuns:
         self._screen.post_message(self.Changed())
 
     async def _ask_with_filter(self, engine: "Engine") -> None:
-        """Fetch runs that match the query, until some came or the service has no more.
-
-        Raises:
-            FilterIgnoredError: The service ignores the filter.
-            ApiError: A request failed; runs before it are kept.
-        """
+        """Fetch runs that match the query, until some came or the service has no more."""
         query, gap = self._loader.query, self._wanted
         if self._filtered is None or self._filtered[:2] != (query, gap):
             counts = engine.listing.older(self._loader.condition, gap.before if gap else None)

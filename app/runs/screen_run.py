@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from msgspec.structs import replace
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -109,19 +108,13 @@ class ConversationPart(RunPart):
         subject, view = self.subject, self.subject.view
         if view is None:
             return []
-        if subject.turns.agent:
-            view = replace(view, agent=subject.turns.agent)
         now = self.session.run_now()
         as_of = self.session.vitals.as_of or now
         lines = facts.heading("Timeline", "as observed, to scale")[1:] + facts.timeline(view, now, as_of, width)
-        lines += [*facts.heading("Facts"), *facts.fields(view, now, as_of, width), Content()]
+        lines += [*facts.heading("Facts"), *facts.fields(view, now, as_of, width, subject.turns.agent), Content()]
         label = safe_text(view.detail.run.repository.label)
         lines += [Content.styled(label, facts.HEADING), figures_line(subject.figures)]
-        if view.branch.total > 1:
-            note = f"{facts.counted(view.branch.total)} runs · ] older [ newer"
-            lines += facts.heading("On this branch", note)
-            lines += facts.branch(view, now, width)
-        return lines
+        return lines + facts.branch(view, now, width, " · ] older [ newer")
 
 
 class RunScreen(RunActions):

@@ -31,16 +31,10 @@ def record_walk(
     is_odd: bool,
     ended: bool,
 ) -> None:
-    """Record the part that a walk from the newest run has read so far.
+    """Record the part that a walk from the newest run, which began at `as_of` by our clock, has read so far.
 
-    Args:
-        connection: The cache's writer.
-        complete: The complete range. None: it proves nothing.
-        as_of: When it began, by our clock.
-        token: Leads to the next page. None: nothing is missing there.
-        total: The number of runs in the list, as the service says.
-        is_odd: The list is out of order.
-        ended: The list was read to its end.
+    The walk `ended` if the list was read to its end. No complete range: the list, which `is_odd` if it is out of order,
+    proves nothing. No token of a next page: nothing is missing there.
     """
     if complete is not None:
         _extend(connection, to_sortable_us(complete.start), to_sortable_us(complete.end), to_us(as_of))
@@ -73,11 +67,8 @@ def extend(
 ) -> Coverage:
     """Record that every run created from start to end, both inclusive, is held, and merge the ranges that touch.
 
-    Args:
-        connection: The cache's writer.
-        start: None: from the very first run.
-        end: None: the list was empty, or its times cannot be read.
-        as_of: On this machine's clock; until then nothing is missing above `start`. None: runs above `end` are unknown.
+    No start: from the very first run. No end: the list was empty, or its times cannot be read. Until `as_of`, by this
+    machine's clock, nothing is missing above `start`; without it, runs above `end` are unknown.
 
     Raises:
         ValueError: The start is after the end.

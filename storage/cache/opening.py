@@ -52,10 +52,7 @@ class SetAside(Struct, frozen=True):
 
 
 def prepare(path: Path, now: datetime) -> SetAside | None:
-    """Create the cache's file if it is missing, and replace one that cannot be used.
-
-    Returns:
-        The file that was set aside; None: it was sound, or new.
+    """Create the cache's file if it is missing, and replace one that cannot be used; return the file set aside.
 
     Raises:
         DatabaseBusyError: A Runwarden of another version has it open.

@@ -45,10 +45,7 @@ def dropped_until(connection: sqlite3.Connection) -> datetime | None:
 def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: Collection[str]) -> int:
     """Drop the oldest runs that have ended, at most `STEP`, and their coverage; return how many.
 
-    Args:
-        connection: The cache's writer.
-        before: Only those created before then. None: any, those without a readable time first.
-        kept: Ids of runs that stay; followed runs stay in any case.
+    Those created before `before`; None: any, those without a readable time first. Followed runs and `kept` ids stay.
     """
     after_us, before_us = (NO_TIME_US - 1, 2**62) if before is None else (NO_TIME_US, to_us(before))
     bound = {"after_us": after_us, "before_us": before_us, "kept": _json(kept), "step": STEP}

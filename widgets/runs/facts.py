@@ -48,8 +48,6 @@ class RunView(Struct, frozen=True):
     branch: Branch = Branch(0)
     confirmed_for: timedelta = timedelta.max
     """How long a run counts as live after the service confirmed it."""
-    agent: str | None = None
-    """The name of the agent that works on it; None: not known."""
     retried: str | None = None
     """The run that retries this failure; None: it was not retried from here."""
 
@@ -118,8 +116,8 @@ def log_tail(view: RunView, width: int, most: int) -> list[Line]:
     return [*heading("Log", "its end; l opens it"), *drawn[-most:], line()]
 
 
-def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Line]:
-    """The run's fields; an active run is timed up to the last response."""
+def fields(view: RunView, now: datetime, as_of: datetime, width: int, agent: str | None = None) -> list[Line]:
+    """The run's fields; an active run is timed up to the last response. No `agent`: as far as the summary has it."""
     detail, run, took = view.detail, view.detail.run, None
     if (seconds := detail.took.until(as_of)) is not None:
         took = span(seconds)
@@ -130,7 +128,7 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
     facts = (
         ("repository", run.repository.label),
         ("branch", run.branch_name or "(none given)"),
-        ("agent", view.agent),
+        ("agent", agent or detail.summary.agent),
         ("started", stamp(run.created_at) if run.created_at else "not readable"),
         ("updated", stamp(run.updated_at) if run.updated_at else "not readable"),
         ("took", took),
@@ -155,9 +153,12 @@ def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
     return messages(view.turns, now, width) or wrapped("No message was sent from this machine.", width, QUIET)
 
 
-def branch(view: RunView, now: datetime, width: int) -> list[Line]:
-    """The runs on the same branch, newest first."""
-    lines = []
+def branch(view: RunView, now: datetime, width: int, keys: str = "") -> list[Line]:
+    """The runs on the same branch, newest first, under a title with their number and keys; nothing for one run."""
+    if (total := view.branch.total) <= 1:
+        return []
+    plus = "" if total < 100 else "+"  # Further ones are not counted.
+    lines = heading("On this branch", f"{total:,}{plus} runs{keys}")
     for row in view.branch.rows:
         badge = run_badge(row.status, is_final=row.is_final)
         here = row.run_id == view.detail.run.run_id
@@ -166,14 +167,9 @@ def branch(view: RunView, now: datetime, width: int) -> list[Line]:
         name = f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style
         mark = "▸ " if here else "  "
         lines.append(line((mark, "$accent"), name, (run_id, "bold" if here else ""), (f"  {when}", QUIET)))
-    if view.branch.total > (shown := len(view.branch.rows)):
-        lines.append(line((f"  and {counted(view.branch.total, shown)} more", QUIET)))
+    if (hidden := total - len(view.branch.rows)) > 0:
+        lines.append(line((f"  and {hidden:,}{plus} more", QUIET)))
     return lines
-
-
-def counted(total: int, less: int = 0) -> str:
-    """A number of runs on a branch, of which 100 are counted at most."""
-    return f"{total - less:,}{'' if total < 100 else '+'}"
 
 
 def heading(text: str, note: str = "") -> list[Line]:

@@ -1,7 +1,4 @@
-"""The followed runs and batches: a line each. Of a run, how long it takes and its repository's runs usually take.
-
-And of a batch, its progress, and a line for each of its runs.
-"""
+"""A line for each followed run, with its time and the usual one, and for each batch, with its progress and its runs."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Final

@@ -92,10 +92,7 @@ class RunPane(LinePane):
         lines += facts.heading("Timeline", "as observed, to scale") + facts.timeline(view, now, as_of, width)
         if view.turns or not view.detail.summary.asked:
             lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(view, now, width)
-        if view.branch.total > 1:
-            note = f"{facts.counted(view.branch.total)} runs"
-            lines += facts.heading("On this branch", note) + facts.branch(view, now, width)
-        return lines
+        return lines + facts.branch(view, now, width)
 
 
 SplitSize = Literal["small", "normal", "half"]
