@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.engine.files import ProfileFiles
 
-WINDOW: Final = 200
-"""Cached rows searched for a part of an id at a time."""
 SHORTEST_PART: Final = 4
 """Characters; a shorter part would match by accident."""
 CACHED_HINT: Final = "Show earlier results with --cached."
@@ -73,7 +71,7 @@ class RunLookup(Struct, frozen=True):
         if len(text) < SHORTEST_PART:
             return None
         matching, offset = list[str](), 0
-        while rows := await self.engine.cache.rows(RunFilter(search=text), RunSort(), offset=offset, limit=WINDOW):
+        while rows := await self.engine.cache.rows(RunFilter(search=text), RunSort(), offset=offset, limit=200):
             matching += [row.run_id for row in rows if row.run_id.startswith(text) or row.run_id.endswith(text)]
             offset += len(rows)
         if len(matching) > 1:

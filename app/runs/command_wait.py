@@ -30,7 +30,6 @@ from storage.records.following import RunEvent
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
-PAGE: Final = 500
 HOLD_S: Final = 10.0
 """How long a failure is held back until the service says whether it was a cancellation."""
 EVENT_COLUMNS: Final = tuple(
@@ -89,7 +88,7 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                 while True:
                     changed.clear()
                     holds = follow and (held_since is None or time.monotonic() < held_since + HOLD_S)
-                    page = await engine.cache.events(since, PAGE, holds_failures=holds)
+                    page = await engine.cache.events(since, 500, holds_failures=holds)
                     if page is None:
                         why = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
                         cure = "Leave out --since to print what is kept, and compare with: runwarden runs list"

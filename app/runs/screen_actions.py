@@ -46,9 +46,7 @@ RUN_BINDINGS: Final = (
         id="run.follow",
     ),
     hidden("X", "cancel_run", "cancel run", tooltip="Cancel the run, or all marked ones", id="run.cancel"),
-    hidden("l", "part('log')", "log", tooltip="The run's log", id="run.log"),
-    hidden("d", "part('changes')", "diff", tooltip="What the run changed", id="run.changes"),
-    hidden("r", "part('review')", "review", tooltip="The run's findings", id="run.review"),
+    *PARTS_OF_A_RUN,
     hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
     unkeyed("copy_run_json", "copy JSON", tooltip="Copy the run as received", id="run.copy_json"),
     hidden(

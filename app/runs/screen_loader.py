@@ -50,7 +50,6 @@ def turn_of(action: "Action") -> SentMessage:
 
 TAIL: Final = 32 * 1024
 """Bytes requested of a log's end."""
-MOST_LINES: Final = 40
 MOST_HELD: Final = 64
 """Runs whose tail is kept; the one read the longest ago is dropped first."""
 _TIME: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:[\d.,]+(Z|[+-]\d\d:?\d\d)?\]?\s*")
@@ -73,7 +72,7 @@ async def _tail(extension: "ServiceExtension", detail: RunDetail) -> LogTail:
     if not (lines := [(text, is_failed) for text, is_failed in _lines(chunk) if text.strip()]):
         return LogTail(missing="The log is empty.")
     why = next((text for text, is_failed in reversed(lines) if is_failed), lines[-1][0])
-    return LogTail(tuple(text for text, _ in lines[-MOST_LINES:]), why)
+    return LogTail(tuple(text for text, _ in lines[-40:]), why)
 
 
 def _lines(chunk: LogChunk) -> Iterator[tuple[SafeText, bool]]:

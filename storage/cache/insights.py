@@ -15,7 +15,6 @@ from storage.values import from_us_or_none, to_us
 
 SAMPLE: Final = 2_000
 """The newest finished runs of a repository, for its percentiles."""
-MOST_REPOSITORIES: Final = 500
 
 _NUMBERS: Final = f"""
 coalesce(sum(status = 'completed'), 0), coalesce(sum(status = 'failed'), 0),
@@ -49,12 +48,12 @@ def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple
 
 
 def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[RepositoryFigures, ...]:
-    """The repositories with runs created since then, those with the most runs first."""
+    """The repositories with runs created since then, those with the most runs first; 500 at most."""
     since_us = to_us(since)
     with snapshot(connection):
         labels = connection.execute(
             "SELECT label FROM repositories WHERE newest_us >= ? ORDER BY newest_us DESC LIMIT ?",
-            (since_us, MOST_REPOSITORIES),
+            (since_us, 500),
         ).fetchall()
         figures = []
         for (label,) in labels:

@@ -18,8 +18,6 @@ from storage.values import NO_TIME_US, from_us, to_us
 
 SAMPLE: Final = 200
 """How many of a repository's newest finished runs its usual durations are computed from."""
-STUCK_CAP: Final = 200
-"""How many stuck runs are returned at most."""
 FACTOR: Final = 2
 """A run is stuck if it takes longer than this many times the 95th percentile."""
 LONGEST_GAP: Final = timedelta(minutes=20)
@@ -115,12 +113,12 @@ def ids(connection: sqlite3.Connection) -> frozenset[str]:
 
 
 def stuck_runs(connection: sqlite3.Connection) -> tuple[StuckRun, ...]:
-    """The runs that are flagged as stuck, those active for longest first."""
+    """The runs that are flagged as stuck, those active for longest first; 200 at most."""
     rows = connection.execute(
         "SELECT r.run_id, r.repository, r.status, s.active_since_us, g.asked_us, s.p95_us, r.branch"
         " FROM stuck AS s JOIN runs AS r ON r.id = s.run JOIN sightings AS g ON g.id = r.id"
         " ORDER BY s.active_since_us, r.run_id LIMIT ?",
-        (STUCK_CAP,),
+        (200,),
     ).fetchall()
     ahead_us = run_clock_ahead(connection) // _US
     return tuple(

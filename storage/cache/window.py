@@ -19,8 +19,6 @@ from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, 
 from storage.records.query import GroupBy, Grouping, RunGroup
 from storage.values import Where, from_us, to_us
 
-GAPS: Final = 9
-"""How many gaps between runs are shown as rows: each needs a count."""
 NEAR: Final = 2000
 """The offset up to which skipping rows from the front costs less than counting them."""
 MOST_GROUPS: Final = 500
@@ -57,7 +55,7 @@ def _gaps(
     if sort.column != "started" or condition.is_scan:
         return []
     places = []
-    for gap in condition.gaps_in(coverage(connection))[:GAPS]:
+    for gap in condition.gaps_in(coverage(connection))[:9]:  # Each needs a count.
         if gap.after is not None and gap.before is not None:
             # The row is where no run is held for the longest time: a gap has few runs, found because they are active.
             (end_us,) = connection.execute(

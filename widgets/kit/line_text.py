@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from msgspec import Struct
 from textual.app import ComposeResult
@@ -21,8 +21,6 @@ from textual.widgets import Static
 from app.engine.text import SafeText
 from widgets.kit import SCROLL_KEYS, hidden
 from widgets.kit.badges import STYLES
-
-CHIP_GAP: Final = 2
 
 
 def unscrolled_size() -> Reactive[Size]:
@@ -171,4 +169,4 @@ class ChipBar(ClickableLine):
         for chip in self.chips:
             text = Content.styled(chip.text, "$accent bold" if chip.is_set else STYLES["quiet"])
             yield clickable(text, f"screen.{chip.action}")
-            yield Content(" " * CHIP_GAP)
+            yield Content("  ")

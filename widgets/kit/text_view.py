@@ -32,8 +32,6 @@ from widgets.kit.cursor_view import HEADER, CursorView
 
 LONGEST: Final = 4_000
 TAB: Final = "    "
-STEP: Final = 8
-"""Cells that the view moves sideways at once."""
 
 
 class TextPiece(NamedTuple):
@@ -119,8 +117,8 @@ class TextView(CursorView):
         self.refresh()
 
     def action_sideways(self, steps: int) -> None:
-        """Scroll sideways."""
-        self._x = min(max(0, self._x + steps * STEP), LONGEST)
+        """Scroll sideways, eight cells at once."""
+        self._x = min(max(0, self._x + steps * 8), LONGEST)
         self.refresh()
 
     def on_mouse_scroll_right(self) -> None:

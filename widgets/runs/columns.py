@@ -13,8 +13,6 @@ from storage.records import RunRow, Tone
 from widgets.kit.badges import Badge, run_badge
 from widgets.kit.cells import Column, Layout, PlacedColumn, lay_out, needed
 
-LEAST_WIDTH: Final = 4
-MOST_WIDTH: Final = 200
 GUTTER: Final = 3
 """Cells before the first column: the cursor, the mark and a space."""
 FIELD_LIMIT: Final = 200
@@ -167,7 +165,7 @@ class ColumnChoice(Struct, frozen=True):
         """The choice with the column this wide; None: as wide as fits."""
         widths = {other: cells for other, cells in self.widths.items() if other != key}
         if width is not None:
-            widths[key] = min(MOST_WIDTH, max(LEAST_WIDTH, width))
+            widths[key] = min(200, max(4, width))
         return replace(self, widths=widths)
 
 

@@ -21,11 +21,7 @@ from widgets.kit.badges import STYLES, run_badge
 from widgets.runs import facts
 from widgets.runs.facts import QUIET, Line, SentMessage, line, wrapped
 
-BAR: Final = 24
-"""Cells of the longest turn."""
 INDENT: Final = 3
-MOST_LINES: Final = 60
-"""Lines shown of a turn's instructions."""
 ENDED: Final = ("completed", "failed", "cancelled")
 IDLE_FROM_S: Final = 60.0
 """A shorter time between two turns is not worth a line."""
@@ -79,12 +75,12 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
     caller = f"{safe_text(turn.caller, limit=40)}  " if turn.caller else "", "bold"
     parts = [(f"{turn.number}  ", QUIET), caller, (f"{begun}  ", QUIET), (badge.text, badge.style)]
     if took is not None:
-        cells = max(1, round(BAR * took / longest)) if longest else 1
+        cells = max(1, round(24 * took / longest)) if longest else 1
         parts += [(f"  {span(took)} ", "bold"), ("━" * min(cells, max(1, width // 4)), badge.style)]
     lines = [line(*parts)]
 
     def add(text: str, style: str, indent: int = INDENT) -> None:
-        for part in safe_block(text, lines=MOST_LINES):
+        for part in safe_block(text, lines=60):
             lines.extend(wrapped(part, width, style, indent))
 
     if turn.instructions is None:

@@ -35,7 +35,6 @@ REMARK: Final = 0.6
 QUIET: Final = STYLES["quiet"]
 NEW: Final = " [+]"
 BETWEEN: Final = " · "
-LONGEST: Final = 1_000
 KINDS: Final = ("sign", "key", "value", "word", "problem")
 
 StyledSpan = tuple[int, int, str]
@@ -194,7 +193,7 @@ class SearchInput(Input):
 
     def validate_value(self, value: str) -> str:
         """Remove terminal control characters from typed or pasted text."""
-        return safe_text(value, limit=LONGEST)
+        return safe_text(value, limit=1_000)
 
     def put(self, line: str, cursor: int | None = None) -> None:
         """Replace the query without announcing a change."""

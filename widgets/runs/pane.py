@@ -104,13 +104,10 @@ TALL: Final = 32
 """The height from which on there is room for the pane below the table."""
 LEAST: Final = 40
 """The fewest cells of a pane next to the table."""
-MOST: Final = 76
-"""The most cells of a pane next to the table, unless the user chose more."""
 LEAST_OF_LOG: Final = 4
 """The fewest lines for the end of a failed run's log, however low the pane is."""
 BELOW: Final[dict[SplitSize, int]] = {"small": 8, "normal": 14}
 """Lines of a pane below the table."""
-STRIP: Final = 3
 AROUND: Final = 8
 """Lines that are neither table nor pane."""
 
@@ -128,11 +125,11 @@ def placement(size: SplitSize, screen: Size, ample_table: int) -> PanePlacement:
     width, height = screen
     room = width - ample_table
     if width >= WIDE and room >= LEAST:
-        usual = min(MOST, (LEAST + room) // 2)
+        usual = min(76, (LEAST + room) // 2)
         return PanePlacement("beside", {"small": LEAST, "normal": usual}.get(size, min(room, width // 2)))
     if size == "half":
         return PanePlacement("below", max(BELOW["small"], (height - AROUND) // 2))
-    return PanePlacement("below", BELOW[size]) if height >= TALL else PanePlacement("strip", STRIP)
+    return PanePlacement("below", BELOW[size]) if height >= TALL else PanePlacement("strip", 3)
 
 
 class SplitView(Container):
