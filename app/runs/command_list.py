@@ -244,8 +244,7 @@ class _RunList:
         self.dropped = self.coverage.dropped
         left, last = self.limit, None
         while left != 0:
-            runs = await self.engine.cache.runs(self.condition, min(CHUNK, left or CHUNK), last)
-            if not runs:
+            if not (runs := await self.engine.cache.runs(self.condition, min(CHUNK, left or CHUNK), last)):
                 return
             yield runs
             last = runs[-1]

@@ -88,8 +88,7 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                 while True:
                     changed.clear()
                     holds = follow and (held_since is None or time.monotonic() < held_since + HOLD_S)
-                    page = await engine.cache.events(since, 500, holds_failures=holds)
-                    if page is None:
+                    if (page := await engine.cache.events(since, 500, holds_failures=holds)) is None:
                         why = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
                         cure = "Leave out --since to print what is kept, and compare with: runwarden runs list"
                         raise failed("not_found", f"{why} {cure}", cursor=since)
@@ -247,8 +246,7 @@ class RunWaiter(Struct, frozen=True):
         return safe_text(await self.engine.extension.reason(run_id))
 
     async def _result(self, run_id: str) -> WaitResult:
-        detail = await self.engine.cache.detail(run_id)
-        if detail is None:
+        if (detail := await self.engine.cache.detail(run_id)) is None:
             return WaitResult("unlisted" if self.may_appear else "lost", None)
         if detail.is_final:
             return WaitResult("ended", detail.run)

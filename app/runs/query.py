@@ -413,8 +413,7 @@ class Vocabulary(Struct, frozen=True):
 
 def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, ...]:
     """Complete the token that the cursor touches, from 0 to the line's length."""
-    current = next((term for term in terms(line) if term.start <= cursor <= term.end), None)
-    if current is None:
+    if (current := next((term for term in terms(line) if term.start <= cursor <= term.end), None)) is None:
         options = list(_keys("", cursor, cursor))
     elif current.key is None:
         (token,) = current.tokens

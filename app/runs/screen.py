@@ -161,8 +161,7 @@ class RunsScreen(RunActions):
 
     def go_to(self, target: str) -> None:
         """Show the runs that match a line, in the view that has it or among all runs."""
-        view = next((view for view in self.views if view.query.split() == target.split()), None)
-        if view is not None:
+        if (view := next((view for view in self.views if view.query.split() == target.split()), None)) is not None:
             self.show_view(view)
         else:
             self.table_query = TableQuery(line=target, sort=self.table_query.sort)  # A link is about single runs.
@@ -462,8 +461,7 @@ class RunsScreen(RunActions):
         """Choose a view, or forget one that was saved here."""
         from app.runs.screen_pickers import view_picker
 
-        choice = await self.app.push_screen_wait(view_picker(self.views, self.table_query.view))
-        if choice is None:
+        if (choice := await self.app.push_screen_wait(view_picker(self.views, self.table_query.view))) is None:
             return
         view, is_forgotten = choice
         if not is_forgotten:

@@ -80,8 +80,7 @@ class RunFollower:
             self._session.app.run_worker(deliver)
 
     async def _read_pins(self) -> None:
-        pins = await self._engine.cache.pins()
-        if pins != self._session.pins:
+        if (pins := await self._engine.cache.pins()) != self._session.pins:
             self._session.show_pins(pins)
 
     async def _deliver(self, news: "tuple[Alert, ...]") -> None:

@@ -214,8 +214,7 @@ def as_typed(line: str, cursor: int) -> str:
 
     An unfinished status means those that begin with it; an unfinished time is left out.
     """
-    current = next((term for term in terms(line) if term.start < cursor <= term.end), None)
-    if current is None:
+    if (current := next((term for term in terms(line) if term.start < cursor <= term.end), None)) is None:
         return line
     without = line[: current.start] + line[current.end :]
     if current.key is None:

@@ -71,8 +71,7 @@ def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
 def saved_watermark(connection: sqlite3.Connection) -> Watermark:
     """The stored watermark; without one, everything held now counts as reported."""
     with snapshot(connection):
-        kept = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
-        if kept is None:
+        if (kept := connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()) is None:
             return _watermark(connection)
         transition, run, kept_us = kept
         return Watermark(transition, run, from_us(kept_us))

@@ -89,8 +89,7 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
         f" WHERE {taken} > ?",
         (round(FLOOR_US * HOLD),),
     )
-    candidates = found.fetchall()
-    if candidates:
+    if candidates := found.fetchall():
         make_index(connection, "repository")
     limits = durations(connection, (repository for _, _, repository, *_ in candidates))
     stuck: dict[int, tuple[str, int, int]] = {}

@@ -124,8 +124,7 @@ def searched(
     most, places = known
     if len(places) == most < offset + limit:
         most = offset + limit
-        newest = texts.newest(connection, condition, most)
-        if newest is None:
+        if (newest := texts.newest(connection, condition, most)) is None:
             return None
         places = newest
         remembered.put(("newest", condition), (most, places))

@@ -173,8 +173,7 @@ class TextView(CursorView):
 
     def style(self, tone: str, ground: str) -> Style:
         """The style of a colour on a background."""
-        cached = self._styles.get((tone, ground))
-        if cached is None:
+        if (cached := self._styles.get((tone, ground))) is None:
             own = self.get_component_rich_style(f"text-view--{tone}")
             cached = self.rich_style + Style(color=own.color, bold=own.bold or None, italic=own.italic or None)
             if ground:

@@ -82,8 +82,7 @@ def _result(facts: RowFacts) -> tuple[str, Tone]:
 
 
 def _findings(facts: RowFacts) -> tuple[str, Tone]:
-    findings = facts.row.summary.findings
-    if findings is None:
+    if (findings := facts.row.summary.findings) is None:
         return UNKNOWN, "quiet"
     return str(findings), "bad" if findings.blocker else "warn" if findings.major else "plain"
 

@@ -456,8 +456,7 @@ class RunTable(CursorView, can_focus=True):
     def action_sideways(self, columns: int) -> None:
         """Scroll sideways to the next stop."""
         x = self.scroll_offset.x
-        later = [stop for stop in self.columns.layout.stops if (stop > x if columns > 0 else stop < x)]
-        if later:
+        if later := [stop for stop in self.columns.layout.stops if (stop > x if columns > 0 else stop < x)]:
             self.scroll_to(x=later[0 if columns > 0 else -1], animate=False, force=True)
 
     def action_choose(self) -> None:
