@@ -176,12 +176,13 @@ class DatesPicker(PickerScreen[Limits]):
         """Prepare with the limits in this query."""
         super().__init__()
         self._since, self._until, self._now = limit_in(line, "since"), limit_in(line, "until"), now
-        self._days = [now.astimezone().date() - timedelta(days=back) for back in range(1, DAYS_BACK + 1)]
+        days = [now.astimezone().date() - timedelta(days=back) for back in range(1, DAYS_BACK + 1)]
+        dates = [(f"{back}  {day:%A, %d %b}", limits_of(day)) for back, day in enumerate(days, 1)]
+        self._choices = [*((name, (since, "")) for name, since in PRESETS), *dates]
 
     def compose_choice(self) -> ComposeResult:
         """Compose the usual stretches, the last week's days, and the two limits."""
-        days = (f"{back}  {day:%A, %d %b}" for back, day in enumerate(self._days, 1))
-        yield Options(*(Option(Content(name)) for name in (*(name for name, _ in PRESETS), *days)))
+        yield Options(*(Option(Content(name)) for name, _ in self._choices))
         yield LineInput(self._since, placeholder="from: 2h, 7d, 2026-05-01", compact=True, id="since")
         yield LineInput(self._until, placeholder="until: 1d, 2026-05-31", compact=True, id="until")
         yield SheetNote()
@@ -197,14 +198,11 @@ class DatesPicker(PickerScreen[Limits]):
 
     @on(OptionList.OptionSelected)
     def _on_preset(self, message: OptionList.OptionSelected) -> None:
-        if (back := message.option_index - len(PRESETS) + 1) > 0:
-            self.action_day(back)
-        else:
-            self.dismiss((PRESETS[message.option_index][1], ""))
+        self.dismiss(self._choices[message.option_index][1])
 
     def action_day(self, back: int) -> None:
         """Close with the day this many days ago."""
-        self.dismiss(limits_of(self._days[back - 1]))
+        self.dismiss(self._choices[len(PRESETS) + back - 1][1])
 
     @on(Input.Submitted)
     def _on_entered(self) -> None:

@@ -77,8 +77,7 @@ def _status(facts: RowFacts) -> tuple[str, Tone]:
 
 
 def _result(facts: RowFacts) -> tuple[str, Tone]:
-    result = safe_text(facts.row.summary.result, limit=FIELD_LIMIT)
-    return result, "plain" if facts.row.is_final else "busy"
+    return safe_text(facts.row.summary.result, limit=FIELD_LIMIT), "plain" if facts.row.is_final else "busy"
 
 
 def _findings(facts: RowFacts) -> tuple[str, Tone]:
