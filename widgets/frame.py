@@ -94,7 +94,6 @@ class Vitals(Struct, frozen=True):
     files_fail: bool = False
     """Whether our own files fail, so that nothing on the screen follows the service."""
     can_switch: bool = False
-    """Whether there are other profiles to switch to."""
     links: tuple[tuple[ProfileMark, Badge], ...] = ()
     """Where several profiles are in one list: the state of each one's link, in place of the one below."""
     runs_link: LinkState | None = None

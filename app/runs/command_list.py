@@ -1,12 +1,12 @@
 """`runwarden runs list` and `runs export`: runs by any filter, printed as they come."""
 
 import sys
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 from msgspec.structs import asdict
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.engine.files import ProfileFiles
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 def _time(text: str) -> str:
     parse_period(text, datetime.now(UTC))
@@ -38,6 +40,10 @@ def _label(text: str) -> str:
         raise ValueError(f"{text!r} is an address: write owner/repo, or gitlab:group/project.")
     # Labels of GitHub repositories have no prefix.
     return text.replace("github:", "", 1) if text.startswith(("github:", "!github:")) else text
+
+
+def _limit(flag: str, name: str, text: str) -> Callable[[F], F]:
+    return click.option(flag, name, callback=reading(_time), metavar="TIME", help=text)
 
 
 FILTERS: Final = options_of(
@@ -60,20 +66,8 @@ FILTERS: Final = options_of(
         help="owner/repo or gitlab:group/project; * matches anything, ! inverts.",
     ),
     click.option("--branch", "branches", multiple=True, metavar="BRANCH", help="* matches anything, ! inverts."),
-    click.option(
-        "--from",
-        "since",
-        callback=reading(_time),
-        metavar="TIME",
-        help="Created at or after this time: -2h, -7d, RFC 3339.",
-    ),
-    click.option(
-        "--to",
-        "until",
-        callback=reading(_time),
-        metavar="TIME",
-        help="Created at or before this time; a date includes its day.",
-    ),
+    _limit("--from", "since", "Created at or after this time: -2h, -7d, RFC 3339."),
+    _limit("--to", "until", "Created at or before this time; a date includes its day."),
     click.option(
         "--search",
         default="",

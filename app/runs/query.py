@@ -168,9 +168,7 @@ class Query(Struct, frozen=True):
     filter: RunFilter
     """The filter of the valid parts; times in it are relative to the given `now`."""
     problems: tuple[QueryProblem, ...]
-    """The problems in the order of the line; empty if the whole line is valid."""
     spans: tuple[TextSpan, ...]
-    """The spans in the order of the line, not overlapping."""
 
 
 def read_value(token: QueryToken, wanted: KeyName) -> str:

@@ -365,7 +365,6 @@ class RunsScreen(RunActions):
 
     @property
     def _view_index(self) -> int:
-        """The index of the current view among all; 0 if it is gone."""
         name = self.table_query.view.name
         return next((index for index, view in enumerate(self.views) if view.name == name), 0)
 
@@ -570,7 +569,6 @@ class RunsScreen(RunActions):
             self._explain_no_rows()
 
     def _explain_no_rows(self) -> None:
-        """Explain why there are no rows, while there are none."""
         # Only once the extent is known: the pane would come later, and push the table aside.
         extent = self.loader.extent
         self.split.set_class(extent is not None and not extent.held and not self.table.count, "-empty")

@@ -117,7 +117,6 @@ class PreparedRuns(Struct, eq=False):
     asked_us: int
     arrived: Mapping[str, ArrivedRun]
     cancelled: Collection[str] = ()
-    """The runs that are known to be cancelled, even if the answer calls them failed."""
     is_of_write: bool = False
     news_from: datetime | None = None
     changes: RunChanges | None = None

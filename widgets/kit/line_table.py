@@ -68,7 +68,6 @@ class LineTable(CursorView, Generic[T]):
     def __init__(self, now: datetime, columns: Sequence[Column]) -> None:
         super().__init__()
         self.now = now
-        """The time of the ages on show."""
         self._columns = columns
         self._layout = lay_out(0, columns, MARK)
         self._laid_out_for = 0

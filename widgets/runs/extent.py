@@ -37,7 +37,6 @@ class Extent(Struct, frozen=True):
     goes_on: bool = False
     """Whether the service's list continues beyond the runs held, by an unknown length of time."""
     is_paused: bool = False
-    """Whether the user paused the fetching."""
     progress: BackfillProgress | None = None
     """The progress of the process that fetches. None: not known."""
 

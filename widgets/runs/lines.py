@@ -21,7 +21,6 @@ from widgets.runs.columns import PlacedRunColumn, RowFacts, RunLayout
 PARTS: Final = (*STYLES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
 
 SEARCHED: Final = frozenset({"repository", "branch", "run", "asked", "result", "agent"})
-"""The columns in which words are searched."""
 SHORTEST: Final = 4
 """The fewest cells shown of a column that the right edge cuts."""
 TAIL_MARGIN: Final = 6
@@ -45,7 +44,6 @@ class TableRenderer(Struct, frozen=True):
 
     base: Style
     styles: dict[str, Style]
-    """The styles by the part of a line, or by tone."""
 
     @classmethod
     def of(cls, widget: Widget) -> Self:

@@ -127,7 +127,6 @@ class RunTable(CursorView, can_focus=True):
     ]
 
     sort: reactive[RunSort] = reactive(RunSort)
-    """The order that the titles show."""
     words: reactive[tuple[str, ...]] = reactive(())
     """The words of the search, case-folded, which are highlighted."""
 
