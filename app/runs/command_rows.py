@@ -171,12 +171,9 @@ def badge(status: str) -> str:
     return f"{glyph} {status or '(no status)'}"
 
 
-def _tone(view: RunDocument) -> str:
-    return STATUS_BY_NAME[view.run.status].tone if view.run.status in STATUS_BY_NAME else ""
-
-
+_TONES: Final = {name: status.tone for name, status in STATUS_BY_NAME.items()}
 COLUMNS: Final[tuple[Column[RunDocument], ...]] = (
-    Column("status", lambda v: v.status, "status", lambda v: v.run.status, tone=_tone),
+    Column("status", lambda v: v.status, "status", lambda v: v.run.status, tone=lambda v: _TONES.get(v.run.status, "")),
     Column("repository", lambda v: v.run.repository.label, "repository", flexible=True),
     Column("branch", lambda v: v.run.branch_name, "branch_name", flexible=True),
     Column("started", lambda v: exact_ago(v.run.created_at, v.now), "created_at", lambda v: rfc3339(v.run.created_at)),

@@ -25,7 +25,6 @@ from app.engine.times import parse_duration, rfc3339, span
 from app.runs.command_rows import COLUMNS, RunLookup, badge, views
 from storage.records import ACTIVE_STATUSES, Run, RunFilter
 from storage.records.error_kinds import error_kind
-from storage.records.following import RunEvent
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -92,7 +91,12 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                         why = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
                         cure = "Leave out --since to print what is kept, and compare with: runwarden runs list"
                         raise failed("not_found", f"{why} {cure}", cursor=since)
-                    rows.add(map(_document, page.events))
+                    rows.add(
+                        facts(event, "cursor run_id repository branch_name")
+                        | {"from": event.old, "to": event.new}
+                        | facts(event, "at")
+                        for event in page.events
+                    )
                     rows.output.flush()
                     held_since = (held_since or time.monotonic()) if page.is_held else None
                     if since != page.cursor:
@@ -113,11 +117,6 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                 raise unread
             rows.end({"cursor": since})
     return Exit.DONE
-
-
-def _document(event: RunEvent) -> Document:
-    moved = {"from": event.old, "to": event.new}
-    return facts(event, "cursor run_id repository branch_name") | moved | facts(event, "at")
 
 
 class WaitResult(Struct, frozen=True):

@@ -336,12 +336,14 @@ class RunsScreen(RunActions):
     @on(RunTable.GroupToggled)
     def _fold(self, message: RunTable.GroupToggled) -> None:
         if (grouping := self.table_query.grouping) is not None:
-            self.table_query = replace(self.table_query, grouping=grouping.toggled(message.name))
+            grouping = replace(grouping, others=grouping.others ^ {message.name})
+            self.table_query = replace(self.table_query, grouping=grouping)
 
     def action_fold_all(self) -> None:
         """Fold all groups, or unfold them."""
         if (grouping := self.table_query.grouping) is not None:
-            self.table_query = replace(self.table_query, grouping=grouping.reversed)
+            grouping = replace(grouping, is_folded=not grouping.is_folded, others=frozenset())
+            self.table_query = replace(self.table_query, grouping=grouping)
 
     def action_view(self, index: int) -> None:
         """Show the view of this tab."""

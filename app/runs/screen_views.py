@@ -178,12 +178,10 @@ class PreferencesWriter:
 
     async def _write(self) -> None:
         pending, self._pending = self._pending, []
-
-        def change_all(known: Preferences) -> Preferences:
-            return reduce(lambda so_far, each: each[0](so_far), pending, known)
-
         try:
-            await asyncio.to_thread(self._file.change, change_all)
+            await asyncio.to_thread(
+                self._file.change, lambda known: reduce(lambda so_far, change: change[0](so_far), pending, known)
+            )
         except PreferencesError as error:
             # The next change saves these too: the file may be writable by then.
             self._pending = [*((change, "") for change, _ in pending), *self._pending]

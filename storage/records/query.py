@@ -28,15 +28,6 @@ class Grouping(Struct, frozen=True):
     others: frozenset[str] = frozenset()
     """The groups that differ from the rest in being folded or not."""
 
-    def toggled(self, name: str) -> Self:
-        """The grouping with this group folded, or unfolded if it was folded."""
-        return replace(self, others=self.others ^ {name})
-
-    @property
-    def reversed(self) -> Self:
-        """The grouping with all groups folded, or unfolded if they were folded."""
-        return replace(self, is_folded=not self.is_folded, others=frozenset())
-
     @classmethod
     def read(cls, text: str) -> Self | None:
         """Parse the result of `str`; None: no grouping."""
@@ -74,10 +65,6 @@ class Suggestion(Struct, frozen=True):
     """Index behind the last one."""
     insert: str
     about: str = ""
-
-    def applied(self, line: str) -> tuple[str, int]:
-        """The line with the suggestion inserted, and the new cursor position."""
-        return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
 
 
 class RunFilter(Struct, frozen=True):

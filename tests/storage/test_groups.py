@@ -71,7 +71,7 @@ def test_the_worst_group_comes_first_with_its_numbers(database: Connections, mon
 )
 def test_a_window_is_a_piece_of_the_whole(database: Connections, by: str, condition: RunFilter) -> None:
     """Heads followed by their runs in order; a group whose name is a pattern stays folded."""
-    grouping = Grouping(by, is_folded=False).toggled("main")  # type: ignore[arg-type]
+    grouping = Grouping(by, is_folded=False, others=frozenset({"main"}))  # type: ignore[arg-type]
     whole = ask(database, grouping, condition=condition)
     expected = []
     for _, head in whole.heads:

@@ -37,13 +37,12 @@ def with_sent_instructions(turns: Sequence[Turn], sent: Sequence[SentMessage]) -
     confirmed = [message for message in sent if message.state == "confirmed"]
     if len(confirmed) != len(turns):
         return tuple(turns)
-
-    def completed(turn: Turn, message: SentMessage) -> Turn:
-        if turn.instructions is not None:
-            return turn
-        return replace(turn, instructions="\n".join(message.text), caller=turn.caller or message.actor)
-
-    return tuple(map(completed, turns, confirmed))
+    return tuple(
+        replace(turn, instructions="\n".join(message.text), caller=turn.caller or message.actor)
+        if turn.instructions is None
+        else turn
+        for turn, message in zip(turns, confirmed, strict=True)
+    )
 
 
 def turn_lines(turns: Sequence[Turn], now: datetime, as_of: datetime, width: int) -> list[Line]:

@@ -210,12 +210,12 @@ class SearchInput(Input):
         if (offer := self._offers.chosen) is None:
             self.action_leave()
             return
-        line, cursor = offer.applied(self.value)
+        before, rest = self.value[: offer.start] + offer.insert, self.value[offer.end :]
         # After a value the next term begins; after a key its value is still missing.
-        if not line[:cursor].endswith(":") and cursor == len(line):
-            line, cursor = f"{line} ", cursor + 1
-        self.value = line
-        self.cursor_position = cursor
+        if not before.endswith(":") and not rest:
+            before += " "
+        self.value = before + rest
+        self.cursor_position = len(before)
 
     def action_choose(self, step: int) -> None:
         """Choose another suggestion."""

@@ -177,13 +177,10 @@ class SplitView(Container):
 
     def resize_pane(self, by: int) -> None:
         """Make the pane larger (1) or smaller (-1): the next size that makes a difference here."""
-
-        def placed(size: SplitSize) -> PanePlacement:
-            return placement(size, self._screen_size, self.table.ample_width)
-
-        here = SIZES.index(self.pane_size)
+        placed = {size: placement(size, self._screen_size, self.table.ample_width) for size in SIZES}
+        here, current = SIZES.index(self.pane_size), self.pane_size
         others = SIZES[here + 1 :] if by > 0 else SIZES[:here][::-1]
-        self.pane_size = next((size for size in others if placed(size) != placed(self.pane_size)), self.pane_size)
+        self.pane_size = next((size for size in others if placed[size] != placed[current]), current)
 
 
 class RunTitle(ClickableLine):
