@@ -81,7 +81,7 @@ class HostFacts(Struct, frozen=True):
         style = _QUIET if self.is_stale else self.badge.style
         state = fit(f"{badge.text}  ", max(STATE, len(badge.text) + 2))
         lines = [Content.assemble((_name(self.title), "bold"), (state, style), (self.since, _QUIET))]
-        counts = [(f"{each.glyph} {n:,} {each.word}  ", each.style) for each, n in self.under_way if n]
+        counts = [(f"{figure.glyph} {n:,} {figure.word}  ", figure.style) for figure, n in self.under_way if n]
         if self.under_way or self.about:
             idle = [("nothing under way  ", _QUIET)] if self.under_way else []
             lines.append(Content.assemble(*(counts or idle), (self.about, _QUIET)))
@@ -94,7 +94,7 @@ class HostFacts(Struct, frozen=True):
         if self.uptime or self.warning:
             warning = (self.warning, _QUIET if self.is_stale else STYLES["warn"])
             label = f"{'uptime':<{LABEL}}" if self.uptime else ""
-            lines.append(Content.assemble((label, _QUIET), "".join(f"{each}   " for each in self.uptime), warning))
+            lines.append(Content.assemble((label, _QUIET), "".join(f"{figure}   " for figure in self.uptime), warning))
         is_loud = badge.tone == "bad" and not self.is_stale
         lines += [Content.styled(note, "$foreground" if is_loud else _QUIET) for note in self.note.splitlines()]
         return LeadRow(Content("\n").join(lines), self.key, self.leads)

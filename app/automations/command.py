@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
 import click
 
@@ -22,7 +22,7 @@ from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, com
 from app.cli.output import Column
 from app.engine.files import author_of
 from app.engine.times import exact_ago, parse_duration, rfc3339, stamp
-from storage.records.decision import BY_HAND, Decision, Outcome
+from storage.records.decision import BY_HAND, AnswerWord, Decision, Outcome
 
 EXITS: Final = {"failed": Exit.FAILED, "unknown": Exit.UNKNOWN_OUTCOME, "limited": Exit.FAILED, "skipped": Exit.FAILED}
 NO_RULES: Final = "No automations are configured. See docs/use/automations.md for examples."
@@ -211,7 +211,7 @@ async def reject(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> in
     return await _answer(invocation, decisions, "rejected")
 
 
-async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal["approved", "rejected"]) -> int:
+async def _answer(invocation: Invocation, numbers: Sequence[int], word: AnswerWord) -> int:
     """Record the answer and print each decision with its request; if one is not waiting, none is answered."""
     numbers, answered = tuple(dict.fromkeys(numbers)), list[Decision]()
     async with invocation.state() as state:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 from textual import on
@@ -23,7 +23,7 @@ from app.engine.engine import Engine
 from app.engine.files import author_of
 from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, stamp
-from storage.records.decision import Decision
+from storage.records.decision import AnswerWord, Decision
 from widgets.automations import OUTCOMES, journal_lines, request_of
 from widgets.forms.dialog import RequestPreview
 from widgets.kit import SecondPress, after_refresh, hidden
@@ -32,7 +32,6 @@ from widgets.kit.choice_lists import LeadList, LeadRow
 from widgets.kit.line_text import LinePane
 
 JOURNAL: Final = 100
-Word = Literal["approved", "rejected"]
 
 
 class ApprovalsSheet(Sheet[None]):
@@ -59,7 +58,7 @@ class ApprovalsSheet(Sheet[None]):
         """The rule whose requests are to be marked; empty: they are."""
         self._waiting: tuple[Approval, ...] = ()
         self._marked: set[str] = set()
-        self._answer: tuple[tuple[Approval, ...], Word] | None = None
+        self._answer: tuple[tuple[Approval, ...], AnswerWord] | None = None
         self._answered: SafeText | None = None
         """The result of the last answer, shown above the list: a toast would cover the remaining requests."""
         self._is_swapped = False
@@ -89,7 +88,7 @@ class ApprovalsSheet(Sheet[None]):
         here = {"" if self._list.row is None else self._list.row.key}
         return tuple(approval for approval in self._waiting if approval.key in (self._marked or here))
 
-    def action_answer(self, word: Word) -> None:
+    def action_answer(self, word: AnswerWord) -> None:
         """Approve or reject once the list has been on screen for a moment."""
         is_meant = self._second_press.press() and not self._is_swapped
         self._is_swapped = False
@@ -128,7 +127,7 @@ class ApprovalsSheet(Sheet[None]):
         else:
             self.dismiss(None)
 
-    async def _record(self, approvals: Sequence[Approval], word: Word) -> SafeText:
+    async def _record(self, approvals: Sequence[Approval], word: AnswerWord) -> SafeText:
         engine = await self._session.opened()
         state, author = engine.usable_state(), author_of("console")
         done, late = list[Approval](), list[Approval]()

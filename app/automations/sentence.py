@@ -45,9 +45,6 @@ _LOOKED_AT: Final = 1_500
 """How many fire times are examined for warnings: more than a day has minutes."""
 SHORTEST_CATCH_UP: Final = timedelta(minutes=1)
 HEALTH_KEPT: Final = timedelta(days=35)
-_YEAR = timedelta(days=400)
-_DAY = timedelta(days=1)
-_HOUR = timedelta(hours=1)
 _SHOWN: Final = 60
 """How many characters of a text a sentence quotes."""
 
@@ -126,15 +123,16 @@ def warnings(rule: Rule, rules: Sequence[Rule], now: datetime, silent: Collectio
     times: Sequence[datetime] = ()
     match rule.on:
         case OnSchedule():
-            year = takewhile(lambda at: at < now + _YEAR, fire_times(rule.on, rule.name, now))
+            year = takewhile(lambda at: at < now + timedelta(days=400), fire_times(rule.on, rule.name, now))
             times = list(islice(year, _LOOKED_AT))
         case OnInterval(every):
             times = [now + n * every for n in range(1, _LOOKED_AT)]
     if times and all(is_quiet(rule, at) for at in times):
         yield "It never acts: its quiet hours cover every one of its times."
-    for span_of, most, word in ((_DAY, rule.limit.per_day, "day"), (_HOUR, rule.limit.per_hour, "hour")):
+    for hours, most, word in ((24, rule.limit.per_day, "day"), (1, rule.limit.per_hour, "hour")):
         # The largest number of times within one span of this length.
-        if (count := max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)) > most:
+        ends = (bisect_left(times, at + timedelta(hours=hours)) for at in times)
+        if (count := max((end - n for n, end in enumerate(ends)), default=0)) > most:
             yield f"It comes {count} times {'an' if word == 'hour' else 'a'} {word}, and limit.per_{word} is {most}."
             break
     if isinstance(rule.do, DoCancel) and isinstance(rule.on, OnRun) and rule.on.to in FINAL_STATUSES:

@@ -63,12 +63,12 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
         ok_words = engine.settings.console.health_ok
         since = unobserved_since(links, now)
         hosts: list[HostView] = []
-        for each in await engine.cache.health():
-            how = level_of(each.status, ok_words)
-            if each.connected:
-                hosts.append(HostView(each, LEVELS[how if since is None else None], now))
-            elif how in {"impaired", "bad"} and now - each.since < GONE_FOR:
-                hosts.append(HostView(each, ExitLevel.UNKNOWN, now))
+        for platform in await engine.cache.health():
+            how = level_of(platform.status, ok_words)
+            if platform.connected:
+                hosts.append(HostView(platform, LEVELS[how if since is None else None], now))
+            elif how in {"impaired", "bad"} and now - platform.since < GONE_FOR:
+                hosts.append(HostView(platform, ExitLevel.UNKNOWN, now))
     level = max((host.level for host in hosts), key=_WORST_LAST.index, default=ExitLevel.UNKNOWN)
     output = invocation.output
     facts = {host.platform.platform: host.facts() for host in hosts}
@@ -92,7 +92,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
             if ahead:
                 output.text(clocks_apart(ahead))
         case Format.NDJSON | Format.CSV:
-            entries = [{"platform": name, **each} for name, each in facts.items()]
+            entries = [{"platform": name, **document} for name, document in facts.items()]
             output.listing("code_hosting", entries, COLUMNS, hosts)
     return level
 

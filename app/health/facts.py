@@ -95,27 +95,27 @@ def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, health
 
 
 def slices(
-    spans: Sequence[HealthSpan], now: datetime, count: int, each: timedelta, healthy_words: Collection[str]
+    spans: Sequence[HealthSpan], now: datetime, count: int, width: timedelta, healthy_words: Collection[str]
 ) -> tuple[HealthLevel | None, ...]:
     """One platform's last `count` slices of time, oldest first, each with its worst level; None: unknown.
 
-    They start at whole multiples of `each`, so that past slices never change. The last slice is the present and has the
-    newest level instead of the worst.
+    They start at whole multiples of `width`, so that past slices never change. The last slice is the present, which
+    has the newest level instead of the worst.
     """
-    start = _EPOCH + ((now - _EPOCH) // each - (count - 1)) * each
+    start = _EPOCH + ((now - _EPOCH) // width - (count - 1)) * width
     seconds: list[dict[HealthLevel, float]] = [{} for _ in range(count)]
     present: HealthLevel | None = None
     for span in spans:
         how = level(span.status, healthy_words)
-        first = (span.start - start) // each
-        last = (span.end - start) // each
-        present = how if now - span.end < each else None
+        first = (span.start - start) // width
+        last = (span.end - start) // width
+        present = how if now - span.end < width else None
         if how is None:
             continue
         for index in range(max(0, first), min(count - 1, last) + 1):
-            overlap_s = _overlap_s(span, start + index * each, start + (index + 1) * each)
+            overlap_s = _overlap_s(span, start + index * width, start + (index + 1) * width)
             seconds[index][how] = seconds[index].get(how, 0.0) + overlap_s
-    needed_s = _LEAST_KNOWN * each.total_seconds()
+    needed_s = _LEAST_KNOWN * width.total_seconds()
     worst: list[HealthLevel | None] = []
     for part in seconds[:-1]:
         is_well = part.get("well", 0.0) >= needed_s

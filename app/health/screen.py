@@ -90,22 +90,20 @@ def link_row(
         history=past.history,
         uptime=figures(past.uptimes),
     )
-    kind = error_kind(None if runs is None else runs.error_kind)
-    if runs is not None and runs.is_failing and kind.concerns != "token":
-        since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
-        since = f"{since} · {next_poll(wait, now)}".removeprefix(" · ")
-        why = safe_text(runs.error_message or "", limit=200)
-        advice = f"{kind.fix} {WAIT}".strip() if kind.concerns == "link" else kind.fix or WAIT
-        badge = Badge("✗", kind.word, "bad")
-        return replace(row, badge=badge, since=since, note=f"{why}\n{advice}".strip())
     if runs is None or (runs.last_ok_at is None and not runs.is_failing):
         return row
+    if runs.failing_since is None:
+        badge = freshness(runs, timing, now, wait)
+        return replace(row, badge=Badge("✓", "up", "good") if badge.tone == "good" else badge)
     if runs.error_kind == "token":
         return replace(row, badge=Badge("◌", "not asked", "wait"), since="there is no usable token")
-    if runs.is_failing:
+    kind = error_kind(runs.error_kind)
+    if kind.concerns == "token":
         return replace(row, badge=Badge("✓", "answers", "good"), since=kind.word)
-    badge = freshness(runs, timing, now, wait)
-    return replace(row, badge=Badge("✓", "up", "good") if badge.tone == "good" else badge)
+    since = f"since {clock_time(runs.failing_since, now)} · {next_poll(wait, now)}"
+    why = safe_text(runs.error_message or "", limit=200)
+    advice = f"{kind.fix} {WAIT}".strip() if kind.concerns == "link" else kind.fix or WAIT
+    return replace(row, badge=Badge("✗", kind.word, "bad"), since=since, note=f"{why}\n{advice}".strip())
 
 
 def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:

@@ -86,7 +86,7 @@ async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
 @KEYS
 @retry_options
 @async_command
-async def retry(invocation: Invocation, /, *, keys: tuple[str, ...], **given: Any) -> int:
+async def retry(invocation: Invocation, /, *, keys: tuple[str, ...], **options: Any) -> int:
     """Retry the failed runs of items, as `runs retry` does: of an outage, all runs that it broke."""
 
     async def named(engine: Engine) -> list[str]:
@@ -95,7 +95,7 @@ async def retry(invocation: Invocation, /, *, keys: tuple[str, ...], **given: An
             return run_ids
         raise failed("not_found", "Nothing was sent: these items have no failed runs.")
 
-    return await retry_runs(invocation, named, **given)
+    return await retry_runs(invocation, named, **options)
 
 
 @inbox.command("snooze", cls=FactCommand)

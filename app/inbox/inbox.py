@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import Final, Self
 
 from msgspec.structs import replace
@@ -257,18 +256,15 @@ class Inbox:
         return causes
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
-        rows = await state.recent_deliveries(MOST_MESSAGES, "failed")
-        lost = [row for row in rows if row.made_at > now - LOOK_BACK]
-        causes = []
-        for route, group in groupby(sorted(lost, key=lambda row: row.message.route), lambda row: row.message.route):
-            deliveries, key = list(group), f"undelivered:{route}"
-            entries = [InboxEntry(key, delivery.made_at) for delivery in deliveries]
-            newest = max(deliveries, key=lambda delivery: delivery.made_at).message.title
-            single = f"Not delivered over {route}"
-            many = f"messages not delivered over {route}, latest"
-            cure = f"notify test {shlex.quote(route)}"
-            causes.append(Cause(key, "undelivered", f"{single}: {newest}", f"{many}: {newest}", entries, cure, route))
-        return causes
+        causes: dict[str, Cause] = {}
+        for delivery in await state.recent_deliveries(MOST_MESSAGES, "failed"):
+            if delivery.made_at > now - LOOK_BACK:
+                route, newest = delivery.message.route, delivery.message.title
+                key, cure = f"undelivered:{route}", f"notify test {shlex.quote(route)}"
+                many = f"messages not delivered over {route}, latest: {newest}"
+                cause = Cause(key, "undelivered", f"Not delivered over {route}: {newest}", many, [], cure, route)
+                causes.setdefault(route, cause).entries.append(InboxEntry(key, delivery.made_at))
+        return list(causes.values())
 
 
 def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:

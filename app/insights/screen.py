@@ -24,7 +24,7 @@ from app.engine.times import local_moment, rfc3339
 from app.runs.screen_export import ExportScreen, exporting
 from app.runs.screen_views import runs_lead
 from storage.records import RunFilter
-from storage.records.insights import Outcomes
+from storage.records.insights import Outcomes, RunCounts
 from widgets.frame import Notice, NoticePage
 from widgets.insights import (
     OTHERWISE,
@@ -113,23 +113,17 @@ def write(view: InsightsView, path: Path) -> None:
     Raises:
         OSError: The file could not be written.
     """
-    rows: list[tuple[str, datetime, datetime, str, str, object]] = [
-        *(
-            (f"outcomes by {view.step}", record.start, record.end, "", name, record)
-            for record in view.outcomes
-            for name in OUTCOMES
-        ),
-        *(
-            ("repositories", view.since, view.at, record.repository, name, record)
-            for record in view.repositories
-            for name in (*OUTCOMES, *DURATIONS)
-        ),
+    figures: list[tuple[str, datetime, datetime, str, RunCounts, tuple[str, ...]]] = [
+        (f"outcomes by {view.step}", period.start, period.end, "", period, OUTCOMES) for period in view.outcomes
     ]
+    every = (*OUTCOMES, *DURATIONS)
+    figures += [("repositories", view.since, view.at, row.repository, row, every) for row in view.repositories]
     more = {"complete": view.is_complete, "complete_since": rfc3339(view.coverage.complete_since)}
     with exporting(path, "figures", COLUMNS, more) as file:
-        for figure, since, until, repository, measure, record in rows:
-            row = figure, rfc3339(since), rfc3339(until), repository, measure, getattr(record, measure)
-            file.add(row, dict(zip(COLUMNS, row, strict=True)))
+        for figure, since, until, repository, counts, measures in figures:
+            for measure in measures:
+                line = figure, rfc3339(since), rfc3339(until), repository, measure, getattr(counts, measure)
+                file.add(line, dict(zip(COLUMNS, line, strict=True)))
 
 
 AT_MOST_EVERY: Final = timedelta(seconds=5)

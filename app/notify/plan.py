@@ -138,13 +138,14 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
             groups = tuple(dict.fromkeys(alert.group for alert in alerts))
             text = (summary.level, summary.title, summary.body)
             messages.append(Message(route, batch, "new", *text, groups, dict(summary.about), len(alerts)))
-            for alert in (each for each in alerts if each.kind in ENDING):
-                key = alert.group, alert.source, route
-                reported[key] = _counted(reported.get(key), alert, route, at, notify)
+            for alert in alerts:
+                if alert.kind in ENDING:
+                    key = alert.group, alert.source, route
+                    reported[key] = _counted(reported.get(key), alert, route, at, notify)
     # A problem reported just now is neither over nor due for a reminder.
     lasting = [problem for problem in at.told if reported[problem.key] is problem]
     over, again = _over(lasting, at, notify), []
-    for problem in (each for each in lasting if each not in over):
+    for problem in (problem for problem in lasting if problem not in over):
         route_of = notify.route(problem.route)
         is_due = route_of.repeat is not None and at.now >= problem.last_at + route_of.repeat
         is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or notify.is_quiet(problem.route, at.now)
@@ -213,7 +214,7 @@ def _over(lasting: Sequence[ReportedProblem], at: Situation, notify: NotifySetti
     is_there = {problem.key: at.has(problem.group, problem.newest_at) for problem in lasting}
     open_batches = {(problem.route, problem.batch) for problem in lasting if is_there[problem.key] is not False}
     over: list[ReportedProblem] = []
-    for problem in (each for each in lasting if is_there[each.key] is False):
+    for problem in (problem for problem in lasting if is_there[problem.key] is False):
         key = problem.route, problem.batch
         last, is_waiting = at.last_made.get(key, (problem.last_at, False))
         interval_over = at.now >= last + notify.group_interval

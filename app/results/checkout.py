@@ -112,15 +112,15 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
         known = "applied before, or your own untracked files. Nothing was applied."
         raise GitError(f"{safe_text(str(top))} has {_names(there)} already, {known}")
     command = ("apply", "--whitespace=nowarn")
-    listed = await git.work(top, *command, "--numstat", "-z", given=change.patch)
+    listed = await git.work(top, *command, "--numstat", "-z", stdin=change.patch)
     if (count := len(re.findall(rb"(?:^|\0)(?:\d+|-)\t(?:\d+|-)\t", listed))) != len(patch.files):
         raise GitError(f"git would apply {count} of {len(patch.files)} files. Nothing was applied.")
     try:
-        await git.work(top, *command, "--check", given=change.patch)
+        await git.work(top, *command, "--check", stdin=change.patch)
     except GitError as error:
         cure = "A turn's change builds on the turns before it: apply the whole run's, or check its branch out."
         raise GitError(f"It does not fit this checkout. {cure} {error}") from error
-    await git.work(top, *command, given=change.patch)
+    await git.work(top, *command, stdin=change.patch)
     left: dict[str, bool] = {}
     for entry in changed:  # A file that becomes a link is two of them: deleted, and added.
         left[entry.path] = left.get(entry.path, False) or entry.kind != "deleted"

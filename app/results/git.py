@@ -80,7 +80,7 @@ class Git(Struct, frozen=True):
     most_bytes: int = 256 << 20
     network: Network = Network()
 
-    async def read(self, git_dir: Path, *arguments: str, given: bytes = b"", most: int | None = None) -> bytes:
+    async def read(self, git_dir: Path, *arguments: str, stdin: bytes = b"", most: int | None = None) -> bytes:
         """Run a command that only reads one of our mirrors, without configuration, network, or attributes.
 
         Raises:
@@ -88,10 +88,10 @@ class Git(Struct, frozen=True):
         """
         argv = ["git", *_NEITHER, f"--git-dir={git_dir}", *arguments]
         return await self._run(
-            argv, reading(self.network.env), git_dir, given, self.most_bytes if most is None else most
+            argv, reading(self.network.env), git_dir, stdin, self.most_bytes if most is None else most
         )
 
-    async def fetch(self, git_dir: Path, *arguments: str, given: bytes = b"") -> bytes:
+    async def fetch(self, git_dir: Path, *arguments: str, stdin: bytes = b"") -> bytes:
         """Run a command that reaches a remote repository, with the person's configuration, but without any question.
 
         Raises:
@@ -105,9 +105,9 @@ class Git(Struct, frozen=True):
                 own = (await self._run(command, environment, git_dir, b"", _CHUNK)).decode(errors="replace").strip()
             environment["GIT_SSH_COMMAND"] = f"{own or 'ssh'} {_SSH}"
         argv = ["git", *_FETCHING, f"--git-dir={git_dir}", *arguments]
-        return await self._run(argv, environment, git_dir, given, self.most_bytes)
+        return await self._run(argv, environment, git_dir, stdin, self.most_bytes)
 
-    async def work(self, folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+    async def work(self, folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
         """Run a command in a checkout with the person's configuration, but without hooks, filters and monitors.
 
         Raises:
@@ -138,13 +138,13 @@ class Git(Struct, frozen=True):
             environment["GIT_CONFIG_COUNT"] = str(begin + len(pairs))
             for index, (key, value) in enumerate(pairs, begin):
                 environment |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
-        return await self._run([*start, *arguments], environment, folder, given, self.most_bytes)
+        return await self._run([*start, *arguments], environment, folder, stdin, self.most_bytes)
 
-    async def _run(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, given: bytes, most: int) -> bytes:
+    async def _run(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, stdin: bytes, most: int) -> bytes:
         try:
             process = await started(
                 *argv,
-                stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 cwd=folder,
@@ -157,7 +157,7 @@ class Git(Struct, frozen=True):
             raise GitError(f"git cannot be started: {error.strerror}.") from error
         try:
             async with asyncio.timeout(self.deadline_s):
-                out, err = await _talk(process, given, self.quiet_s, most)
+                out, err = await _talk(process, stdin, self.quiet_s, most)
         except TimeoutError as error:
             await end_group(process, _GRACE_S)
             raise GitError("The repository does not answer: git was given up. Is the server reachable?") from error
@@ -175,7 +175,7 @@ class Git(Struct, frozen=True):
         return out
 
 
-async def _talk(process: asyncio.subprocess.Process, given: bytes, quiet_s: float, most: int) -> tuple[bytes, bytes]:
+async def _talk(process: asyncio.subprocess.Process, stdin: bytes, quiet_s: float, most: int) -> tuple[bytes, bytes]:
     """A process's stdout and the end of its stderr; any output restarts the time after which it counts as silent.
 
     Raises:
@@ -208,7 +208,7 @@ async def _talk(process: asyncio.subprocess.Process, given: bytes, quiet_s: floa
         async def feed() -> None:
             if process.stdin is not None:
                 with suppress(BrokenPipeError, ConnectionResetError):
-                    process.stdin.write(given)
+                    process.stdin.write(stdin)
                     await process.stdin.drain()
                 process.stdin.close()
 

@@ -177,10 +177,10 @@ class Mirror:
             commits.append(Commit(commit, tuple(parents.split()), at, subject, turns))
         return commits[::-1]
 
-    async def merge_base(self, one: str, other: str) -> str | None:
+    async def merge_base(self, head: str, other: str) -> str | None:
         """The last commit that both have in common."""
         try:
-            return (await self.git.read(self.git_dir, "merge-base", one, other, "--")).decode().split()[0]
+            return (await self.git.read(self.git_dir, "merge-base", head, other, "--")).decode().split()[0]
         except (GitError, IndexError):
             return None
 
@@ -253,18 +253,18 @@ class Mirror:
 
     async def _bring_contents(self, ids: Collection[bytes]) -> None:
         check = ("cat-file", "--batch-check=%(objectname)")
-        listed = await self.git.read(self.git_dir, *check, given=b"".join(object_id + b"\n" for object_id in ids))
+        listed = await self.git.read(self.git_dir, *check, stdin=b"".join(object_id + b"\n" for object_id in ids))
         missing = [line.split()[0] for line in listed.splitlines() if line.endswith(b" missing")]
         if missing:
             async with self._alone():
-                await self._bring(given=b"".join(object_id + b"\n" for object_id in missing))
+                await self._bring(object_ids=b"".join(object_id + b"\n" for object_id in missing))
 
-    async def _bring(self, *refs: str, given: bytes = b"") -> None:
+    async def _bring(self, *refs: str, object_ids: bytes = b"") -> None:
         """Fetch these refs, or the objects whose ids are given line by line."""
         quietly = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--filter=blob:none")
-        options = (*_PROMISOR, *(("-c", "fetch.negotiationAlgorithm=noop") if given else ()))
-        wanted = ("--stdin", "--", "origin") if given else ("--", "origin", *refs)
-        await self.git.fetch(self.git_dir, *options, "fetch", *quietly, *wanted, given=given)
+        options = (*_PROMISOR, *(("-c", "fetch.negotiationAlgorithm=noop") if object_ids else ()))
+        wanted = ("--stdin", "--", "origin") if object_ids else ("--", "origin", *refs)
+        await self.git.fetch(self.git_dir, *options, "fetch", *quietly, *wanted, stdin=object_ids)
 
     async def _listed(self, *patterns: str) -> dict[str, str]:
         """Refs with their commits, and `HEAD` with the name of its branch, if git gives it."""

@@ -94,12 +94,6 @@ def _in_code(text: str) -> str:
     return f"{fence}{' '.join(text.split())}{fence}"
 
 
-def is_told_by(review: Review, others: Sequence[Review]) -> bool:
-    """Whether other reviews name every place that this one does, so that it adds nothing."""
-    reported = {(finding.path, finding.line) for other in others for finding in other.findings}
-    return all((finding.path, finding.line) in reported for finding in review.findings)
-
-
 def _finding(at: int, path: str, line: int | None, rest: str) -> Finding:
     item = _ITEM.match(rest)
     text = (item[1] if item else rest).strip()

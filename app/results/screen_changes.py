@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from textual import on
 from textual.app import App, ComposeResult, SuspendNotSupported
@@ -26,7 +26,9 @@ from app.engine.text import SafeText, plural, safe_text
 from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes, save
 from app.results.diff import Patch
 from app.results.git import GitError
+from app.results.source import Results
 from app.runs.screen_subject import RunSubject, RunVersion, SearchedPart, showing_failure, unavailable
+from storage.records import Repository, RunDetail
 from storage.records.results import Artifact, Change, ChangedFile, Unavailable
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
@@ -35,25 +37,18 @@ from widgets.kit.line_table import LineTable, TableLine
 from widgets.kit.text_view import TextSearch
 from widgets.results.diff import Colours, DiffRows, DiffView, colours
 
-if TYPE_CHECKING:
-    from app.results.source import Results
-    from storage.records import Repository, RunDetail
-
-
 MOST_REMARKS: Final = 6
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change") -> ConfirmSheet:
+async def apply_sheet(results: Results, detail: RunDetail, change: Change) -> ConfirmSheet:
     """Return a sheet that applies a change to a checkout.
 
     Raises:
         GitError: It must not be applied.
     """
     repository = detail.run.repository
-
-    async def remark(folder: Path) -> str:
-        return await check_remotes(folder, repository, results.repositories.address(repository))
+    address = results.repositories.address(repository)
 
     async def apply_anyway(folder: Path) -> str:
         done = await apply(change, folder)
@@ -61,7 +56,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
 
     async def apply_checked(folder: Path) -> str:
         try:
-            await remark(folder)
+            await check_remotes(folder, repository, address)
         except AnotherRepositoryError as error:
             why = f"{error} Press ctrl+s to apply it anyway."
             raise NotSureError(why, partial(apply_anyway, folder)) from error
@@ -73,7 +68,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     nearest = nearest_checkout(results, repository)
     offered: Path | str = ""
     try:
-        remotes = await remark(nearest)
+        remotes = await check_remotes(nearest, repository, address)
         offered = nearest
     except GitError as error:
         remotes = str(error) if isinstance(error, AnotherRepositoryError) else ""
@@ -90,7 +85,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     return ConfirmSheet("Apply to a checkout", facts, work, verb="Apply it", leaving="Leave it")
 
 
-def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
+def checkout_sheet(results: Results, detail: RunDetail) -> ConfirmSheet:
     """Return a sheet that checks a run's branch out in a new folder."""
     run = detail.run
     facts = [
@@ -107,7 +102,7 @@ def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
     return ConfirmSheet("Check the branch out", facts, work, verb="Check it out", leaving="Leave it")
 
 
-def artifact_sheet(app: "App[Any]", results: "Results", run_id: str, turn: int, artifact: Artifact) -> ConfirmSheet:
+def artifact_sheet(app: App[Any], results: Results, run_id: str, turn: int, artifact: Artifact) -> ConfirmSheet:
     """Return a sheet that saves a file that an agent left, or shows it in the pager."""
 
     async def content() -> bytes:
@@ -130,7 +125,7 @@ def artifact_sheet(app: "App[Any]", results: "Results", run_id: str, turn: int, 
     return ConfirmSheet("Artifact", facts, work, verb="Save it", leaving="Leave it", instead=("Read it", read))
 
 
-def nearest_checkout(results: "Results", repository: "Repository") -> Path:
+def nearest_checkout(results: Results, repository: Repository) -> Path:
     """Return the configured checkout of a repository, or the working folder."""
     address = results.repositories.address(repository)
     with suppress(RuntimeError, OSError):
@@ -143,7 +138,7 @@ def nearest_checkout(results: "Results", repository: "Repository") -> Path:
         return Path(tempfile.gettempdir())
 
 
-def show_in_program(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) -> str:
+def show_in_program(app: App[Any], text: bytes, path: str, *, in_pager: bool) -> str:
     """Show a copy of a file in the user's pager or editor; return "" or the failure.
 
     This blocks the event loop until the program ends: it has the terminal, on which the console must not draw.
@@ -219,7 +214,7 @@ class ChangesPart(SearchedPart):
 
     body: DiffView
 
-    def __init__(self, subject: "RunSubject") -> None:
+    def __init__(self, subject: RunSubject) -> None:
         super().__init__(subject)
         self._files: LineTable[FileItem] = LineTable(self.session.clock(), file_columns())
         self.body = DiffView()
@@ -427,7 +422,7 @@ class ChangesPart(SearchedPart):
     def _colours_requested(self, message: DiffView.ColoursRequested) -> None:
         self.start(partial(self._colour, message.file, self._shown), group="colours")
 
-    async def _colour(self, file: int, shown: "RunVersion | None") -> None:
+    async def _colour(self, file: int, shown: RunVersion | None) -> None:
         detail = self.subject.detail
         async with self._lexing:
             # Another change may be shown by now, with fewer files.

@@ -13,7 +13,7 @@ from app.profiles import Settings, data_root
 from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
 from app.results.repository import CommitHistory, NoTurnError, RunRepositories, written_reviews
-from app.results.review import findings, is_told_by, reported
+from app.results.review import findings, reported
 from app.results.service import ServiceExtension
 from storage.records import RunDetail
 from storage.records.results import Artifact, Change, LogChunk, Review, RunTurns, Unavailable
@@ -107,7 +107,10 @@ class Results:
         report = reported(with_findings[-1].number, with_findings[-1].findings or ())
         if isinstance(written, Unavailable):
             return (report,)
-        return written if is_told_by(report, written) else (report, *written)
+        places = {(finding.path, finding.line) for review in written for finding in review.findings}
+        # Findings that the written reviews name as well add nothing.
+        adds = any((finding.path, finding.line) not in places for finding in report.findings)
+        return (report, *written) if adds else written
 
     async def _written(
         self, detail: RunDetail, turn: int | None, run_turns: RunTurns | Unavailable

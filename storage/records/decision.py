@@ -79,10 +79,13 @@ class RuleHistory(Struct, frozen=True):
     """Why it is paused; None: it is not."""
 
 
+AnswerWord = Literal["approved", "rejected"]
+
+
 class Answer(Struct, frozen=True):
     """A person's answer to a decision that waited for approval."""
 
-    word: Literal["approved", "rejected"]
+    word: AnswerWord
     by: str
     """The person on the machine, as `ann@desk`."""
     at: datetime

@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from storage.claims import Claims, this_process
 from storage.records import Author
@@ -13,6 +13,7 @@ from storage.records.decision import (
     BY_HAND,
     OPEN_OUTCOMES,
     Answer,
+    AnswerWord,
     Decision,
     Occurrence,
     Outcome,
@@ -119,13 +120,7 @@ def take(
     return CLAIMS.claim(connection, decision_id, now, expected={"outcome": expected}, change=change)
 
 
-def answer(
-    connection: sqlite3.Connection,
-    now: datetime,
-    decision_id: int,
-    word: Literal["approved", "rejected"],
-    author: Author,
-) -> bool:
+def answer(connection: sqlite3.Connection, now: datetime, decision_id: int, word: AnswerWord, author: Author) -> bool:
     """Record the user's answer to a waiting decision; return whether it still waited."""
     reply = Answer(word, author.name, now)
     if not take(connection, now, decision_id, "waiting", "approved" if word == "approved" else "skipped", reply.text):
