@@ -59,11 +59,7 @@ class AgentConnection(_Connection):
         self._method = b""
 
     def requests(self) -> Iterator[h11.Request]:
-        """Yield each request, until the agent closes the connection or sends something else. Answer it before the next.
-
-        Raises:
-            OSError: The connection broke.
-        """
+        """Yield each request, to be answered before the next, until the agent closes the connection or breaks HTTP."""
         while True:
             try:
                 event = self._next_event()

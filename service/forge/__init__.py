@@ -17,7 +17,6 @@ from service.hosts import AnswerTooLargeError, HostResponse, HostUnreachableErro
 from service.text import items, not_closing, printable, table
 
 State = Literal["pending", "success", "failure", "error"]
-_SUCCESS: Final = range(200, 300)
 _FAULTS: Final = range(500, 600)
 _LIMITED: Final = frozenset({403, 429})
 _MAY_CHANGE: Final = frozenset({401, 403, 404, 408, 409, 423, 425, 429})
@@ -66,11 +65,9 @@ class PullRequest:
     number: int
     url: str
     state: Literal["open", "closed", "merged"]
-    title: str
     body: str
     head: str
     """The commit at its head."""
-    is_draft: bool
     branch: str
     base: str
     is_fork: bool
@@ -161,9 +158,9 @@ class ForgeHttp:
             raise ForgeError(str(error), is_final=True) from error
         except HostUnreachableError as error:
             raise ForgeError(f"{self._name} cannot be reached: {error}", is_away=True) from error
-        if (status := answer.status) in _SUCCESS:
+        if answer.is_success:
             return answer
-        wait_s = wait_of(answer)
+        status, wait_s = answer.status, wait_of(answer)
         is_limit = status in _LIMITED and wait_s is not None
         fix = "; its rate limit is spent" if is_limit else _FIXES.get(status, "")
         text = f"{self._name} answered {status}{reason_of(answer.body)}{fix}"

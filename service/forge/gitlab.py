@@ -1,6 +1,7 @@
 """GitLab: merge requests, commit statuses and discussions with its REST API, version 4."""
 
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from itertools import takewhile
 from typing import Any, Final
 from urllib.parse import quote
@@ -10,8 +11,6 @@ from service.text import table
 
 _STATES: Final = {"pending": "running", "success": "success", "failure": "failed", "error": "canceled"}
 _LONGEST_DESCRIPTION: Final = 255
-_BAD_REQUEST: Final = 400
-_CONFLICT: Final = 409
 
 
 class GitLab:
@@ -45,7 +44,7 @@ class GitLab:
         try:
             created = self._http.document("POST", f"{self._project}/merge_requests", document)
         except ForgeError as error:
-            for existing in self.pull_requests(branch) if error.status == _CONFLICT else []:
+            for existing in self.pull_requests(branch) if error.status == HTTPStatus.CONFLICT else []:
                 if existing.state == "open":
                     return existing
             raise
@@ -64,7 +63,7 @@ class GitLab:
         try:
             self._http.document("POST", f"{self._project}/statuses/{commit}", document)
         except ForgeError as error:
-            if error.status != _BAD_REQUEST or "Cannot transition status" not in str(error):
+            if error.status != HTTPStatus.BAD_REQUEST or "Cannot transition status" not in str(error):
                 raise
             statuses = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=context)
             latest = next((entry.get("status") for entry in statuses if entry.get("name") == context), None)
@@ -104,7 +103,8 @@ class GitLab:
         endpoint = f"{self._project}/merge_requests/{number}"
         refs = self._http.document("GET", endpoint).get("diff_refs") or {}
         if refs.get("head_sha") != commit:
-            raise ForgeError(f"the merge request is at {refs.get('head_sha')}, not at {commit}", status=_CONFLICT)
+            text = f"the merge request is at {refs.get('head_sha')}, not at {commit}"
+            raise ForgeError(text, status=HTTPStatus.CONFLICT)
         for comment in comments:
             position = {key: refs[key] for key in ("base_sha", "start_sha", "head_sha")} | {"position_type": "text"}
             position |= {"new_path": comment.path, "old_path": comment.path, "new_line": comment.line}
@@ -148,10 +148,8 @@ def _merge_request(document: Mapping[str, Any]) -> PullRequest:
             number=int(document["iid"]),
             url=str(document["web_url"]),
             state="merged" if state == "merged" else "closed" if state == "closed" else "open",
-            title=str(document["title"]),
             body=str(document.get("description") or ""),
             head=str(document.get("sha") or ""),
-            is_draft=bool(document.get("draft")),
             branch=str(document.get("source_branch") or ""),
             base=str(document.get("target_branch") or ""),
             is_fork=document.get("source_project_id") != document.get("target_project_id"),

@@ -34,11 +34,7 @@ class OnboardingError(ServiceError):
 def _find_project(
     database: Database, host: Host, project_id: int | None, path: str | None, timeout_s: float
 ) -> Repository:
-    """Look up a project with its id or, without one, its path.
-
-    Raises:
-        OnboardingError: There is no such project, or the host cannot be asked.
-    """
+    """Look up a project with its id or, without one, its path."""
     if host.api_url is None:
         if path is not None:
             _check_group(host, path)

@@ -38,6 +38,11 @@ class HostResponse:
     raw: bytes
     took_s: float
 
+    @property
+    def is_success(self) -> bool:
+        """Whether its status is a 2xx."""
+        return self.status in range(200, 300)
+
 
 def ask(
     url: str,

@@ -120,7 +120,7 @@ class ApiCommits:
             text = f"the commit cannot be made through GitHub's API: {error}"
             raise GitCommandError(text, is_passing=True) from error
         body = table(answer.body)
-        if answer.status in range(200, 300) and isinstance(body.get("sha") or body.get("ref"), str):
+        if answer.is_success and isinstance(body.get("sha") or body.get("ref"), str):
             return body
         message = str(body.get("message", "")).strip()
         fix = f"; {_FIXES[answer.status]}" if answer.status in _FIXES else ""

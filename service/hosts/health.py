@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date
+from http import HTTPStatus
 from typing import Final
 
 from service.git import GitCommandError
@@ -21,9 +22,6 @@ from service.store.repositories import Repository
 from service.text import table
 
 _UNAUTHORIZED: Final = frozenset({401, 403})
-_NOT_FOUND: Final = 404
-_TOO_MANY: Final = 429
-_SUCCESS: Final = range(200, 300)
 _SHOWN: Final = 300
 
 _REFUSALS: Final = re.compile(
@@ -124,7 +122,7 @@ class HealthProbes:
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             first, *others = PLATFORMS[host.platform].probes
             answer = ask(base + first, self._settings.timeout_s, headers=headers)
-            if answer.status == _NOT_FOUND:
+            if answer.status == HTTPStatus.NOT_FOUND:
                 for path in others:
                     answer = ask(base + path, self._settings.timeout_s, headers=headers)
         except TokenError as error:
@@ -142,13 +140,13 @@ class HealthProbes:
         answered = f"{host.host} answered {answer.status}"
         # GitHub answers 403 for too many requests, too, and says so in headers.
         is_spent = answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
-        if answer.status == _TOO_MANY or (answer.status in _UNAUTHORIZED and is_spent):
+        if answer.status == HTTPStatus.TOO_MANY_REQUESTS or (answer.status in _UNAUTHORIZED and is_spent):
             return HostState("degraded", f"{answered}: the rate limit of the token is spent")
         if answer.status in _UNAUTHORIZED:
             fix = f"check the token in {host.token_env}" if host.token_env else "give the host a token with --token-env"
             fix = "check what its token may do" if host.token_command or host.app else fix
             return HostState("unauthorized", f"{answered}; {fix}")
-        if answer.status not in _SUCCESS:
+        if not answer.is_success:
             return HostState("degraded", f"{answered}; check --api-url if it stays so")
         if not isinstance(answer.body, dict | list):
             text = f"{host.host} did not answer with JSON; check --api-url, which is {host.api_url}"

@@ -127,10 +127,10 @@ class TokenRotation:
             if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
                 jwe, key, _ = _cipher(given)
                 sealed = str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
-                self._save(_digest(given), {"sealed": sealed, "asked_at": None, "fault": None})
+                self._save(digest, {"sealed": sealed, "asked_at": None, "fault": None})
                 _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
             elif answer.status in range(400, 500):
-                self._save(_digest(given), {"asked_at": None, "fault": _refused(host, answer)})
+                self._save(digest, {"asked_at": None, "fault": _refused(host, answer)})
 
     def _change(self, row: RotatedToken, **values: object) -> bool:
         """Change the row, unless another worker has asked for a rotation since; return whether it was changed."""
@@ -194,11 +194,7 @@ def _token(given: str, row: RotatedToken | None) -> str:
 
 
 def _cipher(given: str) -> tuple[Any, Any, type[Exception]]:
-    """Return the encryption, the key for a token, and the error of a text that was changed.
-
-    Raises:
-        NoKeyError: The extra `oidc` is not installed.
-    """
+    """Return the encryption, the key for a token, and the error of a text that was changed."""
     try:
         from joserfc import jwe
         from joserfc.errors import JoseError

@@ -31,7 +31,6 @@ _SPARE_S: Final = 300.0
 _SKEW_S: Final = 60
 """How far this machine's clock may be ahead of GitHub's, in seconds."""
 _LIFE_S: Final = 540
-_CREATED: Final = range(200, 300)
 _REFUSED: Final = frozenset({401, 403, 404})
 
 
@@ -212,7 +211,7 @@ class _Installation:
             raise TokenError(f"{text}; {fix}") from error
         headers = {"Authorization": f"Bearer {signed}", "X-GitHub-Api-Version": "2022-11-28"}
         answer = ask(self._api_url + path, _TIMEOUT_S, headers=headers, method=method)
-        if answer.status in _CREATED and answer.body is not None:
+        if answer.is_success and answer.body is not None:
             return answer
         message = table(answer.body).get("message", "")
         text = f"GitHub gave the App {self._app.id} no token: {answer.status} {message}".rstrip()

@@ -24,7 +24,6 @@ from service.store.schema import Network
 
 _ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9._:\[\]-]{1,255}([/?][!-\"$-~]{0,1700})?")
 """An address of printable ASCII, without login or fragment."""
-_SUCCESS: Final = range(200, 300)
 _REDIRECT: Final = range(300, 400)
 _GONE: Final = 410
 _LONGEST_WAIT_S: Final = 3600.0
@@ -98,7 +97,7 @@ def deliver(database: Database, settings: EventSettings, clock: Clock, endpoint_
             # Without the URL, whose path may contain a secret: the log shows the failure.
             failure, pause_s = str(error).removeprefix(f"{endpoint.url.partition('?')[0]}: "), 0.0
         else:
-            if answer.status not in _SUCCESS:
+            if not answer.is_success:
                 hint = ": redirects are not followed" if answer.status in _REDIRECT else ""
                 failure, pause_s = f"it answered {answer.status}{hint}", wait_of(answer)
                 is_gone = answer.status == _GONE

@@ -38,7 +38,7 @@ def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_
 
     assert (before, again) == ([], number)
     (made,) = client.pull_requests("agent/fix-1")
-    assert (made.state, made.is_draft, made.body) == ("open", True, "New text")
+    assert (made.state, forge.change(str(number)).draft, made.body) == ("open", True, "New text")
     assert [one.body for one in client.reviews(number)] == ["What I still find"]
     assert (review.author, client.account()) == ("runwarden-bot", "runwarden-bot")
     assert [one.body for one in now] == [f"finding {at}" for at in range(60)]
