@@ -90,11 +90,11 @@ class Claims(Struct, frozen=True):
 
     def abandoned(self, connection: sqlite3.Connection, at: datetime) -> tuple[str | int, ...]:
         """The keys of the rows under way whose process has ended, oldest first."""
-        found = connection.execute(
+        rows = connection.execute(
             f"SELECT {self.key}, owner_json, owned_us FROM {self.table}"
             f" WHERE {self.under_way} AND owner_json IS NOT NULL ORDER BY rowid"
         )
-        return tuple(key for key, owner, owned_us in found.fetchall() if _is_abandoned(owner, owned_us, at))
+        return tuple(key for key, owner, owned_us in rows.fetchall() if _is_abandoned(owner, owned_us, at))
 
 
 def _is_abandoned(owner_json: str, owned_us: int, at: datetime) -> bool:

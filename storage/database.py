@@ -179,10 +179,10 @@ def _missing(connection: sqlite3.Connection, schema: Schema, path: Path) -> list
     applied = {name for (name,) in rows.fetchall()}
     if unknown := sorted(applied - schema.steps.keys()):
         if unknown[0] < min(schema.steps):
-            what = f"A Runwarden from before the first release wrote {path} ({', '.join(unknown)}). {schema.older_cure}"
-            raise DatabaseOlderError(what, path=path)
-        what = f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_cure}"
-        raise DatabaseNewerError(what, path=path)
+            text = f"A Runwarden from before the first release wrote {path} ({', '.join(unknown)}). {schema.older_cure}"
+            raise DatabaseOlderError(text, path=path)
+        text = f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_cure}"
+        raise DatabaseNewerError(text, path=path)
     return [name for name in schema.steps if name not in applied]
 
 

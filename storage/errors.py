@@ -119,9 +119,9 @@ def translated(path: Path, damage_cure: str, on_damage: Callable[[], None] | Non
     try:
         yield
     except sqlite3.Error as error:
-        found = storage_error(error, path, damage_cure=damage_cure)
-        if isinstance(found, DatabaseDamagedError) and on_damage is not None:
+        failure = storage_error(error, path, damage_cure=damage_cure)
+        if isinstance(failure, DatabaseDamagedError) and on_damage is not None:
             on_damage()
-        if found is None:
+        if failure is None:
             raise
-        raise found from error
+        raise failure from error

@@ -106,10 +106,10 @@ def move_aside(path: Path, why: str, stamp: str) -> Path:
 def file_identity(path: Path) -> tuple[int, int] | None:
     """A file's identity, which differs for a file that replaces it; None: there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def last_written(path: Path) -> list[tuple[int, int]] | None:
@@ -117,12 +117,12 @@ def last_written(path: Path) -> list[tuple[int, int]] | None:
 
     It costs no thread and no lock. Two writes within a tick of the system's clock, some milliseconds, look the same.
     """
-    found = []
+    writes = []
     for file in (str(path), f"{path}-wal"):
         with suppress(OSError):
             entry = os.stat(file)  # noqa: PTH116 — a path object would cost as much as the call
-            found.append((entry.st_mtime_ns, entry.st_size))
-    return found if all(at % 1_000_000_000 for at, _ in found) else None
+            writes.append((entry.st_mtime_ns, entry.st_size))
+    return writes if all(at % 1_000_000_000 for at, _ in writes) else None
 
 
 def check_locks(path: Path) -> None:
@@ -148,7 +148,7 @@ def file_system(folder: Path) -> str | None:
     path, best, kind = folder.resolve(), -1, None
     for line in lines:
         before, _, after = line.partition(" - ")
-        point = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), before.split(" ")[4]))
+        point = Path(_OCTAL.sub(lambda match: chr(int(match[1], 8)), before.split(" ")[4]))
         # Of several mounts at one point the last one is on top.
         if path.is_relative_to(point) and len(point.parts) >= best:
             best, kind = len(point.parts), after.split(" ")[0]

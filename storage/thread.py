@@ -170,10 +170,10 @@ class DatabaseThread:
                 return job(connection)
         except Exception as error:
             # Its frames hold cursors. While one of an interrupted statement is open, the next job is interrupted, too.
-            each: BaseException | None = error
-            while each is not None:
-                traceback.clear_frames(each.__traceback__)
-                each = each.__cause__ or each.__context__
+            cause: BaseException | None = error
+            while cause is not None:
+                traceback.clear_frames(cause.__traceback__)
+                cause = cause.__cause__ or cause.__context__
             # While a cursor was open, the end of the transaction was interrupted as well.
             with suppress(sqlite3.Error):
                 if connection.in_transaction:

@@ -105,11 +105,11 @@ class Network(Struct, frozen=True):
             direct = f"{direct},{_LOOPBACK}".strip(",")
         for name, value in {**proxies, "no_proxy": direct}.items():
             env |= {name: value, name.upper(): value} if value else {}
-        given = self.env.get("SSL_CERT_FILE")
-        if self.ca_file is not None or given:
-            if not Path(_trusted(self.ca_file, given)).exists():
+        file = self.env.get("SSL_CERT_FILE")
+        if self.ca_file is not None or file:
+            if not Path(_trusted(self.ca_file, file)).exists():
                 _trusted.cache_clear()  # A cleaner of temporary files took it.
-            bundle = dict.fromkeys(("GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE"), _trusted(self.ca_file, given))
+            bundle = dict.fromkeys(("GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE"), _trusted(self.ca_file, file))
             env = env | bundle if self.ca_file is not None else bundle | env
         if self.client_cert is not None:
             env |= dict.fromkeys(("GIT_SSL_CERT", "GIT_SSL_KEY"), str(self.client_cert))
@@ -137,9 +137,9 @@ class Network(Struct, frozen=True):
         Raises:
             ValueError: A file cannot be used; the message names it.
         """
-        given = self.env.get("SSL_CERT_FILE")
-        if given and not os.access(given, os.R_OK):
-            raise ValueError(f"SSL_CERT_FILE names {given}, which cannot be read")
+        file = self.env.get("SSL_CERT_FILE")
+        if file and not os.access(file, os.R_OK):
+            raise ValueError(f"SSL_CERT_FILE names {file}, which cannot be read")
         context = httpx.create_ssl_context(trust_env=False)
         # An operator's own certificate authority is among the system's, or in SSL_CERT_FILE.
         context.load_default_certs()
@@ -210,11 +210,11 @@ def is_exempt(host: str, port: int, no_proxy: str) -> bool:
         if entry == "*":
             return True
         # An IPv6 address may be in brackets.
-        found = re.fullmatch(r"\[(?P<v6>[^\]]*)\](?::(?P<v6_port>\d+))?|(?P<name>[^:]*):(?P<port>\d+)", entry)
+        match = re.fullmatch(r"\[(?P<v6>[^\]]*)\](?::(?P<v6_port>\d+))?|(?P<name>[^:]*):(?P<port>\d+)", entry)
         name, its_port = entry, None
-        if found is not None:
-            named = found["v6_port"] or found["port"]
-            name, its_port = found["v6"] or found["name"] or "", int(named) if named else None
+        if match is not None:
+            named = match["v6_port"] or match["port"]
+            name, its_port = match["v6"] or match["name"] or "", int(named) if named else None
         if not name or its_port not in {None, port}:
             continue
         if address is None:

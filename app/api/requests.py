@@ -236,15 +236,15 @@ def about(action: Action) -> SafeText:
 
 def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequest:
     """The request with this path and body, as `path` and `body()` of a request of that kind gave them."""
-    made = _BY_KIND[kind]
-    given = {name: value for name, value in body.items() if name in made.__struct_fields__}
-    if made.segment:
-        given[made.segment] = unquote(path.split("/")[-2])
+    request_type = _BY_KIND[kind]
+    fields = {name: value for name, value in body.items() if name in request_type.__struct_fields__}
+    if request_type.segment:
+        fields[request_type.segment] = unquote(path.split("/")[-2])
     if kind in {"run.start", "run.continue"}:
         reference = body["repository"]
         data = reference["data"] if isinstance(reference["data"], dict) else {}
-        given["repository"] = Repository.of(str(reference["platform"]), data)
-    request: WriteRequest = made(**given)
+        fields["repository"] = Repository.of(str(reference["platform"]), data)
+    request: WriteRequest = request_type(**fields)
     if isinstance(request, ContinueRun):
         ways = (replace(request, start_from="patch"), replace(request, start_from="branch"))
         return next((way for way in ways if way.path == path), request)

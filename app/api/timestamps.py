@@ -40,8 +40,8 @@ def timestamp(received: object) -> datetime | None:
 
 def names_offset(received: object) -> bool:
     """Whether a time that was received says for itself where it lies: a local time without an offset does not."""
-    found = _DATE_TIME.fullmatch(received.strip()) if isinstance(received, str) else None
-    return timestamp(received) is not None and (found is None or found[4] is not None)
+    match = _DATE_TIME.fullmatch(received.strip()) if isinstance(received, str) else None
+    return timestamp(received) is not None and (match is None or match[4] is not None)
 
 
 def _from_epoch(count: float) -> datetime | None:

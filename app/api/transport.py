@@ -244,12 +244,12 @@ class Transport:
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
             text = masked(str(error), token)
             # Most resets carry no message, and the exception's class name adds nothing.
-            said = f": {text.rstrip('.')}." if text else "."
+            detail = f": {text.rstrip('.')}." if text else "."
             if passage.begun:
-                raise UnreachableError(f"The connection was lost before the answer was complete{said}") from None
-            said += f" {TRUST}" if REFUSED in text else ""
+                raise UnreachableError(f"The connection was lost before the answer was complete{detail}") from None
+            detail += f" {TRUST}" if REFUSED in text else ""
             way = self.network.through(self.base_url)
-            raise UnreachableError(f"No connection to {self.base_url}{way}{said}", surely_not_sent=True) from None
+            raise UnreachableError(f"No connection to {self.base_url}{way}{detail}", surely_not_sent=True) from None
 
     def _request(self, call: Call, token: Token, passage: _Passage) -> httpx.Request:
         target = call.path
@@ -362,12 +362,12 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
     `retry_after` is relative to the header Date in `sent_at`.
     """
     try:
-        said = msgspec.json.decode(body, type=_FailureBody)
+        reason = msgspec.json.decode(body, type=_FailureBody)
     except (ValueError, RecursionError):
-        said = _FailureBody()
+        reason = _FailureBody()
     phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
-    message = shortened(said.message or f"The service answered {status}{phrase}.", _LONGEST_MESSAGE)
-    code = None if said.error_code is None else said.error_code[:_LONGEST_CODE]
+    message = shortened(reason.message or f"The service answered {status}{phrase}.", _LONGEST_MESSAGE)
+    code = None if reason.error_code is None else reason.error_code[:_LONGEST_CODE]
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         wait_s = None if retry_after is None else retry_after_s(retry_after, sent_at)
         return RateLimitedError(message, error_code=code, retry_after_s=wait_s)

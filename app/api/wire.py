@@ -74,7 +74,7 @@ def _is_deep(value: object, most: int) -> bool:
     level: list[Any] = [value] if type(value) in _NESTING else []
     for _ in range(most):
         inner = (outer.values() if type(outer) is dict else outer for outer in level)
-        if not (level := [each for values in inner for each in values if type(each) in _NESTING]):
+        if not (level := [item for values in inner for item in values if type(item) in _NESTING]):
             return False
     return True
 
@@ -229,10 +229,10 @@ def as_json_text(value: object) -> str:
 
 
 @contextmanager
-def offered(what: str, *, is_write: bool = False) -> Iterator[None]:
+def offered(extension: str, *, is_write: bool = False) -> Iterator[None]:
     """Distinguish a service that does not offer this part of the extension from one without such a run or turn.
 
-    `what` is empty for the API itself, which every service offers.
+    `extension` is empty for the API itself, which every service offers.
 
     Raises:
         NotOfferedError: The service does not offer it.
@@ -243,9 +243,9 @@ def offered(what: str, *, is_write: bool = False) -> Iterator[None]:
         is_absent = isinstance(error, NotFoundError) and error.error_code in _ABSENT
         # A gateway may answer a write with 501 after the service has carried it out.
         is_in_doubt = is_write and error.may_have_been_executed
-        if not what or error.status not in _NOT_OFFERED or is_absent or is_in_doubt:
+        if not extension or error.status not in _NOT_OFFERED or is_absent or is_in_doubt:
             raise
-        message = f"This service does not offer {what}."
+        message = f"This service does not offer {extension}."
         raise NotOfferedError(message, status=error.status, error_code=error.error_code) from error
 
 
@@ -293,8 +293,8 @@ def _web_address(document: dict[str, Any]) -> str | None:
     return url if isinstance(url, str) and url.startswith(("https://", "http://")) else None
 
 
-def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogChunk:
-    """A piece of a log; `asked` is the requested offset, counted from the end if negative.
+def log_chunk(reply: Reply, requested: int = -1, before: int | None = None) -> LogChunk:
+    """A piece of a log; `requested` is the requested offset, counted from the end if negative.
 
     `before` is the offset at which steps should end. 0: at the log's end. None: no steps were requested.
     """
@@ -310,7 +310,7 @@ def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogCh
     if reply.headers.get("Runwarden-Log-Form") == "steps":
         steps, data = tuple(record(LogStep, step) for step in listed(read(reply.body), "steps")), b""
     is_more = bool(data or steps)
-    if following < offset or (is_more and following == offset) or (asked >= 0 and offset != min(asked, size)):
+    if following < offset or (is_more and following == offset) or (requested >= 0 and offset != min(requested, size)):
         raise UnusableAnswerError("The service's answer goes backwards in the log.")
     if is_ended and not before and following == offset < size:
         raise UnusableAnswerError("The service's answer leaves out the end of the log.")

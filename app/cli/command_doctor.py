@@ -54,14 +54,14 @@ async def doctor(invocation: Invocation, /) -> int:
     screen = f"{columns}x{lines}" if sys.stdout.isatty() else "none"
     words = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
     inside = [word for word, name in (("tmux", "TMUX"), ("ssh", "SSH_CONNECTION")) if name in os.environ]
-    found = ", ".join([screen, sys.stdout.encoding, *words, *inside])
+    text = ", ".join([screen, sys.stdout.encoding, *words, *inside])
     fix = "" if sys.stdout.encoding.lower() == "utf-8" else "Use a UTF-8 locale, such as LANG=C.UTF-8."
     checks = [
         Check("runwarden", f"{__version__} ({DISTRIBUTION}), extras: {', '.join(installed_extras()) or 'none'}"),
         Check("python", f"{platform.python_version()} ({platform.python_implementation()}) on {system}"),
         Check("libraries", ", ".join(libraries)),
         Check("programs", ", ".join(map(_program, _PROGRAMS)), "" if shutil.which("git") else "Install git."),
-        Check("terminal", found, fix),
+        Check("terminal", text, fix),
     ]
     try:
         settings = invocation.settings(quietly=True)
@@ -78,14 +78,14 @@ async def doctor(invocation: Invocation, /) -> int:
         checks.append(Check("sandbox", "bubblewrap works"))
     else:
         is_needed = find_spec("dbos") is not None
-        found = f"bubblewrap is not installed or does not work{'' if is_needed else '; only a service needs it'}"
+        text = f"bubblewrap is not installed or does not work{'' if is_needed else '; only a service needs it'}"
         fix = "No agent can run here: apt install bubblewrap; see docs/run/troubleshooting.md." if is_needed else ""
-        checks.append(Check("sandbox", found, fix))
+        checks.append(Check("sandbox", text, fix))
     document = {
         "ok": not any(check.fix for check in checks),
-        "checks": [{"name": one.name, "ok": not one.fix, "found": one.found, "fix": one.fix} for one in checks],
+        "checks": [{"name": row.name, "ok": not row.fix, "found": row.found, "fix": row.fix} for row in checks],
     }
-    pairs = [(one.name, f"{one.found}{f'. {one.fix}' if one.fix else ''}") for one in checks]
+    pairs = [(check.name, f"{check.found}{f'. {check.fix}' if check.fix else ''}") for check in checks]
     invocation.output.record(document, pairs)
     return Exit.DONE if document["ok"] else Exit.FAILED
 
@@ -114,26 +114,26 @@ def _data(settings: Settings, profile: Profile) -> Check:
         for name in (CACHE_FILE, LEDGER_FILE, STATE_FILE)
         if (folder / name).exists()
     ]
-    found = f"{', '.join(sizes) or 'empty'}, {free:,} MiB free"
+    text = f"{', '.join(sizes) or 'empty'}, {free:,} MiB free"
     if not os.access(there, os.W_OK):
-        return Check("data folder", found, "It cannot be written: change its owner, or use --data-dir.")
+        return Check("data folder", text, "It cannot be written: change its owner, or use --data-dir.")
     system = file_system(there)
     fix = "Move it to a local disk: SQLite's locks may fail there." if system in NETWORK else ""
-    return Check("data folder", f"{found}, on {system or 'an unknown file system'}", fix)
+    return Check("data folder", f"{text}, on {system or 'an unknown file system'}", fix)
 
 
 async def _service(invocation: Invocation, profile: Profile) -> Check:
     address = urlsplit(profile.base_url)
     where = "on this machine" if address.hostname in {"127.0.0.1", "localhost", "::1"} else "remote"
-    found = f"{where}, {address.scheme}"
+    text = f"{where}, {address.scheme}"
     begun = time.monotonic()
     try:
         async with invocation.engine(needs_token=True) as engine:
             await engine.client.list_runs(page_size=1)
     except TokenError:
-        return Check("service", f"{found}, no usable token", "Run: runwarden token check")
+        return Check("service", f"{text}, no usable token", "Run: runwarden token check")
     except ApiError as error:
-        return Check("service", f"{found}, {error.kind}", "Run: runwarden token check")
+        return Check("service", f"{text}, {error.kind}", "Run: runwarden token check")
     except StorageError as error:
         return Check("service", f"not asked: {type(error).__name__}", "Run: runwarden runs list --cached")
-    return Check("service", f"{found}, answered in {time.monotonic() - begun:.1f} s")
+    return Check("service", f"{text}, answered in {time.monotonic() - begun:.1f} s")

@@ -68,9 +68,9 @@ def man(context: click.Context, /, *, command: tuple[str, ...]) -> int:
     for name in command:
         if not isinstance(wanted.command, click.Group):
             raise click.UsageError(f"{wanted.command_path} has no commands.", context)
-        _, found, _ = wanted.command.resolve_command(wanted, [name])
-        if found is not None:  # It is: an unknown name was refused.
-            wanted = click.Context(found, wanted, name)
+        _, child, _ = wanted.command.resolve_command(wanted, [name])
+        if child is not None:  # It is: an unknown name was refused.
+            wanted = click.Context(child, wanted, name)
     os.environ.setdefault("LESS", "FRX")
     click.echo_via_pager(_texts(wanted))
     return Exit.DONE

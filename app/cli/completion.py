@@ -27,10 +27,10 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
     """The values of a kind that begin with `incomplete`, without a request; none if the files cannot be read."""
     invocation = ctx.ensure_object(Invocation)
     try:
-        found = invocation.run(lambda: _found(kind, invocation))
+        values = invocation.run(lambda: _found(kind, invocation))
     except (ConfigError, StorageError, OSError):
         return []
-    given = ctx.params.get(param.name or "") or ()
+    chosen = ctx.params.get(param.name or "") or ()
     is_bash = os.environ.get(VARIABLE) == "bash_complete"
     # Bash puts a word into the line unquoted, and would run commands within a name; zsh and fish quote it. Bash
     # replaces only the part after the last colon.
@@ -38,8 +38,8 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
     before = incomplete.rfind(":") + 1 if is_bash else 0
     return [
         CompletionItem(quoted(value[before:]), help=description)
-        for value, description in found
-        if value.startswith(incomplete) and value not in given and value.isprintable()
+        for value, description in values
+        if value.startswith(incomplete) and value not in chosen and value.isprintable()
     ]
 
 
@@ -84,7 +84,7 @@ async def _found(kind: str, invocation: Invocation) -> list[tuple[str, str]]:
 def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
     """The suggestions of the service's command line, which runs as a separate process."""
     words = ["runwarden", *arguments, incomplete]
-    asked = {
+    variables = {
         "_RUNWARDEN SERVICE_COMPLETE": "zsh_complete",
         "COMP_WORDS": shlex.join(words),
         "COMP_CWORD": str(len(words) - 1),
@@ -92,7 +92,7 @@ def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "service"],
-            env={**os.environ, **asked},
+            env={**os.environ, **variables},
             capture_output=True,
             text=True,
             timeout=60,

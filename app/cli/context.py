@@ -181,8 +181,8 @@ class Invocation:
         settings = self.settings()
         profile, cache_file = self.profile(settings), None
         async with AsyncExitStack() as stack:
-            if is_live and await asyncio.to_thread(is_held, held := data_folder(settings, profile) / CACHE_FILE):
-                self.warn(f"The answer is not kept: another process holds the cache ({held}).")
+            if is_live and await asyncio.to_thread(is_held, path := data_folder(settings, profile) / CACHE_FILE):
+                self.warn(f"The answer is not kept: another process holds the cache ({path}).")
                 cache_file = Path(stack.enter_context(TemporaryDirectory())) / CACHE_FILE
             engine = await Engine.open(settings, profile, actor="cli", cache_file=cache_file)
             engine.subscribe(announce)

@@ -83,7 +83,7 @@ def reading(parse: Callable[[str], object]) -> Callable[[click.Context, click.Pa
     def callback(_: click.Context, param: click.Parameter, value: str | tuple[str, ...] | None) -> object:
         try:
             if isinstance(value, tuple):
-                return tuple(parse(each) for each in value)
+                return tuple(parse(part) for part in value)
             return None if value is None else parse(value)
         except ValueError as error:
             raise click.BadParameter(str(error), param=param) from error
@@ -127,17 +127,17 @@ def _keep(
 ) -> Callable[[click.Context, click.Parameter, Any], None]:
     """The callback of an option that sets an attribute of the invocation, by default to the option's own value."""
 
-    def callback(ctx: click.Context, param: click.Parameter, given: Any) -> None:
+    def callback(ctx: click.Context, param: click.Parameter, received: Any) -> None:
         invocation = ctx.ensure_object(Invocation)
         name = param.opts[-1]
         if ctx.resilient_parsing and attribute == "token_stream":
             return  # During completion, stdin is the user's terminal.
         # An option that was not given must not undo the group's.
-        for each in given if isinstance(given, tuple) else (True,) * given:
+        for entry in received if isinstance(received, tuple) else (True,) * received:
             option, earlier = invocation.given.get(attribute, (None, None))
-            if option == name and each is True:
+            if option == name and entry is True:
                 return
-            value = each if read is None else read(each)
+            value = entry if read is None else read(entry)
             if option is not None and value != earlier:
                 raise click.UsageError(f"{option} and {name} contradict each other: use one of them.", ctx)
             invocation.given[attribute] = name, value

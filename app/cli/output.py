@@ -102,13 +102,13 @@ def shorten(text: str, width: int) -> str:
     """The text in at most `width` cells, cut with an ellipsis."""
     if cell_width(text) <= width:
         return text
-    kept, used = "", 0
+    start, used = "", 0
     for c in text:
         used += _char_width(c)
         if used > width - 1:
             break
-        kept += c
-    return f"{kept}…"
+        start += c
+    return f"{start}…"
 
 
 def _char_width(c: str) -> int:
@@ -126,9 +126,9 @@ def _line(row: Sequence[str], widths: Sequence[int], tones: Sequence[str]) -> st
     return GAP.join(parts).rstrip()
 
 
-def facts(one: object, names: str) -> dict[str, object]:
+def facts(item: object, names: str) -> dict[str, object]:
     """The named attributes of an object as JSON: times in RFC 3339, tuples as lists."""
-    values = {name: getattr(one, name) for name in names.split()}
+    values = {name: getattr(item, name) for name in names.split()}
     return {
         name: rfc3339(value) if isinstance(value, datetime) else [*value] if isinstance(value, tuple) else value
         for name, value in values.items()

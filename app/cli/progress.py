@@ -47,8 +47,8 @@ class Bar:
     def update(self, event: Event) -> None:
         """Show how far the backfill is."""
         if isinstance(event, BackfillMoved) and event.progress.phase == "running":
-            found = replace(event.progress, estimated_runs=None, seconds_left=None)
-            self.note(f"{self._title} · {line(found)}" if self._title else line(event.progress))
+            progress = replace(event.progress, estimated_runs=None, seconds_left=None)
+            self.note(f"{self._title} · {line(progress)}" if self._title else line(event.progress))
 
     def note(self, text: str) -> None:
         """Replace the line."""

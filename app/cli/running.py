@@ -79,12 +79,12 @@ def _listen(invocation: Stoppable) -> None:
 
     def stop(number: signal.Signals) -> None:
         invocation.stopped_by = number
-        for each in STOPPING:
-            loop.remove_signal_handler(each)
+        for other in STOPPING:
+            loop.remove_signal_handler(other)
             # A second signal stops the process at once; the ledger has the writes in flight.
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(other, signal.SIG_DFL)
             if invocation.at_second_signal is not None:
-                loop.add_signal_handler(each, invocation.at_second_signal, each)
+                loop.add_signal_handler(other, invocation.at_second_signal, other)
         if task is not None:
             task.cancel()
 

@@ -56,16 +56,16 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
         freshness = f"stale since {rfc3339(link.failing_since)}, {seen}: {link.error_message or link.error_kind}"
     elif link is not None and link.last_ok_at is not None:
         freshness = f"live  {rfc3339(link.last_ok_at)}"
-    is_read = not any(each.subject == "health" and each.is_failing for each in links)
+    is_read = not any(state.subject == "health" and state.is_failing for state in links)
     unobserved = unobserved_since(links, now)
     hosts = [f"code hosts unobserved since {rfc3339(unobserved)}"] if unobserved else []
-    for each in await cache.health():
-        if each.connected:
-            place = " ".join(part for part in (each.host, each.group) if part)
-            seen = f"when last seen, {exact_ago(each.checked_at, now)}"
-            since = f"since {exact_ago(each.since, now)}" if is_read else seen
-            level = LEVELS[level_of(each.status, engine.settings.console.health_ok)]
-            parts = (f"{each.platform} {each.status} {since}", place, level.name.lower() if level and is_read else "")
+    for host in await cache.health():
+        if host.connected:
+            place = " ".join(part for part in (host.host, host.group) if part)
+            seen = f"when last seen, {exact_ago(host.checked_at, now)}"
+            since = f"since {exact_ago(host.since, now)}" if is_read else seen
+            level = LEVELS[level_of(host.status, engine.settings.console.health_ok)]
+            parts = (f"{host.platform} {host.status} {since}", place, level.name.lower() if level and is_read else "")
             hosts.append("  ".join(filter(None, parts)))
     if not hosts:
         hosts = ["no code host is connected" if "health" in answered else "code hosts: not seen yet"]

@@ -244,7 +244,7 @@ class RunwardenApp(BaseApp[None]):
     def _covering(self) -> tuple[str, ...]:
         """The runs open over the current tab, the topmost last."""
         above = self.screen_stack[1:]
-        return tuple(run_id for each in above if isinstance(each, BaseScreen) and (run_id := each.focused_run_id))
+        return tuple(run_id for screen in above if isinstance(screen, BaseScreen) and (run_id := screen.focused_run_id))
 
     async def _uncover(self) -> None:
         """Close the runs open over the current tab; forms and sheets stay."""
@@ -279,7 +279,7 @@ class RunwardenApp(BaseApp[None]):
             self.session.notify("There was no notice yet.")
         elif (opens := notices[0].opens) or (
             opens := await self.push_screen_wait(
-                ChoiceSheet[Message | None]("Notices", [(Content(one.text), one.opens) for one in notices])
+                ChoiceSheet[Message | None]("Notices", [(Content(notice.text), notice.opens) for notice in notices])
             )
         ):
             self.post_message(opens)
@@ -357,7 +357,7 @@ class RunwardenApp(BaseApp[None]):
             await self.switch_mode(BETWEEN)
             # Close screens before the engine they read from, and their workers before the widgets they write to.
             for mode in MODES:
-                for worker in [each for each in self.workers if each.node is not self]:
+                for worker in [worker for worker in self.workers if worker.node is not self]:
                     worker.cancel()
                 await self.remove_mode(mode)
             self.following = None

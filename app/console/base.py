@@ -68,9 +68,7 @@ def key_actions(screen: Screen[Any], *, hinted: Collection[str] | None = None) -
             groups.setdefault((place, active.binding.action), []).append(active)
     return tuple(
         KeyAction(
-            tuple(
-                screen.app.get_key_display(each.binding) for each in group if not each.binding.key.startswith(NO_KEY)
-            ),
+            tuple(screen.app.get_key_display(key.binding) for key in group if not key.binding.key.startswith(NO_KEY)),
             group[0].binding.description,
             action,
             group[0].node,
@@ -91,14 +89,14 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
     if isinstance(screen, BaseScreen) and screen.session.has_notice:
         words = words | {"notice": ""}
     order = {action: place for place, action in enumerate(words)}
-    found = sorted(
+    actions = sorted(
         key_actions(screen, hinted=words),
-        key=lambda each: order.get(each.action, len(order)) if each.enabled else len(order),
+        key=lambda entry: order.get(entry.action, len(order)) if entry.enabled else len(order),
     )
     return tuple(
-        KeyHint(key, words.get(each.action) or each.does, each.action, each.enabled, at_end=each.does in AT_END)
-        for each in found
-        for key in each.keys[:1]
+        KeyHint(key, words.get(entry.action) or entry.does, entry.action, entry.enabled, at_end=entry.does in AT_END)
+        for entry in actions
+        for key in entry.keys[:1]
         if not (focused and len(key) == 1 and focused.check_consume_key(key, key))
     )
 
@@ -212,8 +210,8 @@ class BaseScreen(Screen[None]):
 
     def tick(self, now: datetime) -> None:
         """Update the ages; called once a second, or less often while none of them counts seconds."""
-        for each in self.aging:
-            each.tick(now)
+        for widget in self.aging:
+            widget.tick(now)
 
     def go_to(self, target: str) -> None:
         """Hook: move the cursor to the row with this key, once it is read."""
@@ -289,8 +287,8 @@ class BaseScreen(Screen[None]):
 
     async def action_press(self, action: str) -> None:
         """Run an action as its key does, on the node that defines it."""
-        if (found := next((each for each in key_actions(self) if each.action == action), None)) is not None:
-            await self.app.run_action(found.action, found.node)
+        if (entry := next((entry for entry in key_actions(self) if entry.action == action), None)) is not None:
+            await self.app.run_action(entry.action, entry.node)
 
     @property
     def is_current(self) -> bool:

@@ -87,15 +87,15 @@ def unknown_actions(keys: Mapping[str, str]) -> dict[str, KeyPath]:
 def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> dict[str, KeyPath]:
     """The mistakes in `[keys]` and in the keys of `[[commands]]`: for each a sentence with the fix, and its place."""
     facts = catalog()
-    found = dict[str, KeyPath]()
+    mistakes = dict[str, KeyPath]()
     entries: list[tuple[str, KeyPath, str]] = [(name, ("keys", name), own) for name, own in keys.items()]
-    entries += [(each.name, ("commands", at, "key"), each.key) for at, each in enumerate(commands) if each.key]
+    entries += [(own.name, ("commands", at, "key"), own.key) for at, own in enumerate(commands) if own.key]
     for name, place, keys_of in entries:
         for key in keys_of.split(","):
             *modifiers, last = key.split("+") if key != "+" else [key]
             is_known = last in _NAMED or (len(last) == 1 and last.isprintable())
             if not (is_known and set(modifiers) <= _MODIFIERS):
-                found[f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'] = place
+                mistakes[f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'] = place
     # Two actions that have the same key on the same screen: only one of them would run.
     by_id = {fact.id: fact for fact in facts}
     taken: dict[tuple[str, str], str] = {}
@@ -111,16 +111,16 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> d
                 is_usual = key in map(normal, by_id[other].keys) and key in map(normal, fact.keys)
                 if other != fact.id and other in keys and not is_usual:
                     clash = f'"{keys[other]}" is the key of {fact.id} there. Give that one another key.'
-                    found[f"keys.{other}: {clash}"] = ("keys", other)
+                    mistakes[f"keys.{other}: {clash}"] = ("keys", other)
     # A screen's action gets its key first, so a command with the same one never runs.
     by_key = {key: fact.id for fact in reversed(facts) for key in _keys_of(fact, keys)}
     for at, command in enumerate(commands):
         for key in map(normal, command.key.split(",") if command.key else ()):
             if key in by_key:
                 clash = f'"{command.key}" is the key of {by_key[key]}. Choose another.'
-                found[f"commands, {command.name}: {clash}"] = ("commands", at, "key")
+                mistakes[f"commands, {command.name}: {clash}"] = ("commands", at, "key")
             by_key.setdefault(key, command.name)
-    return found
+    return mistakes
 
 
 def normal(key: str) -> str:

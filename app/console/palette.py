@@ -108,7 +108,7 @@ class ConsoleCommands(Provider):
         known = {command.name: command for command in self._all()}
         recent = [known[name] for name in self._recent if name in known]
         rest = (*self._key_actions(), *self._own(), *self._tabs())
-        for command in (*recent, *(each for each in rest if each not in recent)):
+        for command in (*recent, *(command for command in rest if command not in recent)):
             yield DiscoveryHit(_line(Content(command.name), command), partial(self._run, command), command.name)
 
     async def search(self, query: str) -> Hits:
@@ -235,7 +235,7 @@ def _other_tabs(screen: BaseScreen) -> Iterator[PaletteCommand]:
     for tab in TABS:
         if tab.name == screen.TAB:
             continue
-        named = {each.action: each for each in bindings_of(screen_type(tab.name)) if each.id and each.description}
+        named = {key.action: key for key in bindings_of(screen_type(tab.name)) if key.id and key.description}
         for action, binding in named.items():
             if action.partition("(")[0].rpartition(".")[2] not in MOVES:
                 name = f"{binding.description[0].upper()}{binding.description[1:]} ({tab.title})"
@@ -260,7 +260,7 @@ class KeyHelpScreen(Sheet[None]):
     def __init__(self, screen: Screen[Any]) -> None:
         super().__init__()
         order = list(SCOPES)
-        self._actions = sorted(key_actions(screen), key=lambda each: order.index(each.scope))
+        self._actions = sorted(key_actions(screen), key=lambda entry: order.index(entry.scope))
 
     def compose(self) -> ComposeResult:
         """Compose the sheet."""
@@ -297,18 +297,18 @@ class KeyHelpScreen(Sheet[None]):
     def _lines(self, width: int) -> Iterator[Content]:
         words = self.query_one(Input).value.casefold().split()
         matches = [
-            each
-            for each in self._actions
-            if each.keys and all(word in " ".join([*each.keys, each.does, each.more]).casefold() for word in words)
+            entry
+            for entry in self._actions
+            if entry.keys and all(word in " ".join([*entry.keys, entry.does, entry.more]).casefold() for word in words)
         ]
         if not matches:
             yield Content("No key found. Search the palette: press :.")
-        for scope, group in groupby(matches, key=lambda each: each.scope):
+        for scope, group in groupby(matches, key=lambda entry: entry.scope):
             yield Content.styled(SCOPES[scope], "$accent bold")
-            for each in group:
-                keys = (f"{' '.join(each.keys):<{KEY_CELLS}} ", "bold")
-                does = f"{each.does:<{DOES_CELLS}}"
-                for line in wrap(each.more, max(LEAST_MORE_CELLS, width - KEY_CELLS - 1 - DOES_CELLS)) or [""]:
+            for entry in group:
+                keys = (f"{' '.join(entry.keys):<{KEY_CELLS}} ", "bold")
+                does = f"{entry.does:<{DOES_CELLS}}"
+                for line in wrap(entry.more, max(LEAST_MORE_CELLS, width - KEY_CELLS - 1 - DOES_CELLS)) or [""]:
                     yield Content.assemble(keys, does, (line, STYLES["quiet"]))
                     keys = (" " * (KEY_CELLS + 1), "")
                     does = " " * DOES_CELLS

@@ -628,7 +628,7 @@ class Session:
         safe = safe_text(text, limit=LONGEST_COPY)
         self.copy_as_is(safe, safe)
 
-    def copy_as_is(self, text: str, what: str) -> None:
-        """Copy text that is safe already; `what` names it in the confirmation."""
+    def copy_as_is(self, text: str, name: str) -> None:
+        """Copy text that is safe already; `name` names it in the confirmation."""
         how = copy_out(self.app, text)
-        self.notify(f"{what} {how}.", severity="warning" if how.startswith("not") else "information")
+        self.notify(f"{name} {how}.", severity="warning" if how.startswith("not") else "information")

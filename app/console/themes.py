@@ -19,7 +19,7 @@ from textual.filter import LineFilter
 from textual.theme import Theme
 
 from app.engine.atomic_file import alone, replacing
-from app.engine.text import closest
+from app.engine.text import did_you_mean
 from app.profiles import Settings, data_root
 
 if TYPE_CHECKING:
@@ -159,11 +159,7 @@ def begin_with_theme(app: "BaseApp[Any]", settings: Settings) -> str:
 def theme_problem(name: str) -> str:
     """Why the console would not use the theme; empty: it exists."""
     names = {theme.name for theme in THEMES}
-    if name in names:
-        return ""
-    near = closest(name, names)
-    fix = f"Did you mean {near}?" if near else f"There are: {', '.join(sorted(names))}."
-    return f"there is no theme {name!r}. {fix}"
+    return "" if name in names else f"there is no theme {name!r}. {did_you_mean(name, names)}"
 
 
 class UserPreferences(Struct, frozen=True):
@@ -192,10 +188,10 @@ class UserPreferences(Struct, frozen=True):
 def read_preferences(settings: Settings) -> UserPreferences:
     """Read the preferences; defaults if the file is missing, damaged, or of another version."""
     try:
-        found = msgspec.json.decode((data_root(settings) / _FILE).read_bytes(), type=UserPreferences)
+        preferences = msgspec.json.decode((data_root(settings) / _FILE).read_bytes(), type=UserPreferences)
     except (OSError, ValueError):
         return UserPreferences()
-    return found if found.version == _VERSION else UserPreferences()
+    return preferences if preferences.version == _VERSION else UserPreferences()
 
 
 async def keep_preferences(settings: Settings, change: Callable[[UserPreferences], UserPreferences]) -> None:

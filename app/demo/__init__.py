@@ -132,8 +132,8 @@ class _Interrupted(BaseException):
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)  # A second signal must not interrupt the clean-up.
+        for other in before:
+            signal.signal(other, signal.SIG_IGN)  # A second signal must not interrupt the clean-up.
         raise _Interrupted(number)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
@@ -156,8 +156,8 @@ def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
         root.mkdir(parents=True, exist_ok=True)
         is_empty = not any(root.iterdir())
     except OSError as error:
-        what = "A temporary folder" if folder is None else str(folder)
-        raise DemoError(f"{what} cannot be made: {error.strerror}. Name a folder with --folder.") from error
+        name = "A temporary folder" if folder is None else str(folder)
+        raise DemoError(f"{name} cannot be made: {error.strerror}. Name a folder with --folder.") from error
     if not is_empty and not _is_kept(root):
         raise DemoError(f"{root} is not empty, and no demo was kept in it. Name a new folder with --folder.")
     root = root.resolve()
@@ -178,16 +178,16 @@ def _is_kept(root: Path) -> bool:
 
 
 def _ways_back(root: Path) -> str:
-    kept = f"Everything is kept in {root}; the repositories are in {root / 'repositories'}."
+    text = f"Everything is kept in {root}; the repositories are in {root / 'repositories'}."
     if not _is_kept(root):
-        return kept
+        return text
     port = urlsplit(load(root / "config.toml", {}).profile(PROFILE).base_url).port
     folder = shlex.quote(str(root / "service"))
     config = shlex.quote(str(root / "config.toml"))
     program = program_here()
     back = f"Reopen it: {program} demo --folder {shlex.quote(str(root))}"
     return (
-        f"{kept}\n{back}\nIts service alone: {program} serve --data-dir {folder} --port {port}\n"
+        f"{text}\n{back}\nIts service alone: {program} serve --data-dir {folder} --port {port}\n"
         f"Snapshot: {program} --config {config}"
     )
 

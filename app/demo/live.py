@@ -75,7 +75,7 @@ async def _work(folder: Path, lab_token: str, own_agent: str) -> None:
 async def _keep_starting(engine: "Engine") -> None:
     """Start run after run, like a team."""
     rng, fixes = random.Random(), tasks()
-    samples = {each.name: each.sample for each in REPOSITORIES}
+    samples = {repository.name: repository.sample for repository in REPOSITORIES}
     while True:
         await engine.refresh()
         if len(await engine.cache.active_runs()) > CROWD:

@@ -29,24 +29,25 @@ def main(sessions: Path, pace_s: float) -> int:
     task, begun = sys.stdin.read(), time.monotonic()
     lines = [file.read_text("utf-8").splitlines() for file in sorted(sessions.glob("*.jsonl"))]
     known = [(json.loads(first), [json.loads(line) for line in rest]) for first, *rest in lines]
-    fitting = [one for one in known if fits(one[1])]
+    fitting = [session for session in known if fits(session[1])]
     if not fitting:
         print("Scripted stand-in agent: no model, no account. No recorded session fits this checkout.")
         print(json.dumps({"type": "result", "subtype": "success", "result": "There is nothing left to fix here."}))
         return 0
-    about, events = next((one for one in fitting if one[0]["task"] in task), fitting[0])
+    about, events = next((session for session in fitting if session[0]["task"] in task), fitting[0])
     print(ABOUT.format(**about), flush=True)
     seconds = min(LONGEST_S, max(SHORTEST_S, pace_s * random.lognormvariate(0, 0.7))) if pace_s else 0.0
     output, failed, quiet = "", False, os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     for event in events:
         time.sleep(seconds / len(events))
         for block in blocks(event):
-            given = block.get("input", {})
-            if "old_string" in given:
-                path = Path(given["file_path"].removeprefix(WORKSPACE))
-                path.write_text(path.read_text("utf-8").replace(given["old_string"], given["new_string"], 1), "utf-8")
-            elif "command" in given:
-                command = given["command"].replace("python3", shlex.quote(sys.executable))
+            arguments = block.get("input", {})
+            if "old_string" in arguments:
+                path = Path(arguments["file_path"].removeprefix(WORKSPACE))
+                old, new = arguments["old_string"], arguments["new_string"]
+                path.write_text(path.read_text("utf-8").replace(old, new, 1), "utf-8")
+            elif "command" in arguments:
+                command = arguments["command"].replace("python3", shlex.quote(sys.executable))
                 done = subprocess.run(["sh", "-c", command], env=quiet, capture_output=True, text=True, check=False)
                 output, failed = (done.stdout + done.stderr).rstrip(), done.returncode != 0
             elif block.get("type") == "tool_result" and "is_error" in block:

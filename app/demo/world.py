@@ -206,11 +206,11 @@ def build(folder: Path, *, is_live: bool) -> World:
     options = LIVE if is_live else ()
     with ThreadPoolExecutor() as pool:
         applied = pool.submit(apply, folder / SERVICE, folder / "service-setup.json", order)
-        made = [pool.submit(make, repository, root) for repository in REPOSITORIES]
+        paths = [pool.submit(make, repository, root) for repository in REPOSITORIES]
         service = start(folder / SERVICE, folder / LOG, "--port", "0", *options)
     try:
         tokens = {each["alias"]: each["value"] for each in applied.result()["organizations"][0]["tokens"]}
-        repositories = {each.name: path.result() for each, path in zip(REPOSITORIES, made, strict=True)}
+        repositories = {each.name: path.result() for each, path in zip(REPOSITORIES, paths, strict=True)}
         write_configuration(folder, service.base_url, tokens, is_live=is_live)
     except BaseException:
         service.stop()
@@ -241,12 +241,12 @@ def _agents(folder: Path, *, is_live: bool) -> Iterator[dict[str, object]]:
 
 def tasks() -> dict[str, list[str]]:
     """The tasks that the fixer has a recorded session for, by the sample of their repository."""
-    found: dict[str, list[str]] = {}
+    by_sample: dict[str, list[str]] = {}
     for file in sorted(SESSIONS.glob("*.jsonl")):
         with file.open(encoding="utf-8") as lines:
             about = json.loads(lines.readline())
-        found.setdefault(about["repository"], []).append(about["task"])
-    return found
+        by_sample.setdefault(about["repository"], []).append(about["task"])
+    return by_sample
 
 
 def check_program(name: str) -> None:
@@ -292,7 +292,7 @@ def resume(folder: Path) -> World:
     """
     port = urlsplit(load(folder / "config.toml", {}).profile(PROFILE).base_url).port
     service = start(folder / SERVICE, folder / LOG, *LIVE, "--port", str(port))
-    repositories = {each.name: bare_path(each, folder / "repositories") for each in REPOSITORIES}
+    repositories = {repository.name: bare_path(repository, folder / "repositories") for repository in REPOSITORIES}
     return World(folder, service, (folder / "token").read_text("utf-8"), repositories, is_resumed=True)
 
 

@@ -123,8 +123,8 @@ def _printable(text: str) -> Iterator[str]:
         kind = category(character)
         marks = marks + 1 if kind in _COMBINING else 0
         if character in _JOINERS and all(
-            each and not each.isascii() and category(each)[0] in _JOINERS[character]
-            for each in (text[at - 1 : at], text[at + 1 : at + 2])
+            neighbour and not neighbour.isascii() and category(neighbour)[0] in _JOINERS[character]
+            for neighbour in (text[at - 1 : at], text[at + 1 : at + 2])
         ):
             yield character
         elif kind in _UNPRINTABLE:
@@ -150,6 +150,13 @@ def csv_cell(value: object) -> str:
 def as_argument(text: str) -> str:
     """Return text as an argument of a program, which takes it neither for an option nor for a file name."""
     return f"{_OBEYED.get(text[:1], text[:1])}{text[1:]}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a sentence with the known word that a misspelt one may mean or, without one, with all of them."""
+    names = sorted(known)
+    near = closest(word, names)
+    return f"Did you mean {near}?" if near else f"There are: {', '.join(names)}."
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

@@ -290,7 +290,7 @@ async def _answering(read: Any, write: Any) -> AsyncIterator[tuple[Any, Any]]:
     """
     import anyio  # part of the optional extra
 
-    asked, settled = set[Any](), asyncio.Event()
+    pending, settled = set[Any](), asyncio.Event()
     to_server, from_client = anyio.create_memory_object_stream[Any]()
     to_client, from_server = anyio.create_memory_object_stream[Any]()
 
@@ -299,11 +299,11 @@ async def _answering(read: Any, write: Any) -> AsyncIterator[tuple[Any, Any]]:
             async for item in read:
                 message: Any = getattr(item, "message", None)
                 if getattr(message, "method", "") == "notifications/cancelled":
-                    asked.discard((message.params or {}).get("requestId"))
+                    pending.discard((message.params or {}).get("requestId"))
                 elif hasattr(message, "method") and hasattr(message, "id"):
-                    asked.add(message.id)
+                    pending.add(message.id)
                 await to_server.send(item)
-            while asked:
+            while pending:
                 settled.clear()
                 await settled.wait()
 
@@ -311,7 +311,7 @@ async def _answering(read: Any, write: Any) -> AsyncIterator[tuple[Any, Any]]:
         async with write:
             async for item in from_server:
                 await write.send(item)
-                asked.discard(getattr(item.message, "id", None))
+                pending.discard(getattr(item.message, "id", None))
                 settled.set()
 
     async with anyio.create_task_group() as tasks:
@@ -321,7 +321,7 @@ async def _answering(read: Any, write: Any) -> AsyncIterator[tuple[Any, Any]]:
             yield from_client, to_client
 
 
-async def _serve(given: Tools) -> int:
+async def _serve(methods: Tools) -> int:
     from mcp import types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
@@ -330,7 +330,7 @@ async def _serve(given: Tools) -> int:
         # The SDK's thread that reads stdin cannot be cancelled. Unfinished work is safe in its files.
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
-    tools = {name: getattr(given, name) for name in vars(Tools) if not name.startswith("_")}
+    tools = {name: getattr(methods, name) for name in vars(Tools) if not name.startswith("_")}
     proposals = {name for name in tools if name.startswith("propose_")}
     listed = [
         types.Tool(
@@ -348,17 +348,18 @@ async def _serve(given: Tools) -> int:
     async def list_tools(*_: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=listed)
 
-    async def call_tool(_: object, asked: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(_: object, call: types.CallToolRequestParams) -> types.CallToolResult:
         wrong = f"There are: {', '.join(tools)}."
         try:
-            document = await validate_call(tools[asked.name])(**(asked.arguments or {})) if asked.name in tools else {}
+            document = await validate_call(tools[call.name])(**(call.arguments or {})) if call.name in tools else {}
         except ValidationError as error:
-            document, wrong = {}, "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        document = document or {"error": failed("usage", f"{asked.name}: {wrong}").as_json()}
+            document = {}
+            wrong = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
+        document = document or {"error": failed("usage", f"{call.name}: {wrong}").as_json()}
         is_error = "error" in document
         return types.CallToolResult(
             content=[types.TextContent(text=json_escaped(json.dumps(document, ensure_ascii=False)))],
-            structured_content=document if asked.name in proposals and not is_error else None,
+            structured_content=document if call.name in proposals and not is_error else None,
             is_error=is_error,
         )
 

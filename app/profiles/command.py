@@ -85,8 +85,8 @@ def check(invocation: Invocation) -> int:
             from app.notify.channels import faults
 
             for route, why in faults(settings.notify, os.environ).items():
-                said = f"the route {route!r} does not work from here: {why}"
-                warnings.append(ConfigError(said, cure="", file=root.file, key="notify"))
+                text = f"the route {route!r} does not work from here: {why}"
+                warnings.append(ConfigError(text, cure="", file=root.file, key="notify"))
         if settings.keys:
             from app.console.keymap import unknown_actions
 
@@ -263,11 +263,11 @@ def list_profiles(invocation: Invocation) -> int:
         for profile in settings.profiles
     ]
     columns: tuple[Column[Any], ...] = (
-        Column("profile", lambda each: each["name"], "profile"),
-        Column("default", lambda each: "yes" if each["default"] else "", "default"),
+        Column("profile", lambda row: row["name"], "profile"),
+        Column("default", lambda row: "yes" if row["default"] else "", "default"),
         Column("base_url", name="base_url", flexible=True),
         Column("token from", name="token_from", flexible=True),
-        Column("read_only", lambda each: "yes" if each["read_only"] else "no", "read_only"),
+        Column("read_only", lambda row: "yes" if row["read_only"] else "no", "read_only"),
     )
     empty = "No profile is configured. Create a file with: runwarden config init"
     invocation.output.listing("profiles", entries, columns, empty=empty)
@@ -288,14 +288,14 @@ async def check_token(invocation: Invocation, /) -> int:
     """
     async with invocation.engine(needs_token=True) as engine:
         origin = str(engine.profile.token)
-        asked = {"base_url": engine.profile.base_url, "token_from": origin}
+        source = {"base_url": engine.profile.base_url, "token_from": origin}
         try:
             health = await _is_allowed(engine.client.health())
             runs = await _is_allowed(engine.client.list_runs(page_size=1))
         except NotAuthorizedError:
-            invocation.beside_error = {"valid": False, **asked, "runs": False, "health": False}
+            invocation.beside_error = {"valid": False, **source, "runs": False, "health": False}
             raise
-    document = {"valid": True, **asked, "runs": runs, "health": health}
+    document = {"valid": True, **source, "runs": runs, "health": health}
     pairs = [
         ("token", "accepted"),
         ("service", engine.profile.base_url),
@@ -345,5 +345,5 @@ def backup(invocation: Invocation, /, *, folder: Path, all_profiles: bool) -> in
         raise failed("usage", f"{folder} cannot be written: {error.strerror or error}.") from error
     if not copied:
         raise failed("not_found", "Nothing to copy yet: there is no ledger and no state.")
-    invocation.output.record({"folder": str(folder), "files": copied}, [("copied", each) for each in copied])
+    invocation.output.record({"folder": str(folder), "files": copied}, [("copied", path) for path in copied])
     return Exit.DONE

@@ -42,7 +42,7 @@ class ProfileEngines:
         self._clock = clock
         self._tokens: dict[str, Token] = {}
         """Tokens read so far, by profile."""
-        named = [(each.name, each.token) for each in self.profiles if isinstance(each.token, EnvToken)]
+        named = [(profile.name, profile.token) for profile in self.profiles if isinstance(profile.token, EnvToken)]
         for variable in {source.variable for _, source in named}:
             try:
                 token = Token(env.get(variable, "").strip())

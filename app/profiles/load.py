@@ -113,8 +113,8 @@ class Choice(Struct, frozen=True):
     def command_line(self) -> str:
         """The beginning of a command with the same options."""
         options = {"--config": self.config, "--profile": self.profile, "--data-dir": self.data_dir}
-        given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-        return shlex.join(["runwarden", *given])
+        words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+        return shlex.join(["runwarden", *words])
 
 
 NOTHING_CHOSEN: Final = Choice()
@@ -157,10 +157,10 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
         # The variable RUNWARDEN_TOKEN belongs to the address that the environment names.
         foreign = EnvToken(meant_for=f"RUNWARDEN_BASE_URL is {owner}")
         profiles = tuple(
-            replace(each, token=EnvToken() if each.base_url == owner else foreign)
-            if isinstance(each.token, EnvToken) and each.token.variable == EnvToken().variable
-            else each
-            for each in profiles
+            replace(profile, token=EnvToken() if profile.base_url == owner else foreign)
+            if isinstance(profile.token, EnvToken) and profile.token.variable == EnvToken().variable
+            else profile
+            for profile in profiles
         )
     return replace(
         settings,
@@ -209,10 +209,10 @@ def mistakes(file: Path, text: str) -> tuple[Settings, list[ConfigError]]:
         except ConfigError as error:
             # The value at the path of the mistake, or those of its list.
             try:
-                found = reduce(getitem, error.path, values)
+                names = reduce(getitem, error.path, values)
             except LookupError:
-                found = []
-            if not any(name in missing for name in (found if isinstance(found, list) else [found])):
+                names = []
+            if not any(name in missing for name in (names if isinstance(names, list) else [names])):
                 errors.setdefault(error.path, error)
             missing.append(_leave_out(values, error.path))
 
@@ -302,16 +302,16 @@ def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
         own = table.table(name)
         own_poll = own.table("poll").into(PollSettings, poll)
         token: TokenSource = EnvToken()
-        if given := [key for key in TOKEN_KINDS if key in own.values]:
-            if len(given) > 1:
-                own.fail(given[1], f"the token has two sources, {given[0]} and this.", "Keep one of them.")
-            kind = TOKEN_KINDS[given[0]]
-            token = kind(own.get(given[0], kind.__annotations__[kind.__struct_fields__[0]]))
+        if sources := [key for key in TOKEN_KINDS if key in own.values]:
+            if len(sources) > 1:
+                own.fail(sources[1], f"the token has two sources, {sources[0]} and this.", "Keep one of them.")
+            kind = TOKEN_KINDS[sources[0]]
+            token = kind(own.get(sources[0], kind.__annotations__[kind.__struct_fields__[0]]))
         profiles.append(own.into(Profile, also=TOKEN_KINDS, name=name, token=token, poll=own_poll))
     shared = []
     for profile in profiles:
         # Profiles with different addresses do not share a variable, unless they name it.
-        others = (each for each in profiles if each.token == profile.token and each.base_url != profile.base_url)
+        others = (other for other in profiles if other.token == profile.token and other.base_url != profile.base_url)
         is_named = not table.table(profile.name).values.keys().isdisjoint(TOKEN_KINDS)
         other = None if is_named else next(others, None)
         token = profile.token if other is None else EnvToken(meant_for=f"the profile {other.name} uses it as well")
@@ -364,7 +364,7 @@ def read_repositories(table: Table) -> tuple[RepositoryAddress, ...]:
     return tuple(
         sorted(
             entries,
-            key=lambda one: (any(sign in one.pattern for sign in "*?["), -len(re.sub(r"[*?\[\]]", "", one.pattern))),
+            key=lambda own: (any(sign in own.pattern for sign in "*?["), -len(re.sub(r"[*?\[\]]", "", own.pattern))),
         )
     )
 
@@ -376,7 +376,7 @@ def address_of(entries: tuple[RepositoryAddress, ...], repository: Repository) -
         ValueError: The service's name for it cannot be put into an address; the message says why.
     """
     name = f"{repository.platform or DEFAULT_PLATFORM}:{repository.path}".casefold()
-    entry = next((each for each in entries if fnmatchcase(name, each.pattern)), None)
+    entry = next((entry for entry in entries if fnmatchcase(name, entry.pattern)), None)
     if entry is None:
         return None
     if "{" not in entry.address:
@@ -391,7 +391,7 @@ def _address_problem(address: str) -> str | None:
     """Why an address must not be passed to git; None: it may."""
     unknown = [name for name in re.findall(r"\{([^{}]*)\}", address) if name not in _PLACEHOLDERS]
     if unknown:
-        return f"there is no placeholder {{{unknown[0]}}}, only {', '.join(f'{{{each}}}' for each in _PLACEHOLDERS)}."
+        return f"there is no placeholder {{{unknown[0]}}}, only {', '.join(f'{{{name}}}' for name in _PLACEHOLDERS)}."
     if set("{}") & set(re.sub(r"\{\w+\}", "", address)):
         return "a brace stands alone."
     if address.startswith("-") or not address.isprintable() or re.match(r"[\w.+-]+::", address):

@@ -267,16 +267,16 @@ class OnboardingScreen(Screen[str | None]):
         self._doubt(new)
 
     def _write(self, new: Profile) -> None:
-        kept: Path | None = None
+        written: Path | None = None
         try:
             if isinstance(new.token, StreamToken):
-                kept = keep_token(self._file.resolve().parent, new.name, Token(self._token))
+                written = keep_token(self._file.resolve().parent, new.name, Token(self._token))
                 # A relative path: the configuration resolves it against its own folder.
-                new = Profile(new.name, new.base_url, FileToken(Path(kept.name)), new.read_only)
+                new = Profile(new.name, new.base_url, FileToken(Path(written.name)), new.read_only)
             add_profile(self._file, new)
         except ConfigError as error:
-            if kept is not None:
-                kept.unlink(missing_ok=True)
+            if written is not None:
+                written.unlink(missing_ok=True)
             self._say(safe_text(str(error), limit=300), "bad")
             return
         self._field("pasted").fill("")
@@ -290,9 +290,9 @@ class OnboardingScreen(Screen[str | None]):
         try:
             base_address(address)
         except ValueError as error:
-            said = str(error)
+            text = str(error)
             # A text that begins with a scheme keeps its lower case.
-            problems["base_url"] = f"{said}." if said.startswith("http") else f"{said[:1].upper()}{said[1:]}."
+            problems["base_url"] = f"{text}." if text.startswith("http") else f"{text[:1].upper()}{text[1:]}."
         first: FormField | None = None
         for key, problem in problems.items():
             field = self._field(key)

@@ -75,8 +75,8 @@ class ProfileSwitcher(PickerScreen[str]):
         text, profiles, session = self.query_one(LineInput).value.strip(), self.query_one(Options), self._session
         current = session.profile.name
         about = {
-            each.name: (each.base_url, "current" if each.name == current else "", "read-only" if each.read_only else "")
-            for each in session.engines.profiles
+            own.name: (own.base_url, "current" if own.name == current else "", "read-only" if own.read_only else "")
+            for own in session.engines.profiles
         }
         about[ALL] = "their runs in one list", "", ""
         scores = {name: match[0] for name in about if (match := fuzzy(text, name)) is not None}

@@ -375,7 +375,7 @@ class Settings(Struct, frozen=True):
             return own
         if PRODUCTION.search(name.casefold()):
             return "red" if len(colors) > 1 else ""
-        plain = [each for each, color in colors.items() if color == "auto" and not PRODUCTION.search(each.casefold())]
+        plain = [key for key, color in colors.items() if color == "auto" and not PRODUCTION.search(key.casefold())]
         others = get_args(ProfileColor)[2:]
         return others[plain.index(name) % len(others)] if name in plain and len(colors) > 1 else ""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, NoReturn, TypeGuard, TypeVar,
 
 from msgspec import Struct
 
-from app.engine.text import closest
+from app.engine.text import did_you_mean
 from app.engine.times import parse_duration
 from app.profiles.settings import ConfigError
 from app.profiles.values import MAY_BE_EMPTY, ONE_OR_MORE, Between, MistakeError, QuietHours
@@ -41,8 +41,8 @@ class Table(Struct, frozen=True):
     values: Mapping[str, object]
     path: KeyPath = ()
 
-    def into(self, kind: type[S], base: S | None = None, also: Collection[str] = (), **given: object) -> S:
-        """The table as a struct; `base` has the defaults, `given` the values read before, `also` further keys."""
+    def into(self, kind: type[S], base: S | None = None, also: Collection[str] = (), **values: object) -> S:
+        """The table as a struct; `base` has the defaults, `values` the values read before, `also` further keys."""
         names: tuple[str, ...] = kind.__struct_fields__
         keys = dict(zip(names, kind.__struct_encode_fields__, strict=True))
         defaults = dict(zip(reversed(names), reversed(kind.__struct_defaults__), strict=False))
@@ -52,15 +52,13 @@ class Table(Struct, frozen=True):
         known = {*(key for name, key in keys.items() if name not in no_keys), *also, *old.values()}
         for key in self.values:
             if key not in known:
-                meant = closest(key, known)
-                cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
-                self.fail(key, "there is no such key.", cure)
+                self.fail(key, "there is no such key.", did_you_mean(key, known))
         for name, key in keys.items():
-            if name not in no_keys and name not in given:
+            if name not in no_keys and name not in values:
                 default = defaults.get(name, _REQUIRED) if base is None else getattr(base, name)
-                given[name] = self.get(old.get(key, key), kind.__annotations__[name], default)
+                values[name] = self.get(old.get(key, key), kind.__annotations__[name], default)
         try:
-            return kind(**given)
+            return kind(**values)
         except MistakeError as mistake:
             self.fail(mistake.key, mistake.message, mistake.cure)
 
@@ -174,7 +172,7 @@ def unwrapped(kind: object) -> tuple[object, list[Any]]:
         if get_origin(kind) is Annotated:
             kind, *marks = get_args(kind)
         else:
-            kind = next(each for each in get_args(kind) if each is not NoneType)
+            kind = next(part for part in get_args(kind) if part is not NoneType)
     return kind, marks
 
 

@@ -47,7 +47,7 @@ def check_placeholders(key: str, texts: Iterable[str], known: Collection[str]) -
     """
     for name in (name for text in texts for name in re.findall(r"\{([^{}]*)\}", text)):
         if name not in known:
-            there_are = ", ".join(f"{{{each}}}" for each in known)
+            there_are = ", ".join(f"{{{name}}}" for name in known)
             raise MistakeError(key, f"there is no placeholder {{{name}}}.", f"There are: {there_are}.")
 
 

@@ -72,8 +72,8 @@ def add_profile(file: Path, new: Profile) -> None:
     named = [token_key for token_key, kind in TOKEN_KINDS.items() if isinstance(new.token, kind)]
     if not named:
         raise ValueError("A stream's token has no place in a file.")
-    given = getattr(new.token, new.token.__struct_fields__[0])
-    value = f"[{', '.join(map(_text, given))}]" if isinstance(given, tuple) else _text(str(given))
+    source = getattr(new.token, new.token.__struct_fields__[0])
+    value = f"[{', '.join(map(_text, source))}]" if isinstance(source, tuple) else _text(str(source))
     read_only = "read_only = true\n" if new.read_only else ""
     profile = f"[profiles.{key}]\nbase_url = {_text(new.base_url)}\n{named[0]} = {value}\n{read_only}"
     save(file, before, f"{(example_text() if before is None else before).rstrip()}\n\n{profile}".lstrip())
@@ -146,29 +146,29 @@ def _by_name(values: object) -> dict[str, Any]:
 
 def _any_of(objects: list[dict[str, Any]]) -> dict[str, Any]:
     """An object with the keys of any of these: an editor then names the key that none of them has."""
-    properties = {key: value for one in reversed(objects) for key, value in one["properties"].items()}
+    properties = {key: value for kind in reversed(objects) for key, value in kind["properties"].items()}
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
-def _object(kind: type[Any], **given: dict[str, Any]) -> dict[str, Any]:
-    """A table that is read as this struct; `given` has the keys that are read in another way."""
+def _object(kind: type[Any], **overrides: dict[str, Any]) -> dict[str, Any]:
+    """A table that is read as this struct; `overrides` has the keys that are read in another way."""
     fields = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
     for name in getattr(kind, "NO_KEYS", ()):
         fields.pop(name)
-    said = {}
+    descriptions = {}
     for field, text in pairwise(_classes(kind.__module__)[kind.__name__].body):
         match field, text:
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
-                said[name] = {"description": " ".join(words.split())}
+                descriptions[name] = {"description": " ".join(words.split())}
     old = getattr(kind, "OLD_KEYS", {})
     optional = kind.__struct_fields__[len(kind.__struct_fields__) - len(kind.__struct_defaults__) :]
     return {
         "type": "object",
         "description": getdoc(kind),
         "additionalProperties": False,
-        "properties": given
+        "properties": overrides
         | {
-            key: (given.get(key) or _of(kind.__annotations__[name])) | said.get(name, {})
+            key: (overrides.get(key) or _of(kind.__annotations__[name])) | descriptions.get(name, {})
             for name, key in fields.items()
         }
         | {name: _of(kind.__annotations__[name]) | {"deprecated": True} for name in old},

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.engine.text import closest
+from app.engine.text import closest, did_you_mean
 from app.engine.times import INSTANT, parse_period
 from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter, RunSort
 from storage.records.query import FINDINGS, Suggestion
@@ -82,9 +82,8 @@ def closest_key(name: str) -> str | None:
 
 def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
     """Describe a status that no run was ever seen with, and the fix."""
-    meant = closest(status.casefold(), known)
-    cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
-    return f"No run that was ever seen here has the status {status!r}.", cure
+    reason = f"No run that was ever seen here has the status {status!r}."
+    return reason, did_you_mean(status.casefold(), known)
 
 
 class QueryToken(Struct, frozen=True):

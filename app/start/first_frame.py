@@ -86,9 +86,9 @@ class FirstFrame:
             raise ValueError("It belongs to another configuration.")
         if not all(map(_is_painted, (title, *rows))):
             raise ValueError("It holds more than text and colours.")
-        kept = time.localtime(float(at))
-        day = "" if kept[:3] == time.localtime()[:3] else time.strftime("%d %b ", kept)
-        rows[0] = f"{title}as of {day}{time.strftime('%H:%M:%S', kept)} · opening\x1b[K"
+        painted_at = time.localtime(float(at))
+        day = "" if painted_at[:3] == time.localtime()[:3] else time.strftime("%d %b ", painted_at)
+        rows[0] = f"{title}as of {day}{time.strftime('%H:%M:%S', painted_at)} · opening\x1b[K"
         painted = "".join(f"\x1b[{line};1H{row}\x1b[0m" for line, row in enumerate(rows[: size[1]], 1))
         return f"\x1b[?7l{painted}\x1b[?7h"
 

@@ -220,7 +220,7 @@ class WindowFill:
             self._failure = self._failure or error
         else:
             self.effort.parallel = min(float(PARALLEL), self.effort.parallel + 1 / PARALLEL)
-            spans = [each.left - each.start for each in (*self._windows, *self._asked.values()) if each.start]
+            spans = [window.left - window.start for window in (*self._windows, *self._asked.values()) if window.start]
             is_known = self._spacing is not None and len(spans) == len(self._windows) + len(self._asked)
             self.effort.estimate(sum(spans, timedelta(0)) / self._spacing if self._spacing and is_known else None)
 
@@ -283,8 +283,8 @@ class Backfill:
         end_s = time.monotonic() + for_s
 
         async def missing() -> Sequence[CoverageGap]:
-            found = await self._missing(await self._floor(days))
-            return found if is_asked else [gap for gap in found if not any(gap.overlaps(odd) for odd in self._odd)]
+            gaps = await self._missing(await self._floor(days))
+            return gaps if is_asked else [gap for gap in gaps if not any(gap.overlaps(odd) for odd in self._odd)]
 
         async with self._turn:
             if not await missing():
@@ -391,8 +391,8 @@ class Backfill:
             async for stored in reader.read(token=place.token):
                 if order.pages == 1 and before is not None:
                     # Runs of one instant that change places: another of them may have been passed over.
-                    held = (run for run in stored.page.runs if run.run_id not in stored.changes.new)
-                    order.is_odd |= any(run.created_at == before - TICK for run in held)
+                    cached = (run for run in stored.page.runs if run.run_id not in stored.changes.new)
+                    order.is_odd |= any(run.created_at == before - TICK for run in cached)
                 order.read(stored.page)
                 following, floor = stored.page.next_token, order.floor
                 coverage: Coverage | None = None
@@ -501,14 +501,14 @@ class Retention(Struct, frozen=True):
 
     async def work(self) -> float:
         """Drop runs that are too old or too many; return the seconds until the next check."""
-        kept = await self.ledger.run_ids()
+        needed = await self.ledger.run_ids()
         dropped = 0
         if self.history.keep_days:
             before = self.clock() - timedelta(days=self.history.keep_days)
-            while some := await self.cache.drop_oldest(before, kept):
+            while some := await self.cache.drop_oldest(before, needed):
                 dropped += some
         while self.history.max_mb and await self.cache.used_bytes() > self.history.max_mb * _MEGABYTE:
-            some = await self.cache.drop_oldest(None, kept)
+            some = await self.cache.drop_oldest(None, needed)
             dropped += some
             if not some:
                 break  # Only active and followed runs and those in the ledger are left.

@@ -42,11 +42,11 @@ class Listing(Struct, frozen=True):
         most = self.runs.reader.page_size
         # A filter applied here may drop most of a page: small pages would cost many requests.
         # Whether the service applies the whole filter; dates are requested more widely, and filtered here.
-        asked = RunFilter(
+        applied = RunFilter(
             statuses=(query.status,) if query.status else (),
             repositories=condition.repositories if query.repository else (),
         )
-        size = most if limit is None or asked != condition else max(1, min(most, limit))
+        size = most if limit is None or applied != condition else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         count, order = 0, Order()
         walk = await self.runs.begin_walk() if query == RunQuery() else None
@@ -58,14 +58,14 @@ class Listing(Struct, frozen=True):
             await self.runs.judge_stuck()
             if {"failed", CANCELLED} & {*condition.statuses, *condition.not_statuses}:
                 await self.runs.learn_of_failures()
-            held = await self.runs.cache.details([run.run_id for run in stored.page.runs if run.status == "failed"])
-            cancelled = {run_id for run_id, detail in held.items() if detail.run.status == CANCELLED}
+            details = await self.runs.cache.details([run.run_id for run in stored.page.runs if run.status == "failed"])
+            cancelled = {run_id for run_id, detail in details.items() if detail.run.status == CANCELLED}
             shown = [replace(run, status=CANCELLED) if run.run_id in cancelled else run for run in stored.page.runs]
             once = {run.run_id: run for run in shown if run.run_id not in stored.page.repeated}
             passing = (run for run in once.values() if matches(run, condition, finals))
-            found = tuple(islice(passing, None if limit is None else limit - count))
-            count += len(found)
-            yield Listed(found, stored.page.dropped)
+            chosen = tuple(islice(passing, None if limit is None else limit - count))
+            count += len(chosen)
+            yield Listed(chosen, stored.page.dropped)
             order.read(stored.page)
             if count == limit or _is_before(order, condition.since):
                 return

@@ -145,7 +145,7 @@ class RunSync:
         self._refreshes += 1
         answers = RefreshAnswers()
         try:
-            held = await self.cache.active_runs()
+            active = await self.cache.active_runs()
             await self._head(answers)
             # Read all runs of the active statuses, and one page of each status that may or may not be final.
             for status in (*ACTIVE_STATUSES, *await self.cache.unsettled_statuses()):
@@ -159,7 +159,7 @@ class RunSync:
                     if status in ACTIVE_STATUSES:
                         raise
                     answers.unswept.add(status)
-            missing = [run for run in held if run.run_id not in answers.seen and run.status not in answers.unswept]
+            missing = [run for run in active if run.run_id not in answers.seen and run.status not in answers.unswept]
             await self._confirm(missing, is_whole=answers.is_whole)
             await self._missed_turns([run_id for part in answers.changes for run_id in part.updated])
             await self.learn_of_failures()
@@ -207,10 +207,10 @@ class RunSync:
             # Most runs in the known range are new: the service has another history, as after restoring a backup.
             await self.cache.forget_coverage()
             walk.known = None
-        found = walk.claim()
+        range_ = walk.claim()
         is_known = walk.ended or walk.joined or (walk.is_odd and walk.met)
         token = None if is_known else walk.token
-        await self.cache.record_walk(found, walk.as_of, token, walk.order.total, is_odd=walk.is_odd, ended=walk.ended)
+        await self.cache.record_walk(range_, walk.as_of, token, walk.order.total, is_odd=walk.is_odd, ended=walk.ended)
         return is_known
 
     async def hear_clock(self) -> bool:
@@ -270,18 +270,18 @@ class RunSync:
         An update alone does not show such a turn. If the service cannot be asked now, the turn stays unknown.
         """
         for run_id in updated[:LOOK_UPS]:
-            held = await self.cache.detail(run_id)
-            if self.turns is None or held is None or not held.is_final:
+            detail = await self.cache.detail(run_id)
+            if self.turns is None or detail is None or not detail.is_final:
                 continue
             try:
                 reported = await self.turns(run_id)
             except ApiError:
                 return
             began = reported.turns[-1].started_at if isinstance(reported, RunTurns) and reported.turns else None
-            if began is not None and began > held.transitions[-1].at:
+            if began is not None and began > detail.transitions[-1].at:
                 # Store both in one transaction, so that no screen shows the run as working.
-                working = replace(held.run, status="working", updated_at=began)
-                await asyncio.gather(self.reader.store([working]), self.reader.store([held.run]))
+                working = replace(detail.run, status="working", updated_at=began)
+                await asyncio.gather(self.reader.store([working]), self.reader.store([detail.run]))
 
     async def learn_of_failures(self) -> None:
         """Store what agents ask and which runs were cancelled, after runs have failed.
@@ -292,13 +292,14 @@ class RunSync:
         if not due or self.reader.failure_facts is None:
             return
         try:
-            found = await self.reader.failure_facts()
+            answer = await self.reader.failure_facts()
         except ApiError:
             return
-        reported = FailureFacts() if isinstance(found, Unavailable) else found
+        reported = FailureFacts() if isinstance(answer, Unavailable) else answer
         cancelled = await self.cache.store_failure_facts(reported, due)
         if reported.questions or cancelled:
-            self.announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in reported.questions), *cancelled))))
+            asking = (question.run_id for question in reported.questions)
+            self.announce(RunsChanged(RunChanges(updated=(*asking, *cancelled))))
 
     async def look_up(self, run: Run | ActiveRun, *, is_whole: bool = False) -> LookUpVerdict:
         """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.
@@ -317,8 +318,8 @@ class RunSync:
             is_whole = is_whole or (is_all and dates_are_creations(page.runs, since, until))
         if not is_whole:
             return "unknown"
-        held = await self.cache.detail(run.run_id)
-        if held is not None and abs(self.clock() - held.last_seen_at) < LIST_LAG:
+        detail = await self.cache.detail(run.run_id)
+        if detail is not None and abs(self.clock() - detail.last_seen_at) < LIST_LAG:
             return "missing"
         await self._set_presence([run], "lost")
         return "lost"

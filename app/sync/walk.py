@@ -108,9 +108,9 @@ class RunReader(Struct, frozen=True):
         failed = {run.run_id: run.updated_at for run in runs if run.status == "failed"}
         if self.failure_facts is None or not failed:
             return ()
-        held = [detail.run for detail in (await self.cache.details(list(failed))).values()]
+        cached = [detail.run for detail in (await self.cache.details(list(failed))).values()]
         # A service updates a cancelled run once more when its agent has stopped.
-        news = [run for run in held if (run.status, run.updated_at) != (CANCELLED, failed.get(run.run_id))]
+        news = [run for run in cached if (run.status, run.updated_at) != (CANCELLED, failed.get(run.run_id))]
         if all(run.status == "failed" for run in news):
             return ()
         with suppress(ApiError):
