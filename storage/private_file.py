@@ -40,14 +40,12 @@ def make_private(path: Path) -> None:
     """
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        # O_EXCL: opening and closing a file that this process uses as a database would drop SQLite's locks on it.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
-    except FileExistsError:
         try:
+            # O_EXCL: opening and closing a file that this process uses as a database would drop SQLite's locks on it.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
+        except FileExistsError:
             if path.stat().st_mode & 0o777 != FILE_MODE:
                 path.chmod(FILE_MODE)
-        except OSError as error:
-            raise _file_error(error, path) from error
     except OSError as error:
         raise _file_error(error, path) from error
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from msgspec.structs import replace
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingsMap, BindingType
@@ -145,7 +146,9 @@ class RunwardenApp(BaseApp[None]):
             # As a choice of the user's, so that this is said once.
             configured = self.settings.console.theme
             self.run_worker(
-                partial(keep_preferences, self.settings, lambda known: known.with_theme(DEFAULT, configured))
+                partial(
+                    keep_preferences, self.settings, lambda known: replace(known, theme=DEFAULT, configured=configured)
+                )
             )
         self._open_soon()
 

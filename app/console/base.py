@@ -47,8 +47,6 @@ class KeyAction(Struct, frozen=True):
     """The node that has the action."""
     scope: KeyScope
     enabled: bool
-    shown: bool
-    """Whether the bottom line shows it."""
     more: str = ""
     """A sentence about the action."""
 
@@ -66,20 +64,14 @@ def key_actions(screen: Screen[Any], *, hinted: Collection[str] | None = None) -
         if active.binding.id is not None or active.binding.show:
             place: KeyScope = "everywhere" if active.node is screen.app else scope
             groups.setdefault((place, active.binding.action), []).append(active)
-    return tuple(
-        KeyAction(
-            tuple(screen.app.get_key_display(key.binding) for key in group if not key.binding.key.startswith(NO_KEY)),
-            group[0].binding.description,
-            action,
-            group[0].node,
-            scope,
-            group[0].enabled,
-            group[0].binding.show,
-            group[0].binding.tooltip,
-        )
-        for (scope, action), group in groups.items()
-        if hinted is None or group[0].binding.show or (action in hinted and group[0].enabled)
-    )
+    actions = []
+    for (scope, action), group in groups.items():
+        node, binding, enabled, _ = group[0]
+        if hinted is None or binding.show or (action in hinted and enabled):
+            bindings = (active.binding for active in group if not active.binding.key.startswith(NO_KEY))
+            keys = tuple(map(screen.app.get_key_display, bindings))
+            actions.append(KeyAction(keys, binding.description, action, node, scope, enabled, binding.tooltip))
+    return tuple(actions)
 
 
 def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:

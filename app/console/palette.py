@@ -1,15 +1,16 @@
 """The command palette: every key's action by name, the places to go to, and themes; and the help of the keys."""
 
 import asyncio
+import dataclasses
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from textwrap import wrap
 from typing import Any, ClassVar, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 from textual import on
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
@@ -73,7 +74,7 @@ class ConsolePalette(CommandPalette):
         if self.is_current:
             return super().dismiss(result)
         if self._selected_command is not None:
-            self._selected_command = replace(self._selected_command, command=lambda: None)
+            self._selected_command = dataclasses.replace(self._selected_command, command=lambda: None)
         return AwaitComplete()
 
 
@@ -170,8 +171,7 @@ class ConsoleCommands(Provider):
     def _use_theme(self, name: str) -> None:
         self.app.theme = name
         if isinstance(self.screen, BaseScreen):
-            configured = self.screen.session.settings.console.theme
-            self._keep(lambda known: known.with_theme(name, configured))
+            self._keep(partial(replace, theme=name, configured=self.screen.session.settings.console.theme))
 
     def _keep(self, change: Callable[[UserPreferences], UserPreferences]) -> None:
         if isinstance(self.screen, BaseScreen):

@@ -175,10 +175,6 @@ class UserPreferences(Struct, frozen=True):
     """The size of the pane next to the runs. Empty: the default."""
     version: int = _VERSION
 
-    def with_theme(self, theme: str, configured: str) -> "UserPreferences":
-        """Remember a theme."""
-        return replace(self, theme=theme, configured=configured)
-
     def with_recent(self, name: str) -> "UserPreferences":
         """Remember a choice."""
         others = (other for other in self.recent if other != name)

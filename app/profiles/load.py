@@ -133,9 +133,7 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
     # The environment's settings on top of the file's, and the command line's choice above both.
     beaten = dict(_beaten(settings, env, choice))
     used = {name: value for name, value in env.items() if value and name not in beaten}
-    if choice.data_dir is not None:
-        settings = replace(settings, data_dir=choice.data_dir.expanduser())
-    elif folder := used.get("RUNWARDEN_DATA_DIR"):
+    if folder := choice.data_dir or used.get("RUNWARDEN_DATA_DIR"):
         settings = replace(settings, data_dir=Path(folder).expanduser())
     if (address := env.get("RUNWARDEN_BASE_URL")) and beaten.get("RUNWARDEN_BASE_URL") != "--config":
         try:

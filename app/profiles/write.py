@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
 from inspect import getdoc, getsource
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -84,17 +84,11 @@ def keep_token(folder: Path, name: str, token: Token) -> Path:
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "profile"
     with _write_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number = 1
-        while True:
-            path = folder / f"{slug}{'' if number == 1 else f'-{number}'}.token"
-            try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            except FileExistsError:
-                number += 1
-                continue
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(f"{token.reveal()}\n")
-            return path
+        names = (f"{slug}{'' if number == 1 else f'-{number}'}.token" for number in count(1))
+        path = next(folder / name for name in names if not os.path.lexists(folder / name))
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(f"{token.reveal()}\n")
+        return path
 
 
 def _text(value: str) -> str:

@@ -30,7 +30,6 @@ from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.private_file import last_written
-from storage.records import HealthChange
 from storage.records.activity import Subject, Wait
 from storage.state import State
 
@@ -110,7 +109,7 @@ class HealthSync(Struct, frozen=True):
 
     polls: PollRecord
 
-    async def refresh(self) -> tuple[HealthChange, ...]:
+    async def refresh(self) -> None:
         """Poll once.
 
         Raises:
@@ -122,10 +121,8 @@ class HealthSync(Struct, frozen=True):
         except ApiError as error:
             await polls.record(error)
             raise
-        changes = await polls.cache.store_health(report, at=polls.clock())
-        polls.announce(HealthChanged(changes))
+        polls.announce(HealthChanged(await polls.cache.store_health(report, at=polls.clock())))
         await polls.record(None)
-        return changes
 
 
 @dataclass(slots=True)

@@ -94,7 +94,8 @@ class RefreshAnswers:
 
     seen: set[str] = field(default_factory=set)
     """The ids of all runs in the head and the sweeps."""
-    changes: list[RunChanges] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)
+    """The ids of the cached runs that changed without a new status."""
     unswept: set[str] = field(default_factory=set)
     """Statuses whose runs were not all shown."""
     is_whole: bool = False
@@ -105,7 +106,7 @@ class RefreshAnswers:
     def add(self, stored: StoredPage) -> None:
         """Add a page: its ids, and its changes to the cache."""
         self.seen |= {run.run_id for run in stored.page.runs}
-        self.changes.append(stored.changes)
+        self.updated += stored.changes.updated
 
 
 @dataclass(slots=True)
@@ -136,7 +137,7 @@ class RunSync:
         self.reader = RunReader(*parts, self.page_size, self.failure_facts)
         self.polls = PollRecord("runs", *parts, self.leases)
 
-    async def refresh(self) -> RunChanges:
+    async def refresh(self) -> None:
         """Read the head, sweep active statuses, then look up active runs that neither showed.
 
         Raises:
@@ -161,18 +162,13 @@ class RunSync:
                     answers.unswept.add(status)
             missing = [run for run in active if run.run_id not in answers.seen and run.status not in answers.unswept]
             await self._confirm(missing, is_whole=answers.is_whole)
-            await self._missed_turns([run_id for part in answers.changes for run_id in part.updated])
+            await self._missed_turns(answers.updated)
             await self.learn_of_failures()
             await self.judge_stuck()
         except ApiError as error:
             await self.polls.record(error)
             raise
         await self.polls.record(None, dropped=answers.dropped)
-        return RunChanges(
-            new=tuple(run_id for part in answers.changes for run_id in part.new),
-            transitions=tuple(transition for part in answers.changes for transition in part.transitions),
-            updated=tuple(run_id for part in answers.changes for run_id in part.updated),
-        )
 
     async def store(self, runs: Iterable[Run], *, cancelled: Collection[str] = ()) -> RunChanges:
         """Store the runs of a write's answer, see `RunReader.store`."""
