@@ -26,7 +26,7 @@ LATENCY_S = 0.05
 MOST = 100_000
 PAGE = 100
 DAYS = 36_500
-Fetch = Callable[[RunSync, Client], Awaitable[object]]
+Fetch = Callable[[RunSync], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def measure(count: int) -> Iterator[Figure]:
     """Wall time against the cursor's, processor time against a bare loop's."""
     count = min(count, MOST)
     with peer(count, LATENCY_S) as base_url:
-        asyncio.run(_fetched(base_url, lambda runs, _: runs.refresh()))  # Whatever is imported on the way is here now.
+        asyncio.run(_fetched(base_url, RunSync.refresh))  # Whatever is imported on the way is here now.
         windows = asyncio.run(_fetched(base_url, _in_windows))
         cursor = asyncio.run(_fetched(base_url, _along_the_cursor))
         bare = _bare(base_url)
@@ -61,19 +61,19 @@ async def _fetched(base_url: str, fetch: Fetch) -> Cost:
         async with await Cache.open(path) as cache, aclosing(Client(base_url, Token("bench"))) as client:
             runs = RunSync(client, cache, lambda _: None, clock=utc_now, page_size=PAGE, first_runs=PAGE)
             wall_s, cpu_s = time.perf_counter(), time.process_time()
-            await fetch(runs, client)
+            await fetch(runs)
             wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
         with closing(sqlite3.connect(path)) as connection:
             rows = connection.execute("SELECT run_id, status, branch, created_us FROM runs ORDER BY run_id").fetchall()
     return Cost(wall_s, cpu_s, rows)
 
 
-async def _in_windows(runs: RunSync, client: Client) -> None:
+async def _in_windows(runs: RunSync) -> None:
     await runs.refresh()
-    await Backfill(runs, client, lambda _: None, HistorySettings()).run(days=DAYS)
+    await Backfill(runs, HistorySettings()).run(days=DAYS)
 
 
-async def _along_the_cursor(runs: RunSync, _: Client) -> None:
+async def _along_the_cursor(runs: RunSync) -> None:
     async for _stored in runs.reader.read():
         pass
 

@@ -119,7 +119,7 @@ class Engine(Struct, frozen=True):
             failure_facts=polled_extension.failure_facts,
         )
         health = HealthSync(PollRecord("health", for_health, cache, publish, clock, leases))
-        backfill = Backfill(runs, client, publish, settings.history)
+        backfill = Backfill(runs, settings.history)
         listing = Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, publish, extension)
         by = f"{actor}:{login()}"
@@ -132,7 +132,6 @@ class Engine(Struct, frozen=True):
             "cancellations": Cancellations(actions).work,
             "follow-ups": follow_ups.work,
         }
-        pace = (poll.runs_s, poll.health_s, client.budget)
         return cls(
             settings=settings,
             profile=profile,
@@ -147,7 +146,7 @@ class Engine(Struct, frozen=True):
             reconciliation=reconciliation,
             actions=actions,
             follow_ups=follow_ups,
-            polling=Polling(runs, health, cache, ledger, publish, *pace, chores, leases),
+            polling=Polling(runs, health, ledger, poll.runs_s, poll.health_s, chores),
             events=events,
             clock=clock,
             extension=extension,

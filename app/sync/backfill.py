@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.api.budget import Priority
-from app.api.client import Client
 from app.api.errors import (
     ApiError,
     EndlessListError,
@@ -231,13 +230,13 @@ class Backfill:
     A request that fails raises `ApiError`; runs before it are kept.
     """
 
-    def __init__(self, runs: RunSync, client: Client, announce: Announce, history: HistorySettings) -> None:
+    def __init__(self, runs: RunSync, history: HistorySettings) -> None:
         self.progress = BackfillProgress()
         """The progress of this process's backfill."""
         self._runs = runs
-        self._announce = announce
-        self._in_background = replace(runs.reader, client=client.at(Priority.BACKFILL))
-        self._on_demand = replace(runs.reader, client=client.at(Priority.ASKED))
+        self._announce = runs.announce
+        self._in_background = replace(runs.reader, client=runs.client.at(Priority.BACKFILL))
+        self._on_demand = replace(runs.reader, client=runs.client.at(Priority.ASKED))
         self._cache = runs.cache
         self._history = history
         self._parallel = float(PARALLEL)

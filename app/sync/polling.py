@@ -8,16 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.api.budget import Budget, Priority
+from app.api.budget import Priority
 from app.api.errors import ApiError, InternalError, RateLimitedError
 from app.engine.events import (
     ActionChanged,
-    Announce,
     CacheChangedElsewhere,
     HealthChanged,
     PollDelayed,
@@ -26,12 +25,14 @@ from app.engine.events import (
 )
 from app.sync.runs import CANNOT_POLL, POLLER, PollRecord, RunSync
 from app.sync.schedule import JobWork, Schedule
-from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.private_file import last_written
 from storage.records.activity import Subject, Wait
-from storage.state import State
+
+if TYPE_CHECKING:
+    from storage.cache.cache import Cache
+    from storage.state import State
 
 ELSEWHERE_S: Final = 1.0
 """How soon another process's write is noticed."""
@@ -131,17 +132,12 @@ class Polling:
 
     runs: RunSync
     health: HealthSync
-    cache: Cache
     ledger: Ledger
-    announce: Announce
     runs_s: float
     """Seconds between polls of runs, without failures."""
     health_s: float
-    budget: Budget = field(default_factory=Budget)
     chores: Mapping[str, JobWork] = field(default_factory=dict)
     """Further work, by name, of the process with the lease; each part sets its own pace."""
-    state: State | None = None
-    """None: the state cannot be used."""
     is_poller: bool = False
     """Whether this process holds the lease."""
     schedule: Schedule = field(init=False)
@@ -154,9 +150,8 @@ class Polling:
     _listening: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
-        self.schedule = Schedule(
-            DEADLINE_S, max(self.runs_s, 1.0), lambda problem: self.announce(StorageFailed(problem))
-        )
+        announce = self.runs.announce
+        self.schedule = Schedule(DEADLINE_S, max(self.runs_s, 1.0), lambda problem: announce(StorageFailed(problem)))
 
     def start(self) -> None:
         """Begin to poll, at once."""
@@ -193,9 +188,9 @@ class Polling:
         if not (self.is_poller or subject in self._asked_for):
             return STANDBY_S
         priority = Priority.ASKED if subject in self._asked_for else PRIORITIES[subject]
-        if (wait := await self.budget.wait(priority)) is not None:
+        if (wait := await self.runs.client.budget.wait(priority)) is not None:
             await self._announce_wait(subject)
-            return min(max(0.1, wait.until.timestamp() - self.budget.now_s()), LOOK_AGAIN_S)
+            return min(max(0.1, wait.until.timestamp() - self.runs.client.budget.now_s()), LOOK_AGAIN_S)
         self._asked_for.discard(subject)
         try:
             await sync.refresh()
@@ -222,27 +217,27 @@ class Polling:
     async def _adopt_orphans(self) -> float:
         """Settle the writes of dead processes; every process does this."""
         if self.ledger.problem is not None:
-            self.announce(StorageFailed(f"The ledger can only be read: {self.ledger.problem}"))
+            self.runs.announce(StorageFailed(f"The ledger can only be read: {self.ledger.problem}"))
             return READ_ONLY_S
         for action in await self.ledger.adopt_orphans():
-            self.announce(ActionChanged(action.action_id))
+            self.runs.announce(ActionChanged(action.action_id))
         return ORPHANS_S
 
     async def next_poll(self) -> Wait | None:
         """Why the next poll of runs is late, and when it comes; None: it is not late."""
-        wait = await self.budget.wait(Priority.ACTIVE)
+        wait = await self.runs.client.budget.wait(Priority.ACTIVE)
         cadence = self._cadences.get("runs")
         if cadence is None or not self.is_poller:
             return wait
         if wait is None and not cadence.rationed_s and cadence.interval_s <= cadence.base_s:
             return None
-        due_at = datetime.fromtimestamp(self.budget.now_s() + cadence.wait_s(time.monotonic()), UTC)
+        due_at = datetime.fromtimestamp(self.runs.client.budget.now_s() + cadence.wait_s(time.monotonic()), UTC)
         own = Wait("own_pace" if cadence.rationed_s else "service_down", due_at)
         return own if wait is None else replace(wait, until=max(wait.until, due_at))
 
     async def _announce_wait(self, subject: Subject) -> None:
         if subject == "runs" and await self.next_poll() is not None:
-            self.announce(PollDelayed())
+            self.runs.announce(PollDelayed())
 
     def _catch_up(self, _jump_s: float) -> None:
         """Poll soon after a suspend or a change of the clock, even if failures had made the interval long."""
@@ -263,8 +258,8 @@ class Polling:
             if time.monotonic() < self._next_claim_s:
                 return
             # Without a state each process polls for itself.
-            process = self.cache.process
-            self.is_poller = self.state is None or await self.state.acquire_lease(POLLER, process, LEASE_S)
+            state, process = self.runs.leases, self.runs.cache.process
+            self.is_poller = state is None or await state.acquire_lease(POLLER, process, LEASE_S)
             self._next_claim_s = time.monotonic() + (RENEWAL_S if self.is_poller else 0.0)
 
     async def _release(self, *, stand_aside_s: float = 0.0) -> None:
@@ -273,12 +268,13 @@ class Polling:
             self._next_claim_s = time.monotonic() + stand_aside_s
             if self.is_poller:
                 self.is_poller = False
-                if self.state is not None:
-                    await self.state.release_lease(POLLER, self.cache.process)
+                if self.runs.leases is not None:
+                    await self.runs.leases.release_lease(POLLER, self.runs.cache.process)
 
     async def _listen(self) -> None:
         """Ring when another process wrote, and renew the lease."""
-        files: list[Cache | Ledger | State] = [self.cache, self.ledger, *([self.state] if self.state else [])]
+        cache, state = self.runs.cache, self.runs.leases
+        files: list[Cache | Ledger | State] = [cache, self.ledger, *([state] if state else [])]
         before: dict[Cache | Ledger | State, int] = {}
         written: dict[Cache | Ledger | State, tuple[object, ...]] = {}
         wait_s = 0.0
@@ -287,7 +283,7 @@ class Polling:
             try:
                 if self.is_poller:
                     await self._hold_lease()
-                has_new_file = await self.cache.reopen_if_gone()
+                has_new_file = await cache.reopen_if_gone()
                 now = dict(before)
                 for file in files:
                     at = last_written(file.writer.path)
@@ -296,13 +292,13 @@ class Polling:
                         now[file] = await file.data_version()
                     written[file] = (at, *written.get(file, ())[:1])
                 changed = {file for file in before if now[file] != before[file]}
-                if has_new_file or changed & {self.cache, self.ledger}:
-                    self.announce(CacheChangedElsewhere())
-                if self.state in changed:
-                    self.announce(StateChangedElsewhere())
+                if has_new_file or changed & {cache, self.ledger}:
+                    self.runs.announce(CacheChangedElsewhere())
+                if state in changed:
+                    self.runs.announce(StateChangedElsewhere())
                 before, wait_s = now, ELSEWHERE_S
             except StorageError as error:
-                self.announce(StorageFailed(str(error)))
+                self.runs.announce(StorageFailed(str(error)))
                 wait_s = self.runs_s
             except Exception:
                 # All failures are caught, as in a job: without this task the screen would freeze unnoticed.
