@@ -280,7 +280,6 @@ def _turn(received: object) -> Turn:
 
 
 def _finding(received: object) -> ReportedFinding:
-    """The finding, without an unknown severity or an impossible line."""
     document = as_object(received)
     line, severity = document.get("line"), document.get("severity")
     known = severity if severity in SEVERITIES else None

@@ -77,7 +77,6 @@ def man(context: click.Context, /, *, command: tuple[str, ...]) -> int:
 
 
 def _texts(context: click.Context) -> Iterator[str]:
-    """The help of a command and of all below it."""
     yield context.get_help()
     if isinstance(context.command, click.Group):
         for name in context.command.list_commands(context):

@@ -57,7 +57,6 @@ def join_at_colons(environment: MutableMapping[str, str]) -> None:
 
 
 async def _found(kind: str, invocation: Invocation) -> list[tuple[str, str]]:
-    """The values of a kind, each with a remark."""
     settings = invocation.settings(quietly=True)
     if kind == "profiles":
         return [(profile.name, profile.base_url) for profile in settings.profiles]

@@ -250,7 +250,7 @@ class BaseScreen(Screen[None]):
         # A screen may describe a lost connection itself; problems with our own files are shown on every screen.
         trouble = session.vitals.storage_trouble or self.trouble()
         pins, batches = ((), ()) if trouble else session.followed
-        self.query_one(FollowStrip).show(pins, batches, now, self.as_of or now)
+        self.query_one(FollowStrip).show(pins, batches, now, session.vitals.as_of or now)
         standing = READ_ONLY if self.acting_profile.read_only else None
         self.query_one(Banner).show(trouble or (None if pins or batches else standing))
 
@@ -271,11 +271,6 @@ class BaseScreen(Screen[None]):
     def in_header(self, vitals: Vitals) -> Vitals:
         """Hook: the figures of the header."""
         return vitals
-
-    @property
-    def as_of(self) -> datetime | None:
-        """When the service last answered, if it no longer does; None: the rows are live."""
-        return self.session.vitals.as_of
 
     async def action_press(self, action: str) -> None:
         """Run an action as its key does, on the node that defines it."""

@@ -155,5 +155,4 @@ def _descendants(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
 
 
 def _keys_of(fact: KeyFact, keys: Mapping[str, str]) -> tuple[str, ...]:
-    """An action's keys as Textual names them: the user's own, or the defaults."""
     return tuple(map(normal, keys[fact.id].split(",") if fact.id in keys else fact.keys))

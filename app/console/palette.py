@@ -137,7 +137,6 @@ class ConsoleCommands(Provider):
             yield PaletteCommand(f"Theme {name}", "saved for the next start", partial(self._use_theme, name))
 
     def _run(self, command: PaletteCommand) -> Awaitable[object] | object:
-        """Run the command, and list it first the next time."""
         self._keep(lambda known: known.with_recent(command.name))
         return command.run()
 
@@ -179,7 +178,6 @@ class ConsoleCommands(Provider):
 
 
 def _line(name: Content, command: PaletteCommand) -> Content:
-    """The command's name, then its key or its kind."""
     return Content.assemble(name, (f"  {command.help}", f"not bold {STYLES['quiet']}")) if command.help else name
 
 

@@ -73,7 +73,6 @@ async def _work(folder: Path, lab_token: str, own_agent: str) -> None:
 
 
 async def _keep_starting(engine: "Engine") -> None:
-    """Start run after run, like a team."""
     rng, fixes = random.Random(), tasks()
     samples = {repository.name: repository.sample for repository in REPOSITORIES}
     while True:

@@ -219,7 +219,6 @@ def build(folder: Path, *, is_live: bool) -> World:
 
 
 def _agents(folder: Path, *, is_live: bool) -> Iterator[dict[str, object]]:
-    """Yield the demo's agents, all of them scripts, and write the fixer's program."""
     for name, (pace, *rest) in REVIEWERS.items():
         argv = ["{python}", "-P", str(AGENT), pace if is_live else "0", *rest]
         yield {"name": name, "argv": argv, "description": "Scripted stand-in: the bundled reviewer, at a model's pace."}

@@ -212,7 +212,6 @@ class Engine(Struct, frozen=True):
 
 
 async def _make_client(profile: Profile, budget: Budget) -> Client:
-    """Make the client, with the token or the reason why there is none."""
     token: Token | TokenError
     try:
         # In a thread: a keyring or a token command may take seconds.

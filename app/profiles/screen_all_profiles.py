@@ -97,7 +97,6 @@ class AllProfilesScreen(RunActions):
     # The profiles
 
     async def _read_profiles(self) -> None:
-        """Read every profile, then poll those that are due; the current one polls by itself."""
         if not self.is_current:
             return
         profiles = self.session.engines.profiles
@@ -215,7 +214,6 @@ class AllProfilesScreen(RunActions):
         self._summaries.ask()
 
     async def _learn(self) -> None:
-        """Ask each service what the runs on show are about."""
         for name, engine in self._open.items():
             here = (row for row in self.table.rows_on_show if row.profile == name)
             own = [dataclasses.replace(row, run_id=row.own_id, profile="") for row in here]

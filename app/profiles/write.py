@@ -98,7 +98,6 @@ def _text(value: str) -> str:
 
 @contextmanager
 def _write_errors(path: Path) -> Iterator[None]:
-    """Raise what keeps a file from being written as a `ConfigError`."""
     try:
         yield
     except OSError as error:
@@ -178,7 +177,6 @@ def _classes(module: str) -> dict[str, ast.ClassDef]:
 
 
 def _of(kind: object) -> dict[str, Any]:
-    """A value, of a type as fields have them; `app.profiles.table.Table.get` reads it."""
     kind, marks = unwrapped(kind)
     if any(map(callable, marks)) or kind is Path:
         return _TEXT

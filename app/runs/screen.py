@@ -188,12 +188,12 @@ class RunsScreen(RunActions):
     def tick(self, _: datetime) -> None:
         """Update the ages on show, and load changes from the background."""
         now = self.session.run_now()
-        self.table.tick(now, self.as_of)
+        self.table.tick(now, self.session.vitals.as_of)
         self.needs_you.tick(self.session.clock())
         self.loader.tick()
         self._show_missing()
         # Repaint separately from the header: Textual would otherwise repaint every line in between.
-        after_refresh(self, self.pane.tick, now, self.as_of)
+        after_refresh(self, self.pane.tick, now, self.session.vitals.as_of)
 
     def show_trouble(self) -> None:
         """Show trouble in the banner, or in the table while it is empty."""

@@ -194,7 +194,7 @@ class RunsLoader:
             self._is_behind = False
             self.runs_changed()
             self.load_run()
-        if self._screen.as_of is None and not self._is_silent and self._unknown_runs():
+        if self._session.vitals.as_of is None and not self._is_silent and self._unknown_runs():
             self._summaries.ask()
 
     def seek(self, run_id: str) -> None:

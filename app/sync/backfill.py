@@ -155,7 +155,6 @@ class WindowFill:
             raise self._failure
 
     def _next(self) -> Window | None:
-        """The newest window, or as much of it as one should be long."""
         if not self._windows or (self._spacing is None and self._asked):
             return None  # Nobody knows yet how long a window should be.
         window = self._windows.pop(0)
@@ -169,7 +168,6 @@ class WindowFill:
         return window.start is not None and window.left - window.start <= self._length(spacing)
 
     def _length(self, spacing: timedelta) -> timedelta:
-        """How long a window should be where runs are this far apart."""
         return max(DENSE, spacing * self.longest * self.reader.page_size)
 
     async def _ask(self, window: Window) -> None:
@@ -467,7 +465,6 @@ class Backfill:
         return entered.phase != before.phase
 
     async def _share(self) -> None:
-        """Store the progress for other processes."""
         await self._cache.store_progress(self.progress, self._runs.clock())
 
     @asynccontextmanager

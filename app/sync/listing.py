@@ -131,7 +131,6 @@ class Listing(Struct, frozen=True):
 
 
 def _is_before(order: Order, since: datetime | None) -> bool:
-    """Whether all further runs of the list are older."""
     return since is not None and order.floor is not None and order.floor < since
 
 

@@ -249,7 +249,6 @@ class Polling:
                 self.schedule.run_now(subject)
 
     async def _alone(self, work: JobWork) -> float:
-        """The work, if this process holds the lease."""
         await self._hold_lease()
         return await work() if self.is_poller else STANDBY_S
 
