@@ -1,7 +1,6 @@
 """The service's API: records in, records out, every failure an `ApiError`."""
 
 from copy import copy
-from datetime import datetime
 from typing import Any, Final, Self
 from urllib.parse import quote
 
@@ -9,11 +8,11 @@ from app.api import wire
 from app.api.budget import Budget, Priority
 from app.api.errors import NotFoundError, NotSendableError
 from app.api.network import Network
-from app.api.requests import Answer, ContinueRun, StartRun, WriteRequest, agent_segment, as_json
+from app.api.requests import ALL_RUNS, Answer, ContinueRun, RunQuery, StartRun, WriteRequest, agent_segment, as_json
 from app.api.transport import Call, CommitHook, Reply, Transport
 from app.engine.times import rfc3339
 from app.profiles.token import Token, TokenError, TokenSource
-from storage.records import WRITE_KINDS, HealthSample, Repository, RunPage
+from storage.records import WRITE_KINDS, HealthSample, RunPage
 from storage.records.results import Artifact, Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
 _RESULTS: Final = "results of runs"
@@ -70,18 +69,11 @@ class Client:
         return self.transport.base_url
 
     async def list_runs(
-        self,
-        *,
-        page_size: int = 100,
-        page_token: str | None = None,
-        status: str | None = None,
-        repository: Repository | None = None,
-        date_from: datetime | None = None,
-        date_to: datetime | None = None,
+        self, query: RunQuery = ALL_RUNS, *, page_size: int = 100, page_token: str | None = None
     ) -> RunPage:
-        """One page of runs, newest first; dates are inclusive (spec 4.2)."""
+        """One page of runs, newest first (spec 4.2)."""
         # The spec leaves the filter's form open (2.9): the path if there is one, otherwise the reference in two parts.
-        place: dict[str, str] = {}
+        place, repository = dict[str, str](), query.repository
         if repository is not None and repository.path == repository.data_json:
             place = {"platform": repository.platform, "data": repository.data_json}
         elif repository is not None:
@@ -89,13 +81,13 @@ class Client:
         parameters = {
             "page_size": str(page_size),
             "page_token": page_token,
-            "status": status,
+            "status": query.status,
             **place,
-            "date_from": rfc3339(date_from),
-            "date_to": rfc3339(date_to),
+            "date_from": rfc3339(query.since),
+            "date_to": rfc3339(query.until),
         }
-        query = tuple((name, value) for name, value in parameters.items() if value is not None)
-        return wire.run_page((await self._read(Call("/external/runs", query))).body)
+        pairs = [(name, value) for name, value in parameters.items() if value is not None]
+        return wire.run_page((await self._read(Call("/external/runs", pairs))).body)
 
     async def health(self) -> tuple[HealthSample, ...]:
         """The health of the connected code hosts; empty if the service knows of no installation (spec 4.5)."""

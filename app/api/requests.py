@@ -1,7 +1,8 @@
-"""The spec's writes as frozen values, made by forms and commands, and their answers."""
+"""The spec's writes as frozen values, made by forms and commands, and their answers; and the query of the run list."""
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, get_args
 from unicodedata import category
 from urllib.parse import quote, unquote
@@ -17,6 +18,18 @@ MARK: Final = "{action}"
 """A placeholder in a branch name or in metadata: it is replaced by the action's id, which is unique."""
 RULE: Final = "runwarden_automation"
 """The metadata key for the rule's name in runs that an automation started."""
+
+
+class RunQuery(Struct, frozen=True):
+    """The parameters of the list of runs (spec 4.2); the dates are inclusive."""
+
+    status: str | None = None
+    repository: Repository | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+ALL_RUNS: Final = RunQuery()
 
 
 class Write(Struct, frozen=True):

@@ -25,10 +25,11 @@ from app.api.errors import (
     RefusedError,
     ServerFailedError,
 )
+from app.api.requests import RunQuery
 from app.engine.events import Announce, BackfillMoved, RunsChanged
 from app.profiles import HistorySettings
 from app.sync.runs import RunSync
-from app.sync.walk import SECOND, TICK, Order, RunQuery, RunReader, StoredPage, are_within
+from app.sync.walk import SECOND, TICK, Order, RunReader, StoredPage, are_within
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Coverage, CoverageGap, RunChanges, RunFilter

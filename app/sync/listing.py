@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from app.api.budget import Priority
 from app.api.errors import EndlessListError, RejectedError
+from app.api.requests import ALL_RUNS, RunQuery
 from app.sync.runs import RunSync
-from app.sync.walk import SECOND, Order, RunQuery
+from app.sync.walk import SECOND, Order
 from storage.records import CANCELLED, Repository, Run, RunFilter
 
 
@@ -49,7 +50,7 @@ class Listing(Struct, frozen=True):
         size = most if limit is None or applied != condition else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         count, order = 0, Order()
-        walk = await self.runs.begin_walk() if query == RunQuery() else None
+        walk = await self.runs.begin_walk() if query == ALL_RUNS else None
         async for stored in self.runs.reader.read(query, size=size):
             if walk is not None:
                 await self.runs.claim(walk, stored)

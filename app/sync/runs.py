@@ -22,8 +22,9 @@ from app.api.errors import (
     RequestTimeoutError,
     UnreachableError,
 )
+from app.api.requests import RunQuery
 from app.engine.events import Announce, LinkChanged, RunsChanged
-from app.sync.walk import SECOND, ReadFailureFacts, RunQuery, RunReader, StoredPage, Walk, dates_are_creations
+from app.sync.walk import SECOND, ReadFailureFacts, RunReader, StoredPage, Walk, dates_are_creations
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, CLOCK_STEP, ActiveRun, PollOutcome, Presence, Run, RunChanges
 from storage.records.activity import Subject

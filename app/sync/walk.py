@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError
+from app.api.requests import ALL_RUNS, RunQuery
 from app.api.timestamps import names_offset
 from app.engine.events import Announce, RunsChanged
 from storage.cache.cache import Cache
-from storage.records import CANCELLED, CoverageRange, Repository, Run, RunChanges, RunPage
+from storage.records import CANCELLED, CoverageRange, Run, RunChanges, RunPage
 from storage.records.results import FailureFacts, Unavailable
 
 ReadFailureFacts = Callable[[], Awaitable[FailureFacts | Unavailable]]
@@ -29,15 +30,6 @@ MOST_PAGES_WITHOUT_NEW: Final = 2
 """Pages in a row without a new run. One is normal: runs move while a list is read."""
 MOST_UNREADABLE_PAGES: Final = 20
 """The same limit if the last page had only entries without a usable id."""
-
-
-class RunQuery(Struct, frozen=True):
-    """The list's parameters (spec 4.2); the dates are inclusive."""
-
-    status: str | None = None
-    repository: Repository | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 class StoredPage(Struct, frozen=True):
@@ -86,17 +78,10 @@ class RunReader(Struct, frozen=True):
     async def page(self, query: RunQuery, token: str | None = None, size: int | None = None) -> StoredPage:
         """Read and store one page."""
         asked_at = self.clock()
-        page = await self.client.list_runs(
-            page_size=size or self.page_size,
-            page_token=token,
-            status=query.status,
-            repository=query.repository,
-            date_from=query.since,
-            date_to=query.until,
-        )
+        page = await self.client.list_runs(query, page_size=size or self.page_size, page_token=token)
         # Runs created after the newest listed run are news; if the list is empty, all later runs are.
         news_from = None
-        if query == RunQuery() and token is None:
+        if query == ALL_RUNS and token is None:
             is_empty = not page.runs and not page.dropped
             created = [run.created_at for run in page.runs if run.created_at is not None]
             news_from = max(created, default=datetime.min.replace(tzinfo=UTC) if is_empty else None)
@@ -119,7 +104,7 @@ class RunReader(Struct, frozen=True):
         return ()
 
     async def read(
-        self, query: RunQuery | None = None, *, size: int | None = None, token: str | None = None
+        self, query: RunQuery = ALL_RUNS, *, size: int | None = None, token: str | None = None
     ) -> AsyncGenerator[StoredPage, None]:
         """Store and yield each page of a list, from the token on; `repeated` has the runs that an earlier page had.
 
@@ -130,7 +115,7 @@ class RunReader(Struct, frozen=True):
         known: set[str] = set()
         without_new = 0
         while True:
-            stored = await self.page(query or RunQuery(), token, size)
+            stored = await self.page(query, token, size)
             page = stored.page
             ids = {run.run_id for run in stored.page.runs}
             new = ids - known

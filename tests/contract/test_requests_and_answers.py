@@ -7,7 +7,7 @@ import pytest
 
 from app.api.client import Client
 from app.api.errors import ApiError, UnusableAnswerError
-from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun
+from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, RunQuery, StartAgent, StartRun
 from app.version import __version__
 from storage.records import Repository
 from tests.contract.conftest import nothing
@@ -46,15 +46,10 @@ async def test_the_list_takes_every_filter_of_the_spec(server: Server, client: C
     """Spec 4.2: filters are quoted, times are UTC with a Z, and what was not asked for is not sent."""
     server.script(Respond(200, {"runs": []}), Respond(200, {"runs": []}))
 
-    await client.list_runs(
-        page_size=7,
-        page_token="a+b/c=&d",
-        status="queued",
-        repository=API,
-        date_from=datetime(2026, 5, 1, 12, tzinfo=timezone(timedelta(hours=2))),
-        date_to=datetime(2026, 5, 2, tzinfo=UTC),
-    )
-    await client.list_runs(repository=Repository.of("sourcehut", {"tree": "~ada/x"}))
+    since = datetime(2026, 5, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    query = RunQuery("queued", API, since, datetime(2026, 5, 2, tzinfo=UTC))
+    await client.list_runs(query, page_size=7, page_token="a+b/c=&d")
+    await client.list_runs(RunQuery(repository=Repository.of("sourcehut", {"tree": "~ada/x"})))
 
     wanted = (
         "page_size=7&page_token=a%2Bb%2Fc%3D%26d&status=queued&repository=acme%2Fapi"

@@ -8,9 +8,9 @@ from typing import Any, Final
 import pytest
 
 from app.api.errors import ApiError, RateLimitedError
+from app.api.requests import RunQuery
 from app.engine.engine import Engine
 from app.engine.events import Event, LinkChanged, RunsChanged
-from app.sync.walk import RunQuery
 from storage.records import LinkState, RunFilter
 from storage.records.activity import BudgetState
 from storage.values import utc_now
