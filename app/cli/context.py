@@ -105,9 +105,9 @@ class Invocation:
         Raises:
             ConfigError: It cannot be used.
         """
-        from app.profiles import config_path, load
+        from app.profiles import load
 
-        settings = load(config_path(self.config_file, os.environ), os.environ, self._choice())
+        settings = load(self.config_file, os.environ, self._choice())
         for line in settings.unused:
             if line not in self._noted and not quietly:
                 self._noted.add(line)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
-from app.demo.service_process import GRACE_S, DemoError, ServiceProcess, has_sandbox
+from app.demo.service_process import DemoError, ServiceProcess, has_sandbox, wait_or_kill
 from app.demo.world import AGENTS, FIXER, PROFILE, REPOSITORIES, World, add_program, build, check_program, resume, tasks
 from app.profiles import Profile, Settings, load
 from storage.records import Repository
@@ -118,11 +118,7 @@ def team_at_work(world: World, agent: str = "") -> Iterator[None]:
         yield
     finally:
         team.stdin.close()
-        try:
-            team.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            team.kill()
-            team.wait()
+        wait_or_kill(team)
 
 
 class _Interrupted(BaseException):

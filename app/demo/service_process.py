@@ -50,11 +50,16 @@ class ServiceProcess(Struct, frozen=True):
     def stop(self) -> None:
         """Stop it, and kill it if that takes too long."""
         self.process.terminate()
-        try:
-            self.process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        wait_or_kill(self.process)
+
+
+def wait_or_kill(process: subprocess.Popen[str]) -> None:
+    """Wait until a process has stopped, and kill it if that takes too long."""
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def apply(data_dir: Path, file: Path, order: object) -> dict[str, Any]:

@@ -64,6 +64,8 @@ class Engine(Struct, frozen=True):
     """The results of runs, if the service offers them."""
     summaries: RunSummaries
     """Short descriptions of runs, asked for when nothing else waits for the service."""
+    _opened: AsyncExitStack
+    """Closes what was opened, the last first."""
 
     @classmethod
     async def open(
@@ -94,7 +96,7 @@ class Engine(Struct, frozen=True):
             client = await _make_client(profile, Budget(files.cache))
             stack.push_async_callback(client.aclose)
             await client.budget.load()
-            stack.pop_all()
+            opened = stack.pop_all()
         cache, ledger = files.cache, files.ledger
         events = EventBus()
         poll, publish, leases = profile.poll, events.publish, state if isinstance(state, State) else None
@@ -132,6 +134,8 @@ class Engine(Struct, frozen=True):
             "cancellations": Cancellations(actions).work,
             "follow-ups": follow_ups.work,
         }
+        polling = Polling(runs, health, ledger, poll.runs_s, poll.health_s, chores)
+        opened.push_async_callback(polling.stop)
         return cls(
             settings=settings,
             profile=profile,
@@ -146,11 +150,12 @@ class Engine(Struct, frozen=True):
             reconciliation=reconciliation,
             actions=actions,
             follow_ups=follow_ups,
-            polling=Polling(runs, health, ledger, poll.runs_s, poll.health_s, chores),
+            polling=polling,
             events=events,
             clock=clock,
             extension=extension,
             summaries=RunSummaries(cache, ledger, patient_extension, clock, timedelta(seconds=poll.runs_s)),
+            _opened=opened,
         )
 
     @property
@@ -200,14 +205,7 @@ class Engine(Struct, frozen=True):
 
     async def close(self) -> None:
         """Finish running writes, stop polling, then close connections and files, even if one of these fails."""
-        async with AsyncExitStack() as stack:
-            # The stack closes in reverse order.
-            for close in (self.cache.close, self.ledger.close):
-                stack.push_async_callback(close)
-            if isinstance(self.state, State):
-                stack.push_async_callback(self.state.close)
-            for close in (self.client.aclose, self.polling.stop):
-                stack.push_async_callback(close)
+        async with self._opened:
             await self.actions.in_flight.close()
 
 
