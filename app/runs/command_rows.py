@@ -48,7 +48,7 @@ class RunLookup(Struct, frozen=True):
         """The run as the service has it now."""
         if (run := await self._held(text)) is None:
             return await self._from_service(text)
-        if await self.engine.runs.look_up(run) == "unknown":
+        if not await self.engine.runs.look_up(run):
             await self.engine.runs.refresh()
         return await self._held(run.run_id) or run
 

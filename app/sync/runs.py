@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,7 +31,6 @@ from storage.records.activity import Subject
 from storage.records.results import FailureFacts, RunTurns, Unavailable
 from storage.state import State
 
-LookUpVerdict = Literal["found", "missing", "lost", "unknown"]
 TurnsOf = Callable[[str], Awaitable[RunTurns | Unavailable]]
 """Asks the service for a run's turns; raises `ApiError`."""
 
@@ -257,8 +256,8 @@ class RunSync:
         self._asked = {run.run_id: self._asked.get(run.run_id, (0, 0)) for run in missing}
         due = [run for run in missing if self._asked[run.run_id][0] <= self._refreshes]
         for run in sorted(due, key=lambda run: self._asked[run.run_id][0])[:LOOK_UPS]:
-            verdict = await self.look_up(run, is_whole=is_whole)
-            pause = min(LONGEST_PAUSE, 2 * self._asked[run.run_id][1] or 1) if verdict == "unknown" else 0
+            is_clear = await self.look_up(run, is_whole=is_whole)
+            pause = 0 if is_clear else min(LONGEST_PAUSE, 2 * self._asked[run.run_id][1] or 1)
             self._asked[run.run_id] = self._refreshes + pause, pause
 
     async def _missed_turns(self, updated: Sequence[str]) -> None:
@@ -298,11 +297,12 @@ class RunSync:
             asking = (question.run_id for question in reported.questions)
             self.announce(RunsChanged(RunChanges(updated=(*asking, *cancelled))))
 
-    async def look_up(self, run: Run | ActiveRun, *, is_whole: bool = False) -> LookUpVerdict:
-        """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.
+    async def look_up(self, run: Run | ActiveRun, *, is_whole: bool = False) -> bool:
+        """Ask for one run by its creation, and return whether the answer shows what became of it.
 
-        The neighbour was last changed at another time: an answer without it may be about the times of changes. A run
-        that an answer showed within `LIST_LAG` is only missing. `is_whole`: the whole list was shown, without the run.
+        It becomes `lost` if the answer shows a neighbour instead, which was last changed at another time: an answer
+        without that may be about the times of changes. A run that an answer showed within `LIST_LAG` is only missing.
+        `is_whole`: the whole list was shown, without the run.
         """
         if run.created_at is not None:
             neighbour = await self.cache.neighbour(run.created_at, run.run_id)
@@ -310,16 +310,15 @@ class RunSync:
             since, until = min(times) - SECOND, max(times) + SECOND
             page = (await self.reader.page(RunQuery(since=since, until=until))).page
             if any(shown.run_id == run.run_id for shown in page.runs):
-                return "found"
+                return True
             is_all = page.next_token is None and not page.dropped
             is_whole = is_whole or (is_all and dates_are_creations(page.runs, since, until))
         if not is_whole:
-            return "unknown"
+            return False
         detail = await self.cache.detail(run.run_id)
-        if detail is not None and abs(self.clock() - detail.last_seen_at) < LIST_LAG:
-            return "missing"
-        await self._set_presence([run], "lost")
-        return "lost"
+        if detail is None or abs(self.clock() - detail.last_seen_at) >= LIST_LAG:
+            await self._set_presence([run], "lost")
+        return True
 
     async def filters_by_creation(self) -> bool:
         """Whether the service filters by the creation of runs; False unless a request proves it."""
