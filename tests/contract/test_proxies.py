@@ -163,6 +163,21 @@ async def test_git_routes_and_the_heartbeat_take_the_same_way(
     assert {each.rpartition(" ")[0] for each in proxy.asked} == {"CONNECT reviews.example.test:443"}
 
 
+async def test_a_proxy_over_tls_is_trusted_for_requests_and_for_the_heartbeat(
+    service: Server, certificate: Certificate
+) -> None:
+    """By the authorities of ca_file, like the service behind it."""
+    service.otherwise = lambda _: Respond(200, {"runs": []})
+    with Proxy(leads_to=service.port, tls=certificate.server_context()) as proxy:
+        way = f"https://user:p%40w@127.0.0.1:{proxy.port}"
+        async with client_of(proxy=way, ca_file=certificate.file) as client:
+            await client.list_runs()
+        refused = await send_heartbeat(SERVICE, Network(way, certificate.file, env={}))
+
+    assert refused is None
+    assert proxy.asked == ["CONNECT reviews.example.test:443 HTTP/1.1"] * 2
+
+
 async def test_git_routes_and_the_heartbeat_name_what_refused(service: Server, tmp_path: Path) -> None:
     """The proxy without its login."""
     with Proxy(leads_to=service.port) as proxy:
