@@ -26,10 +26,11 @@ from app.profiles import STATE_FILE, Profile, Settings, data_folder
 from app.profiles.token import Token, TokenError
 from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
-from app.sync.backfill import Backfill, Retention
+from app.sync.backfill import Backfill, drop_old_runs
 from app.sync.listing import Listing
 from app.sync.polling import HealthSync, Polling
 from app.sync.runs import PollRecord, RunSync
+from app.sync.schedule import JobWork
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
@@ -127,8 +128,8 @@ class Engine(Struct, frozen=True):
         by = f"{actor}:{login()}"
         actions = Actions(client, ledger, runs.store, publish, clock, by, profile.read_only, settings.command_line)
         follow_ups = FollowUps(actions, cache, partial(_usable, state), publish)
-        chores = {
-            "retention": Retention(cache, ledger, publish, settings.history, clock).work,
+        chores: dict[str, JobWork] = {
+            "retention": partial(drop_old_runs, cache, ledger, publish, settings.history, clock),
             "backfill": backfill.work,
             "reconciliation": reconciliation.work,
             "cancellations": Cancellations(actions).work,

@@ -8,19 +8,23 @@ from storage.records import HealthChange, LinkState, PollOutcome, RunChanges
 from storage.records.coverage import BackfillProgress
 
 
-class RunsChanged(Struct, frozen=True):
+class Event(Struct, frozen=True):
+    """What may have changed."""
+
+
+class RunsChanged(Event, frozen=True):
     """Runs appeared, changed status or changed presence."""
 
     changes: RunChanges
 
 
-class HealthChanged(Struct, frozen=True):
+class HealthChanged(Event, frozen=True):
     """Code hosts changed their status; without changes, their status was confirmed."""
 
     changes: tuple[HealthChange, ...]
 
 
-class LinkChanged(Struct, frozen=True):
+class LinkChanged(Event, frozen=True):
     """A poll ended: the rows are fresher, or the link failed or recovered."""
 
     state: LinkState
@@ -28,48 +32,37 @@ class LinkChanged(Struct, frozen=True):
     """The poll failed in this process, while another one's polls succeed."""
 
 
-class PollDelayed(Struct, frozen=True):
+class PollDelayed(Event, frozen=True):
     """The next poll has to wait for the request budget."""
 
 
-class ActionChanged(Struct, frozen=True):
+class ActionChanged(Event, frozen=True):
     """An action of the ledger moved to another state."""
 
     action_id: str
 
 
-class BackfillMoved(Struct, frozen=True):
+class BackfillMoved(Event, frozen=True):
     """Fetching older runs made progress, paused or ended."""
 
     progress: BackfillProgress
 
 
-class CacheChangedElsewhere(Struct, frozen=True):
+class CacheChangedElsewhere(Event, frozen=True):
     """Another process wrote to the cache or the ledger."""
 
 
-class StateChangedElsewhere(Struct, frozen=True):
+class StateChangedElsewhere(Event, frozen=True):
     """The automations' state changed: a follow-up, or what another process wrote, if only a lease."""
 
 
-class StorageFailed(Struct, frozen=True):
+class StorageFailed(Event, frozen=True):
     """Our own files cannot be written: the screen no longer follows the service."""
 
     message: str
     """The problem and its fix."""
 
 
-Event = (
-    RunsChanged
-    | HealthChanged
-    | LinkChanged
-    | PollDelayed
-    | ActionChanged
-    | BackfillMoved
-    | CacheChangedElsewhere
-    | StateChangedElsewhere
-    | StorageFailed
-)
 Announce = Callable[[Event], None]
 
 

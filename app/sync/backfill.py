@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.api.budget import Priority
@@ -487,29 +486,22 @@ class Backfill:
             await asyncio.gather(sharing, return_exceptions=True)
 
 
-class Retention(Struct, frozen=True):
-    """Drops the oldest runs of a cache that has grown too old or too large."""
-
-    cache: Cache
-    ledger: Ledger
-    announce: Announce
-    history: HistorySettings
-    clock: Callable[[], datetime]
-
-    async def work(self) -> float:
-        """Drop runs that are too old or too many; return the seconds until the next check."""
-        needed = await self.ledger.run_ids()
-        dropped = 0
-        if self.history.keep_days:
-            before = self.clock() - timedelta(days=self.history.keep_days)
-            while some := await self.cache.drop_oldest(before, needed):
-                dropped += some
-        while self.history.max_mb and await self.cache.used_bytes() > self.history.max_mb * _MEGABYTE:
-            some = await self.cache.drop_oldest(None, needed)
+async def drop_old_runs(
+    cache: Cache, ledger: Ledger, announce: Announce, history: HistorySettings, clock: Callable[[], datetime]
+) -> float:
+    """Drop the oldest runs of a cache that has grown too old or too large; return the seconds until the next check."""
+    needed = await ledger.run_ids()
+    dropped = 0
+    if history.keep_days:
+        before = clock() - timedelta(days=history.keep_days)
+        while some := await cache.drop_oldest(before, needed):
             dropped += some
-            if not some:
-                break  # Only active and followed runs and those in the ledger are left.
-            await asyncio.sleep(0)
-        if dropped:
-            self.announce(RunsChanged(RunChanges()))
-        return _EVERY_S
+    while history.max_mb and await cache.used_bytes() > history.max_mb * _MEGABYTE:
+        some = await cache.drop_oldest(None, needed)
+        dropped += some
+        if not some:
+            break  # Only active and followed runs and those in the ledger are left.
+        await asyncio.sleep(0)
+    if dropped:
+        announce(RunsChanged(RunChanges()))
+    return _EVERY_S

@@ -13,7 +13,7 @@ from app.api.errors import RejectedError
 from app.engine.engine import Engine
 from app.engine.events import Event, RunsChanged
 from app.profiles import HistorySettings
-from app.sync.backfill import Retention
+from app.sync.backfill import drop_old_runs
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import RunFilter, RunSort
@@ -230,7 +230,7 @@ async def test_old_runs_are_dropped_but_for_those_in_the_ledger(
 
         async def kept(keep_days: float = 0, max_mb: int = 0) -> list[int]:
             history = HistorySettings(keep_days=keep_days, max_mb=max_mb)
-            await Retention(cache, ledger, heard.append, history, lambda: march).work()
+            await drop_old_runs(cache, ledger, heard.append, history, lambda: march)
             return [int(row.run_id[-4:]) for row in await cache.rows(RunFilter(), RunSort(), offset=0, limit=99)]
 
         assert (await kept(), heard) == ([*range(30)], [])
