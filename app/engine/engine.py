@@ -30,7 +30,6 @@ from app.sync.backfill import Backfill, drop_old_runs
 from app.sync.listing import Listing
 from app.sync.polling import HealthSync, Polling
 from app.sync.runs import PollRecord, RunSync
-from app.sync.schedule import JobWork
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
@@ -128,14 +127,20 @@ class Engine(Struct, frozen=True):
         by = f"{actor}:{login()}"
         actions = Actions(client, ledger, runs.store, publish, clock, by, profile.read_only, settings.command_line)
         follow_ups = FollowUps(actions, cache, partial(_usable, state), publish)
-        chores: dict[str, JobWork] = {
-            "retention": partial(drop_old_runs, cache, ledger, publish, settings.history, clock),
-            "backfill": backfill.work,
-            "reconciliation": reconciliation.work,
-            "cancellations": Cancellations(actions).work,
-            "follow-ups": follow_ups.work,
-        }
-        polling = Polling(runs, health, ledger, poll.runs_s, poll.health_s, chores)
+        polling = Polling(
+            runs,
+            health,
+            ledger,
+            poll.runs_s,
+            poll.health_s,
+            chores={
+                "retention": partial(drop_old_runs, cache, ledger, publish, settings.history, clock),
+                "backfill": backfill.work,
+                "reconciliation": reconciliation.work,
+                "cancellations": Cancellations(actions).work,
+                "follow-ups": follow_ups.work,
+            },
+        )
         opened.push_async_callback(polling.stop)
         return cls(
             settings=settings,
