@@ -134,13 +134,13 @@ class AdminContext:
             case "json":
                 click.echo(json.dumps(document, indent=2))
             case "ndjson":
-                for entry in entries:
-                    click.echo(json.dumps(entry))
+                click.echo("".join(f"{json.dumps(entry)}\n" for entry in entries), nl=False)
             case "csv":
                 rows = csv.writer(sys.stdout, lineterminator="\n")
                 names = list(dict.fromkeys(name for entry in entries for name in entry))
                 rows.writerows([names] if names else [])
                 rows.writerows([_cell(entry.get(name)) for name in names] for entry in entries)
+                sys.stdout.flush()
             case "table" if lines:
                 click.echo(printable("\n".join(lines)))
             case "table":

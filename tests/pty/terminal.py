@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.cli.conftest import CommandLine
 from tests.program import Program
 from tests.pty.ansi import Screen
 from tests.service_process import ROOT
@@ -31,15 +32,8 @@ TOKEN: Final = "token-of-the-terminal"
 
 def environment(home: Path, base_url: str, **more: str) -> dict[str, str]:
     """Return what a console needs whose files are all in this folder, a configuration among them."""
-    return {
-        "HOME": str(home),
-        "RUNWARDEN_DATA_DIR": str(home / "data"),
-        "RUNWARDEN_CONFIG": str(home / "config.toml"),
-        "RUNWARDEN_BASE_URL": base_url,
-        "RUNWARDEN_TOKEN": TOKEN,
-        "TZ": "UTC",
-        **more,
-    }
+    own = {"RUNWARDEN_CONFIG": str(home / "config.toml"), "TZ": "UTC"}
+    return CommandLine(home, base_url, TOKEN, own | more).environment
 
 
 class Terminal:

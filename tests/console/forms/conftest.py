@@ -16,12 +16,11 @@ from app.actions.drafts import Draft, read_drafts
 from app.console.guard import BaseApp
 from app.console.themes import DEFAULT, THEMES
 from app.engine.engine import Engine
-from app.profiles import PollSettings, Profile, Settings, data_folder
-from app.profiles.token import EnvToken
+from app.profiles import data_folder
 from storage.records import Repository, Run
 from tests import lab
 from tests.console.quiet import key_event, lines, quiet
-from tests.console.scenes import SceneClock
+from tests.console.scenes import SceneClock, engine_on, settings_for
 from tests.lab import RUN, Received, Respond, Server, Step
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -57,20 +56,8 @@ def clock() -> SceneClock:
 
 
 @pytest.fixture
-def profile(server: Server, monkeypatch: pytest.MonkeyPatch) -> Profile:
-    monkeypatch.setenv("TOKEN_FOR_TESTS", "token-for-tests")
-    return Profile("acme", server.base_url, EnvToken("TOKEN_FOR_TESTS"), poll=PollSettings(deadline_s=60.0))
-
-
-@pytest.fixture
-def settings(tmp_path: Path, profile: Profile) -> Settings:
-    return Settings(data_dir=tmp_path, profiles=(profile,))
-
-
-@pytest.fixture
-async def engine(settings: Settings, profile: Profile, clock: SceneClock) -> AsyncIterator[Engine]:
-    """The real engine on that service, not polling."""
-    async with await Engine.open(settings, profile, actor="console", clock=clock) as engine:
+async def engine(server: Server, tmp_path: Path, clock: SceneClock) -> AsyncIterator[Engine]:
+    async with engine_on(settings_for(server.base_url, tmp_path), clock) as engine:
         yield engine
 
 

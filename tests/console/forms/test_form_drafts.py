@@ -20,7 +20,7 @@ NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """The file of drafts in a folder that does not exist yet."""
-    return tmp_path / "acme" / "drafts.json"
+    return tmp_path / "acme-prod" / "drafts.json"
 
 
 def test_a_draft_comes_back_as_it_was_saved_for_its_owner_alone(path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.console.forms.conftest import (
     words,
     write,
 )
+from tests.console.scenes import engine_on, settings_for
 from tests.lab import Drop, Respond
 from widgets.kit import SecondPress
 
@@ -126,11 +127,9 @@ async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) 
         assert "3 characters that cannot be shown" in painted(app)
 
 
-async def test_a_read_only_profile_never_sends(
-    settings: Any, profile: Any, clock: Any, post: Any, tmp_path: Path
-) -> None:
+async def test_a_read_only_profile_never_sends(server: Any, clock: Any, post: Any, tmp_path: Path) -> None:
     """It says so from the start; there is no button to send with."""
-    async with await Engine.open(settings, replace(profile, read_only=True), actor="console", clock=clock) as engine:
+    async with engine_on(settings_for(server.base_url, tmp_path, read_only=True), clock) as engine:
         app = Stage(lambda: NewRunForm(engine))
         async with opened(app, size=(100, 30)) as pilot:
             assert "read-only" in painted(app)
