@@ -125,10 +125,8 @@ class RateLimitedError(RefusedError):
 
     kind = "rate_limited"
 
-    def __init__(
-        self, message: str, *, status: int = 429, error_code: str | None = None, retry_after_s: float | None = None
-    ) -> None:
-        super().__init__(message, status=status, error_code=error_code)
+    def __init__(self, message: str, *, error_code: str | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message, status=429, error_code=error_code)
         self.retry_after_s = retry_after_s
         """Seconds to wait, from now. None: not stated."""
 

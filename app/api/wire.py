@@ -64,15 +64,15 @@ def read(body: bytes, status: int | None = None, *, may_repair: bool = False) ->
             document = msgspec.json.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except (ValueError, RecursionError) as error:
         raise UnusableAnswerError(f"The service's answer cannot be read: {error}.", status=status) from error
-    if _is_deep(document, _DEEPEST):
+    if _is_deep(document):
         raise UnusableAnswerError("The service's answer cannot be read: it is nested too deeply.", status=status)
     return as_object(document, status)
 
 
-def _is_deep(value: object, most: int) -> bool:
-    """Whether more than `most` objects and lists lie within each other, which could exhaust the stack elsewhere."""
+def _is_deep(value: object) -> bool:
+    """Whether so many objects and lists lie within each other that the stack elsewhere could be exhausted."""
     level: list[Any] = [value] if type(value) in _NESTING else []
-    for _ in range(most):
+    for _ in range(_DEEPEST):
         inner = (outer.values() if type(outer) is dict else outer for outer in level)
         if not (level := [item for values in inner for item in values if type(item) in _NESTING]):
             return False
