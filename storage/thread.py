@@ -25,9 +25,9 @@ T = TypeVar("T")
 class DatabaseThread:
     """Runs jobs on its connection, one after the other, in the order they came.
 
-    A job is one function from start to end; cancelling the task that awaits it either keeps it from
-    starting or lets it finish, so that a transaction is never left half done. The thread settles the futures of one
-    event loop: a job costs a third of what it costs in a pool.
+    A job is one function from start to end; cancelling the task that awaits it either keeps it from starting or lets it
+    finish, so that a transaction is never left half done. The thread settles the futures of one event loop: a job costs
+    a third of what it costs in a pool. A database that fails, cannot be opened or was closed raises `StorageError`.
     """
 
     def __init__(
@@ -65,9 +65,6 @@ class DatabaseThread:
             damage_cure: The fix for a damaged file.
             interruptible: Cancelling an awaiting task stops its running statement: for readers only.
             on_damage: Called on the thread when a job finds damage.
-
-        Raises:
-            StorageError: The database cannot be opened.
         """
         thread = cls(path, name, damage_cure, interruptible=interruptible, on_damage=on_damage)
         try:
@@ -78,11 +75,7 @@ class DatabaseThread:
         return thread
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Run the job in its turn and return its result.
-
-        Raises:
-            StorageError: The database failed, or was closed.
-        """
+        """Run the job in its turn and return its result."""
         ticket = object()
         try:
             return await self._submit(lambda: self._work(ticket, job))
@@ -104,11 +97,7 @@ class DatabaseThread:
             self._jobs.put(None)
 
     async def reopen(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Close the connection once the waiting jobs ran, and continue with another one.
-
-        Raises:
-            StorageError: It cannot be opened; until it can be, every job fails.
-        """
+        """Close the connection once the waiting jobs ran, and continue with another one; until that is open, every job fails."""
         await self._submit(lambda: self._open(connect))
 
     def _submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":

@@ -23,7 +23,11 @@ T = TypeVar("T")
 
 
 class Invocation:
-    """Filled in while the options are parsed, used by the commands."""
+    """Filled in while the options are parsed, used by the commands.
+
+    What cannot be used raises `ConfigError`, `TokenError` or `StorageError`; a file that cannot be written raises
+    `CommandFailedError`.
+    """
 
     def __init__(self) -> None:
         self.config_file: Path | None = None
@@ -70,11 +74,7 @@ class Invocation:
 
     @contextmanager
     def exporting(self, out: "Path | None", key: str, columns: "Sequence[Column[T]]") -> "Iterator[Rows[T]]":
-        """Print many items into a file (0600), whole or not at all, or as they come on stdout (None, or `-`).
-
-        Raises:
-            CommandFailedError: The file cannot be written.
-        """
+        """Print many items into a file (0600), whole or not at all, or as they come on stdout (None, or `-`)."""
         from app.cli.exits import failed
         from app.cli.output import Rows
         from app.engine.atomic_file import replacing
@@ -100,11 +100,7 @@ class Invocation:
             self.output.note(f"runwarden: warning: {message}")
 
     def settings(self, *, quietly: bool = False) -> "Settings":
-        """The configuration, with the options on top; prints which variables they override, unless `quietly`.
-
-        Raises:
-            ConfigError: It cannot be used.
-        """
+        """The configuration, with the options on top; prints which variables they override, unless `quietly`."""
         from app.profiles import load
 
         settings = load(self.config_file, os.environ, self._choice())
@@ -125,11 +121,7 @@ class Invocation:
         return Choice(self.config_file, self.profile_name, self.data_dir)
 
     def profile(self, settings: "Settings") -> "Profile":
-        """The chosen profile.
-
-        Raises:
-            ConfigError: There is no such profile.
-        """
+        """The chosen profile."""
         from msgspec.structs import replace
 
         from app.profiles.token import StreamToken
@@ -141,12 +133,7 @@ class Invocation:
 
     @asynccontextmanager
     async def state(self) -> "AsyncIterator[State]":
-        """The automations' state, open for the block.
-
-        Raises:
-            ConfigError: The configuration cannot be used.
-            StorageError: The file cannot be used.
-        """
+        """The automations' state, open for the block."""
         from app.profiles import STATE_FILE, data_folder
         from storage.state import State
 
@@ -159,11 +146,6 @@ class Invocation:
         """The engine, open for the block; cached data is read without a token.
 
         `is_live`: the command shows what the service answers, and does so even if another process holds the cache.
-
-        Raises:
-            ConfigError: The configuration cannot be used.
-            TokenError: There is no usable token, and one is needed.
-            StorageError: A file of the data folder cannot be used.
         """
         import asyncio
         from pathlib import Path
@@ -193,7 +175,7 @@ class Invocation:
 
     @asynccontextmanager
     async def files(self) -> "AsyncIterator[ProfileFiles]":
-        """The cache and the ledger alone, which are open much sooner than an engine; raises as `engine`."""
+        """The cache and the ledger alone, which are open much sooner than an engine."""
         from app.engine.files import ProfileFiles
 
         settings = self.settings()
@@ -216,7 +198,7 @@ class Invocation:
 
     @asynccontextmanager
     async def writer(self, *, dry_run: bool = False) -> "AsyncIterator[Engine]":
-        """The engine of a write command, which first prints the service it goes to; raises as `engine`."""
+        """The engine of a write command, which first prints the service it goes to."""
         async with self.engine(needs_token=not dry_run) as engine:
             if not self.output.format.is_json:
                 begun = "Nothing is sent to" if dry_run else "Writing to"
@@ -225,12 +207,7 @@ class Invocation:
 
     @asynccontextmanager
     async def ledger(self) -> "AsyncIterator[Ledger]":
-        """The profile's ledger alone, open for as long as the block lasts: neither a token nor the cache is needed.
-
-        Raises:
-            ConfigError: The configuration cannot be used.
-            StorageError: The ledger cannot be opened.
-        """
+        """The profile's ledger alone, open for as long as the block lasts: neither a token nor the cache is needed."""
         from app.engine.files import open_ledger
 
         settings = self.settings()
@@ -250,11 +227,7 @@ class Invocation:
         return run(self, work)
 
     def begin_log(self) -> None:
-        """Begin the log that the options ask for.
-
-        Raises:
-            CommandFailedError: Its file cannot be written.
-        """
+        """Begin the log that the options ask for."""
         if self.verbose or self.log_file is not None:
             from app.cli.running import write_log
 

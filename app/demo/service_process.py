@@ -1,4 +1,4 @@
-"""The demo's service: set up with its command line, and run as a process."""
+"""The demo's service: set up with its command line, and run as a process. What fails raises `DemoError`."""
 
 import json
 import os
@@ -63,11 +63,7 @@ def wait_or_kill(process: subprocess.Popen[str]) -> None:
 
 
 def apply(data_dir: Path, file: Path, order: object) -> dict[str, Any]:
-    """Write an order into a file, have the service carry it out, and return the service's JSON document.
-
-    Raises:
-        DemoError: The service refused it.
-    """
+    """Write an order into a file, have the service carry it out, and return the service's JSON document."""
     file.write_text(json.dumps(order, indent=2), "utf-8")
     done = subprocess.run(
         # -P: ignore a folder called `service` in the current directory.
@@ -104,11 +100,7 @@ def bubblewrap_works() -> bool:
 
 
 def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
-    """Start the service on loopback and wait until it accepts connections.
-
-    Raises:
-        DemoError: It exited before it was ready.
-    """
+    """Start the service on loopback and wait until it accepts connections."""
     settings = data_dir / "service.toml"
     if not settings.exists() and not bubblewrap_works():
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""The demo's world: git repositories made from samples, a service set up for them, and a configuration for both."""
+"""The demo's world: git repositories made from samples, a service set up for them, and a configuration for both.
+
+What fails raises `DemoError`, git's failures `subprocess.CalledProcessError`.
+"""
 
 import json
 import os
@@ -174,12 +177,7 @@ class World(Struct, frozen=True):
 
 
 def build(folder: Path, *, is_live: bool) -> World:
-    """Create the repositories while setting up and starting the service.
-
-    Raises:
-        DemoError: The service could not be set up or started.
-        subprocess.CalledProcessError: git failed.
-    """
+    """Create the repositories while setting up and starting the service."""
     root = folder / "repositories"
     organization: dict[str, object] = {
         "name": "Acme Demo",
@@ -249,11 +247,7 @@ def tasks() -> dict[str, list[str]]:
 
 
 def check_program(name: str) -> None:
-    """Check that the user has a program, and the key of its model.
-
-    Raises:
-        DemoError: Something is missing; the message says what to do.
-    """
+    """Check that the user has a program, and the key of its model."""
     if name not in PROGRAMS:
         raise DemoError(f"The demo knows no program {name!r}. Name one of: {', '.join(PROGRAMS)}.")
     _, _, variables, install = PROGRAMS[name]
@@ -269,11 +263,7 @@ def check_program(name: str) -> None:
 
 
 def add_program(world: World, name: str) -> None:
-    """Configure the user's own program as an agent of the same name.
-
-    Raises:
-        DemoError: The service refused it.
-    """
+    """Configure the user's own program as an agent of the same name."""
     preset, provider, variables, _ = PROGRAMS[name]
     model: dict[str, object] = {"provider": provider, "key_env": f"{variables}_API_KEY", "budget": OWN_BUDGET}
     if address := os.environ.get(f"{variables}_BASE_URL"):
@@ -284,11 +274,7 @@ def add_program(world: World, name: str) -> None:
 
 
 def resume(folder: Path) -> World:
-    """Start the service of a kept folder on its old port.
-
-    Raises:
-        DemoError: The service could not be started.
-    """
+    """Start the service of a kept folder on its old port."""
     port = urlsplit(load(folder / "config.toml", {}).profile(PROFILE).base_url).port
     service = start(folder / SERVICE, folder / LOG, *LIVE, "--port", str(port))
     repositories = {repository.name: bare_path(repository, folder / "repositories") for repository in REPOSITORIES}

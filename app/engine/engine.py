@@ -189,11 +189,7 @@ class Engine(Struct, frozen=True):
         self.polling.start()
 
     def usable_state(self) -> State:
-        """The automations' state.
-
-        Raises:
-            StorageError: It cannot be used; the message says how to fix it.
-        """
+        """The automations' state; if it cannot be used, the `StorageError` is raised."""
         return _usable(self.state)
 
     async def live_counts(self) -> dict[str, int]:

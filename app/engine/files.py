@@ -1,4 +1,7 @@
-"""A profile's files without the service: quick to open, for commands that only read local data."""
+"""A profile's files without the service: quick to open, for commands that only read local data.
+
+A file that cannot be used raises `StorageError`; the message has the fix.
+"""
 
 import getpass
 import os
@@ -36,11 +39,7 @@ class ProfileFiles(Struct, frozen=True):
         clock: Callable[[], datetime] = utc_now,
         cache_file: Path | None = None,
     ) -> Self:
-        """Open both. `cache_file`: used in place of the profile's own cache.
-
-        Raises:
-            StorageError: One cannot be used; the message says how to fix it.
-        """
+        """Open both. `cache_file`: used in place of the profile's own cache."""
         async with AsyncExitStack() as stack:
             cache = await Cache.open(cache_file or data_folder(settings, profile) / CACHE_FILE, clock=clock)
             stack.push_async_callback(cache.close)
@@ -61,9 +60,6 @@ async def open_ledger(
     """Open the profile's ledger alone, and record the outcome of writes whose process died.
 
     It can be read even if the cache cannot.
-
-    Raises:
-        StorageError: It cannot be read.
     """
     async with AsyncExitStack() as stack:
         path = data_folder(settings, profile) / LEDGER_FILE

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ProfileEngines:
-    """Opens the profiles' engines on demand and closes them at the end."""
+    """Opens the profiles' engines on demand and closes them at the end; unusable files raise `StorageError`."""
 
     def __init__(
         self, settings: Settings, current: Profile, env: MutableMapping[str, str], clock: Callable[[], datetime]
@@ -57,11 +57,7 @@ class ProfileEngines:
         return next(profile for profile in self.profiles if profile.name == name)
 
     async def engine(self, name: str) -> "Engine":
-        """Open a profile's engine; it polls only after `open_polling`.
-
-        Raises:
-            StorageError: Its files cannot be used; the message names the fix.
-        """
+        """Open a profile's engine; it polls only after `open_polling`."""
         task = self._engines.get(name)
         if task is None:
             task = self._engines[name] = asyncio.create_task(self._open(self.profile(name)))
@@ -73,11 +69,7 @@ class ProfileEngines:
             raise
 
     async def open_polling(self, name: str) -> "Engine":
-        """Open a profile's engine and let it poll.
-
-        Raises:
-            StorageError: As for `engine`.
-        """
+        """Open a profile's engine and let it poll."""
         engine = await self.engine(name)
         engine.start_polling()
         return engine
