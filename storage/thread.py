@@ -97,7 +97,7 @@ class DatabaseThread:
             self._jobs.put(None)
 
     async def reopen(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Close the connection once the waiting jobs ran, and continue with another one; until that is open, every job fails."""
+        """Close the connection once the waiting jobs ran, and open another one; until that is open, jobs fail."""
         await self._submit(lambda: self._open(connect))
 
     def _submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":

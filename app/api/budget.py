@@ -159,12 +159,7 @@ class Budget:
     async def in_turn(self, priority: Priority, read: Callable[[], Awaitable[T]]) -> T:
         """Send a read in its turn. After a 429 it is sent once more, if the wait is stated and short for its priority.
 
-        A poll is not sent again: the next one comes soon enough.
-
-        Raises:
-            RateLimitedError: The wait is longer; nothing more is sent.
-            UnreachableError: The service seems down, and it is too soon to ask again; nothing was sent.
-            ApiError: As `read` does.
+        A poll is not sent again: the next one comes soon enough. Raises as `turn`, and as `read` does.
         """
         until_s = self.now_s() + PATIENCE_S[priority]
         try:

@@ -1,6 +1,6 @@
 """How requests leave this machine: through which proxy, and which certificates are trusted and shown.
 
-The heartbeat is one without a token.
+The heartbeat is one without a token. A proxy or a file that cannot be used raises `ValueError`; no message shows a login.
 """
 
 import asyncio
@@ -55,9 +55,6 @@ class Network(Struct, frozen=True):
         """The proxy for a request; None: the request goes straight there.
 
         This machine's own addresses never go through a proxy.
-
-        Raises:
-            ValueError: The proxy's address cannot be used; the message does not show its login.
         """
         address = self.address_of(url)
         return as_proxy(address) if address else None
@@ -85,11 +82,7 @@ class Network(Struct, frozen=True):
         return ""
 
     def environment(self) -> dict[str, str]:
-        """The variables with which git, or a child that uses `requests`, takes the same way; writes a file.
-
-        Raises:
-            ValueError: The proxy or a file cannot be used; the message does not show a login.
-        """
+        """The variables with which git, or a child that uses `requests`, takes the same way; writes a file."""
         ours = {*_PROXIES, "no_proxy"}
         env = {name: value for name, value in self.env.items() if name.lower() not in ours}
         proxies = {name: self._variable(name) for name in _PROXIES}
@@ -116,11 +109,7 @@ class Network(Struct, frozen=True):
         return env
 
     async def connections(self, url: str, limits: httpx.Limits) -> httpx.AsyncHTTPTransport:
-        """New connections to the server of this address, none of them open yet.
-
-        Raises:
-            ValueError: The proxy or a file cannot be used.
-        """
+        """New connections to the server of this address, none of them open yet."""
         proxy = self.proxy_of(url)
         has_tls_proxy = proxy is not None and proxy.url.scheme == "https"
         # On http a context is not used; loading httpx's certificates would take a tenth of a second.
@@ -132,11 +121,7 @@ class Network(Struct, frozen=True):
         return httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits, proxy=proxy)
 
     def context(self) -> ssl.SSLContext:
-        """The certificates that a TLS connection trusts and presents; reads files.
-
-        Raises:
-            ValueError: A file cannot be used; the message names it.
-        """
+        """The certificates that a TLS connection trusts and presents; reads files."""
         file = self.env.get("SSL_CERT_FILE")
         if file and not os.access(file, os.R_OK):
             raise ValueError(f"SSL_CERT_FILE names {file}, which cannot be read")
@@ -182,11 +167,7 @@ def _encoded(address: str) -> str:
 
 
 def as_proxy(address: str) -> httpx.Proxy:
-    """A proxy's address, such as `http://user:password@proxy.example:3128`; without a scheme it is http.
-
-    Raises:
-        ValueError: It is not one; the message does not show its login.
-    """
+    """A proxy's address, such as `http://user:password@proxy.example:3128`; without a scheme it is http."""
     text = address if "://" in address else f"http://{address}"
     try:
         parts = urlsplit(text)
