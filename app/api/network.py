@@ -1,6 +1,6 @@
 """How requests leave this machine: through which proxy, and which certificates are trusted and shown.
 
-The heartbeat is one without a token. A proxy or a file that cannot be used raises `ValueError`; no message shows a login.
+The heartbeat is one without a token. A proxy or file that cannot be used raises `ValueError`; no message shows a login.
 """
 
 import asyncio
