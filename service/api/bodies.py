@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar
 
-from fastapi import Request
+from fastapi import Depends, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.config import JsonDict
 from starlette.requests import ClientDisconnect
@@ -206,6 +206,13 @@ class ReadBody(Generic[Body]):
         except ValidationError as error:
             text = first_fault(error) if isinstance(document, dict) else "the body must be a JSON object"
             raise bad_request("invalid_request", text) from error
+
+
+NewOrganization = Annotated[OrganizationCreation, Depends(ReadBody(OrganizationCreation))]
+NewRun = Annotated[RunStart, Depends(ReadBody(RunStart))]
+NewMessage = Annotated[RunMessage, Depends(ReadBody(RunMessage))]
+NewAgentRun = Annotated[AgentStart, Depends(ReadBody(AgentStart))]
+NewProject = Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))]
 
 
 def described(

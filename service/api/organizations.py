@@ -3,14 +3,14 @@
 Spec 4.1 (creation by a partner), 2.7 and 4.5 (health), 4.6 (projects, our shape); docs/dev/api.md (invitations).
 """
 
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import BaseModel
 
 from service.api.answers import HealthBody, OnboardingBody, OrganizationBody
 from service.api.auth import AnyCaller, Configurer, Creator
-from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, described
+from service.api.bodies import NewOrganization, NewProject, OrganizationCreation, ProjectOnboarding, described
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import rfc3339_or_none
@@ -47,11 +47,7 @@ class InvitationsBody(BaseModel):
 
 
 @router.post("/external/organizations", **described(201, OrganizationBody, takes=OrganizationCreation))
-def create_organization(
-    context: RequestContext,
-    caller: Creator,
-    creation: Annotated[OrganizationCreation, Depends(ReadBody(OrganizationCreation))],
-) -> dict[str, str]:
+def create_organization(context: RequestContext, caller: Creator, creation: NewOrganization) -> dict[str, str]:
     """Create an organization; every successful call creates another one, even for the same email (spec 4.1)."""
     if "CreateOrganizations" not in caller.organization.entitlements:
         raise HttpError(403, "missing_entitlement", "the organization lacks the entitlement CreateOrganizations")
@@ -65,18 +61,14 @@ def create_organization(
         if offer is None or offer.kind != "partner":
             text = "offer_code is not a known partner offer; omit it for the standard trial"
             raise bad_request("invalid_offer_code", text)
-    domain = email.rpartition("@")[2].split(".")[0]
+    name = email.rpartition("@")[2].split(".")[0].replace("-", " ").title() or "Organization"
+    parent, offer_code = caller.organization.id, creation.offer_code
     with context.database.write() as connection:
         now = context.clock()
         created = organizations.create(
-            connection,
-            name=domain.replace("-", " ").title() or "Organization",
-            now=now,
-            parent_id=caller.organization.id,
-            entitlements=("ServiceAPI",),
-            offer_code=creation.offer_code,
+            connection, name=name, now=now, parent_id=parent, entitlements=("ServiceAPI",), offer_code=offer_code
         )
-        organizations.sign_up(connection, created.id, creation.offer_code)
+        organizations.sign_up(connection, created.id, offer_code)
         invitation_id = invitations.invite(connection, created.id, email, now)
         for action, target in (("organization.create", created.id), ("invitation.send", invitation_id)):
             audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=created.id)
@@ -90,7 +82,7 @@ def create_organization(
         "organization_id": created.id,
         "organization_name": created.name,
         "organization_slug": created.slug,
-        "parent_organization_id": caller.organization.id,
+        "parent_organization_id": parent,
     }
 
 
@@ -165,11 +157,7 @@ def _unconnected(kind: str) -> HttpError:
 
 
 @router.post("/external/gitlab/projects", **described(200, OnboardingBody, takes=ProjectOnboarding))
-async def onboard_project(
-    context: RequestContext,
-    caller: Configurer,
-    wanted: Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))],
-) -> dict[str, object]:
+async def onboard_project(context: RequestContext, caller: Configurer, wanted: NewProject) -> dict[str, object]:
     """Connect a project; repeating the call changes nothing and returns already_connected."""
 
     def connect() -> dict[str, object]:

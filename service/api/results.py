@@ -13,7 +13,7 @@ from typing import Annotated, Final, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -24,7 +24,7 @@ from service.agents.options import DEFAULT_NAME, PresetName
 from service.agents.steps import StepKind, window
 from service.api.answers import RunBody
 from service.api.auth import Caller, RunReader, RunWriter
-from service.api.bodies import ReadBody, RunMessage, described, parameter
+from service.api.bodies import NewMessage, RunMessage, described, parameter
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import run_of
@@ -218,20 +218,12 @@ _LOG: Final = _bytes(
 )
 _FORMS: Final = ("raw", "steps")
 _WHOLE: Final = {"type": "integer", "format": "int64", "default": 0}
-_STEPS: Final = "steps: as JSON, if the agent's program is known."
+_BYTE: Final = {**_WHOLE, "maximum": _MOST}
 _LOG_PARAMETERS: Final = [
-    parameter(
-        "offset",
-        "The first byte to return; a negative offset counts from the end.",
-        **_WHOLE,
-        minimum=-_MOST,
-        maximum=_MOST,
-    ),
+    parameter("offset", "The first byte to return; a negative offset counts from the end.", **_BYTE, minimum=-_MOST),
     parameter("wait", "Seconds to wait if there is nothing more yet.", **_WHOLE, minimum=0, maximum=_LONGEST_WAIT_S),
-    parameter(
-        "before", "With steps: the byte before which to stop; 0 for the last byte.", **_WHOLE, minimum=0, maximum=_MOST
-    ),
-    parameter("form", _STEPS, type="string", enum=list(_FORMS), default=_FORMS[0]),
+    parameter("before", "With steps: the byte before which to stop; 0 for the last byte.", **_BYTE, minimum=0),
+    parameter("form", "steps: as JSON, if the agent's program is known.", type="string", enum=[*_FORMS], default="raw"),
 ]
 _TurnNumber = Annotated[
     str, Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999})
@@ -256,8 +248,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
     """
     with context.database.read() as connection:
         run = run_of(connection, caller, run_id)
-        options = (context.settings.execution, context.clock)
-        conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *options)
+        conversation = dispatch.explained(connection, run, context.settings.execution, context.clock)
         used = usage.of_turns(connection, run_id)
         shares = usage.of_agents(connection, run_id)
         agent = agents.of_run(connection, run)
@@ -271,7 +262,6 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         # A plain run has no inputs, and the inputs of a rule's run do not come from a caller.
         by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
-        started, ended = map(rfc3339_or_none, (turn.started_at, turn.finished_at))
         question = turn.question or {"question": None, "choices": []}
         outcome = turn.outcome
         body = {"number": turn.number, "instructions": turn.instructions, "caller": turn.caller, "outcome": outcome}
@@ -279,8 +269,8 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         body |= {"files": turn.files, "additions": turn.additions, "deletions": turn.deletions}
         body |= {
             "state": turn.status if outcome in {None, turns.NEEDS_ANSWER} else outcome,
-            "started_at": started,
-            "ended_at": ended,
+            "started_at": rfc3339_or_none(turn.started_at),
+            "ended_at": rfc3339_or_none(turn.finished_at),
             "commit": turn.commit_sha,
             # A turn that was paused continues from its own patch.
             "from_turn": None if turn.from_turn == turn.number else turn.from_turn,
@@ -499,12 +489,7 @@ def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[
 
 
 @router.post("/external/runs/{run_id}/messages", **described(202, MessageBody, 409, takes=RunMessage))
-def say_to_run(
-    run_id: str,
-    context: RequestContext,
-    caller: RunWriter,
-    message: Annotated[RunMessage, Depends(ReadBody(RunMessage))],
-) -> dict[str, object]:
+def say_to_run(run_id: str, context: RequestContext, caller: RunWriter, message: NewMessage) -> dict[str, object]:
     """Send a message to an active run: to its working agent if its program accepts messages, else in the next turn."""
     return say(context, caller, run_id, message)
 

@@ -8,10 +8,10 @@ import json
 import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 
 from service.agents import inputs, invocation
@@ -19,7 +19,7 @@ from service.agents.inputs import InputError
 from service.agents.options import DEFAULT_NAME
 from service.api.answers import ExecutionBody, RunBody, RunListBody
 from service.api.auth import Caller, RunReader, RunWriter
-from service.api.bodies import AgentStart, ReadBody, RunStart, described, parameter
+from service.api.bodies import AgentStart, NewAgentRun, NewRun, RunStart, described, parameter
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import parse_rfc3339, rfc3339
@@ -122,14 +122,8 @@ def listed(context: Context, caller: Caller, query: dict[str, str]) -> tuple[lis
     with context.database.read() as connection:
         connected = {host.host: host.platform for host in hosts.of(connection, caller.organization.id)}
         platform, path = _repository(query, connected)
-        filters = Filters(
-            organization_id=caller.organization.id,
-            status=query.get("status"),
-            platform=platform,
-            path=path,
-            date_from=_instant(query, "date_from", round_up=True),
-            date_to=_instant(query, "date_to", round_up=False),
-        )
+        dates = (_instant(query, "date_from", round_up=True), _instant(query, "date_to", round_up=False))
+        filters = Filters(caller.organization.id, query.get("status"), platform, path, *dates)
         return page_of(context, connection, filters, query.get("page_token"), size)
 
 
@@ -193,9 +187,7 @@ def checked_branch(name: str | None) -> str | None:
 
 
 @router.post("/external/runs", **described(201, RunBody, 409, takes=RunStart))
-async def start_run(
-    http: Request, context: RequestContext, caller: RunWriter, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
-) -> dict[str, object]:
+async def start_run(http: Request, context: RequestContext, caller: RunWriter, start: NewRun) -> dict[str, object]:
     """Accept a run: after a 201 it will be executed, even if the service crashes (spec 4.3)."""
     starts = http.query_params.getlist("start_from")
     if len(starts) > 1 or not set(starts) <= set(_STARTS):
@@ -333,9 +325,7 @@ def _check_quota(context: Context, connection: sa.Connection, request: TurnReque
 
 
 @router.post("/external/agents/{name}/runs", **described(201, ExecutionBody, takes=AgentStart))
-async def start_agent(
-    name: str, context: RequestContext, caller: RunWriter, start: Annotated[AgentStart, Depends(ReadBody(AgentStart))]
-) -> dict[str, object]:
+async def start_agent(name: str, context: RequestContext, caller: RunWriter, start: NewAgentRun) -> dict[str, object]:
     """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
 
     def read() -> tuple[Repository, TurnRequest]:

@@ -116,8 +116,8 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     """Show a run's turns, its log or its diff."""
     with admin.read() as connection:
         run = _found(connection, run_id)
-        context = (admin.folder.settings().execution, now_micros)
-        conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *context, for_operator=True)
+        settings = admin.folder.settings().execution
+        conversation = dispatch.explained(connection, run, settings, now_micros, for_operator=True)
         chosen = [turn for turn in conversation if number in {None, turn.number}]
         posted = [posting.document() for posting in postings.of_run(connection, run_id)]
         if not chosen:

@@ -101,24 +101,16 @@ Mailer = Callable[[MailMessage], None]
 
 
 def invitation_message(
-    sender: str,
-    invitation: Invitation,
-    code: str,
-    organization: Organization,
-    parent: Organization | None,
-    page_url: str | None,
+    settings: Settings, invitation: Invitation, code: str, organization: Organization, parent: Organization | None
 ) -> MailMessage:
-    """Compose the mail that invites a member; `sender` is an address, with or without a name.
-
-    `page_url`: the address of the page that accepts it; None: the operator does.
-    """
+    """Compose the mail that invites a member; without a page, the operator accepts it for them."""
     expires = EPOCH + timedelta(microseconds=invitation.expires_at)
     try:
         # A domain in another script has an ASCII form.
         recipient = checked_address(invitation.email)[1]
     except ValueError:
         recipient = invitation.email
-    address = parseaddr(sender)[1]
+    address = parseaddr(settings.mail.sender)[1]
     name = one_line(organization.name)
     facts = {
         "parent": one_line(parent.name if parent else "The operator of the service"),
@@ -132,7 +124,7 @@ def invitation_message(
     }
     # Seven bits, because not every server on the way accepts eight.
     message = EmailMessage(policy=(SMTP if recipient.isascii() else SMTPUTF8).clone(cte_type="7bit"))
-    message["From"] = sender
+    message["From"] = settings.mail.sender
     message["To"] = recipient
     message["Subject"] = f"You are invited to {facts['task']} {name}"
     message["Date"] = formatdate(usegmt=True)
@@ -140,7 +132,7 @@ def invitation_message(
     message["Message-ID"] = f"<{invitation.id}@{address.rpartition('@')[2]}>"
     message["Expires"] = format_datetime(expires, usegmt=True)
     message["X-Runwarden-Organization"] = organization.id
-    link = None if page_url is None else f"{page_url}/invitation?code={code}"
+    link = None if settings.page_url is None else f"{settings.page_url}/invitation?code={code}"
     message.set_content(_TEXT.format(way=_WAY.format(link=link) if link else _OTHER_WAY, **facts))
     if link:
         shown = {key: html.escape(value) for key, value in facts.items()}
@@ -291,7 +283,7 @@ def deliver(
         failure = MailError("the invitation expired before its mail was sent", refused=True)
     else:
         try:
-            mailer(invitation_message(settings.mail.sender, invitation, code, owner, parent, settings.page_url))
+            mailer(invitation_message(settings, invitation, code, owner, parent))
         except MailError as error:
             failure = error
     with database.write() as connection:

@@ -97,7 +97,7 @@ def show_invitation(context: RequestContext, code: str = "") -> Response:
     now = context.expiry_clock()
     is_open = invitation is not None and invitation.accepted_at is None and invitation.expires_at > now
     if code and not is_open:
-        return page("invitation", status=404, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
+        return page("invitation", status=404, fault=_BAD_CODE, invitation=None)
     task = invitation and sessions.TASKS[invitation.role]
     return page("invitation", invitation=invitation, owner=owner, parent=parent, code=code, task=task)
 
@@ -114,7 +114,7 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
         owner_id = invitations.accept(connection, form.get("code"), now)
         owner = None if owner_id is None else organizations.by_id(connection, owner_id)
         if owner is None or invitation is None:
-            return page("invitation", fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
+            return page("invitation", fault=_BAD_CODE, invitation=None)
         try:
             member, token, value = welcome(connection, owner, invitation, context.clock())
         except SetupError as error:
@@ -123,7 +123,7 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
         session = sessions.begin(connection, now, organization_id=owner.id, member_id=member.id)
         who, at = f"member:{member.id}", context.clock()
         audit.record(connection, who, "invitation.accept", at, target=token.id, organization_id=owner.id)
-    shown = page("first_token", owner=owner, token=token, value=value, origin=origin_of(request))
+    shown = page("token", owner=owner, token=token, value=value, origin=origin_of(request))
     return open_session(shown, session)
 
 

@@ -80,7 +80,7 @@ def create_token(
     except (ValidationError, SetupError) as error:
         fault = first_fault(error) if isinstance(error, ValidationError) else str(error)
         return show_tokens(context, caller, visitor, fault, typed)
-    return page("new_token", visitor, token=token, value=value, origin=origin_of(request))
+    return page("token", visitor, token=token, value=value, origin=origin_of(request))
 
 
 @router.post("/tokens/{token_id}/revoke")

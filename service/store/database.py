@@ -107,18 +107,6 @@ class Database:
         return self._write_fault if is_recent else ""
 
     @contextmanager
-    def exclusive(self) -> Iterator[sa.Connection]:
-        """Open a write transaction that first waits for other processes to finish changing the schema."""
-        with self.write() as connection:
-            if not self.is_sqlite:
-                # A migration may take long, so its connection has no time limits, and is closed afterwards.
-                connection.detach()
-                connection.connection.dbapi_connection.answer_s = None  # type: ignore[union-attr]  # it is a BoundedConnection
-                connection.execute(sa.text("SET idle_in_transaction_session_timeout = 0"))
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
-            yield connection
-
-    @contextmanager
     def one_process(self, task: int) -> Iterator[None]:
         """Let only one process at a time do a task; on SQLite there is only one worker anyway."""
         if self.is_sqlite:
@@ -186,7 +174,13 @@ class Database:
                 if version(connection) == VERSION:
                     check(connection)
                     return
-            with self.exclusive() as connection:
+            with self.write() as connection:
+                if not self.is_sqlite:
+                    # A migration may take long, so its connection has no time limits, and is closed afterwards.
+                    connection.detach()
+                    connection.connection.dbapi_connection.answer_s = None  # type: ignore[union-attr]  # it is a BoundedConnection
+                    connection.execute(sa.text("SET idle_in_transaction_session_timeout = 0"))
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
                 migrate(connection)
         except sa.exc.OperationalError as error:
             why = f"cannot be used: {error.orig}; check that it exists and that we may use it"

@@ -4,7 +4,6 @@ Why an open turn waits is computed when someone asks: nothing of it is stored.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
@@ -14,6 +13,7 @@ import sqlalchemy as sa
 from service.clock import Clock
 from service.settings import ExecutionSettings
 from service.store import events, invitations, postings, repositories, workers
+from service.store import turns as turn_store
 from service.store.outages import ProviderOutages, clock_time
 from service.store.runs import OPEN, Run
 from service.store.schema import HAD_SLOT, WAITING, WORKS, organizations, runs, turns
@@ -45,18 +45,18 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     taken = Counter(row.organization_id for row in under_way)
     # Turns on the same branch of a repository (a lane) are executed one after the other.
     lanes = {(row.url, row.branch) for row in under_way}
-    sources = ProviderOutages(connection)
-    busy = {sources.of(row.organization_id, row.agent) for row in under_way} - {None}
+    outages = ProviderOutages(connection)
+    probed = {outages.of(row.organization_id, row.agent) for row in under_way} - {None}
     chosen: list[Any] = []
     while len(chosen) < room and (able := [owner for owner in able if taken[owner] < share]):
         owner = min(able, key=taken.__getitem__)
         able.remove(owner)
-        values = {"owner": owner, "lanes": [*lanes], "held": sources.held(owner, busy, now), "now": now}
+        values = {"owner": owner, "lanes": [*lanes], "held": outages.held(owner, probed, now), "now": now}
         row = connection.execute(_next_of_owner(), values).first()
         if row is not None:
             chosen.append(row)
             if not row.is_restricted:
-                busy |= {sources.of(owner, row.agent)} - {None}
+                probed |= {outages.of(owner, row.agent)} - {None}
             taken[owner] += 1
             lanes.add((row.url, row.branch))
             # It is now the one served most recently.
@@ -156,19 +156,13 @@ def shares(connection: sa.Connection) -> list[Share]:
 
 
 def explained(
-    connection: sa.Connection,
-    run: Run,
-    conversation: Sequence[Turn],
-    settings: ExecutionSettings,
-    clock: Clock,
-    *,
-    for_operator: bool = False,
+    connection: sa.Connection, run: Run, settings: ExecutionSettings, clock: Clock, *, for_operator: bool = False
 ) -> list[Turn]:
-    """Return a run's turns; an open turn that waits has the reason in `failure`.
+    """Return a run's turns, oldest first; an open turn that waits has the reason in `failure`.
 
     Only the operator is shown which other organizations take the slots.
     """
-    *ended, last = conversation
+    *ended, last = turn_store.of(connection, run.id)
     if last.finished_at is None and last.failure is None:
         last = replace(last, failure=_reason(connection, run, last, settings, clock, for_operator=for_operator))
     return [*ended, last]
@@ -178,9 +172,8 @@ def _reason(
     connection: sa.Connection, run: Run, turn: Turn, settings: ExecutionSettings, clock: Clock, *, for_operator: bool
 ) -> str | None:
     if not run.is_restricted:
-        sources = ProviderOutages(connection)
-        if (source := sources.of(run.organization_id, turn.agent or run.agent)) is not None:
-            outage = sources.outages[source]
+        outage = ProviderOutages(connection).of(run.organization_id, turn.agent or run.agent)
+        if outage is not None:
             # A turn at work may not have asked it.
             at_work = f"{outage.shown} has not answered since {clock_time(outage.since)}"
             return outage.text if turn.status == "queued" else at_work

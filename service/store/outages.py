@@ -4,7 +4,7 @@ While a provider is down, one turn at a time is started to probe it; the first a
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -54,23 +54,23 @@ class ProviderOutages:
     """The agents whose provider is down; agents are read only if any provider is."""
 
     def __init__(self, connection: sa.Connection) -> None:
-        self.outages = {outage.source: outage for outage in all_of(connection)}
-        configured = [REVIEWER, *agents.all_of(connection)] if self.outages else []
+        self._outages = {outage.source: outage for outage in all_of(connection)}
+        configured = [REVIEWER, *agents.all_of(connection)] if self._outages else []
         self._options = {(agent.organization_id, agent.name): agent.options for agent in configured}
 
     def _options_of(self, organization_id: str, agent: str) -> AgentOptions | None:
         return self._options.get((organization_id, agent), self._options.get((None, agent)))
 
-    def of(self, organization_id: str, agent: str) -> str | None:
-        """Return the provider that an organization's agent waits for; None if it is not down."""
+    def of(self, organization_id: str, agent: str) -> Outage | None:
+        """Return the outage that an organization's agent waits for; None if its provider is not down."""
         options = self._options_of(organization_id, agent)
         access = None if options is None else options.model
-        return access.source if access is not None and access.source in self.outages else None
+        return None if access is None else self._outages.get(access.source)
 
-    def held(self, organization_id: str, sources: Iterable[str | None], now: int) -> list[str]:
-        """Return the names of an organization's agents that use one of the providers, and have no fallback by now."""
+    def held(self, organization_id: str, probed: Collection[Outage | None], now: int) -> list[str]:
+        """Return the names of an organization's agents that wait for such an outage, and have no fallback by now."""
         names = {name for owner, name in self._options if owner in {None, organization_id}}
-        waiting = {name for name in names if self.of(organization_id, name) in {*sources}}
+        waiting = {name for name in names if self.of(organization_id, name) in probed}
         return sorted(name for name in waiting if self.stand_in(organization_id, name, now) is None)
 
     def fallback(self, organization_id: str, agent: str, unavailable: dict[str, str]) -> str | None:
@@ -78,16 +78,15 @@ class ProviderOutages:
         if (options := self._options_of(organization_id, agent)) is None:
             return None
         for name in options.fallback:
-            source = self.of(organization_id, name)
-            if name not in unavailable and self._options_of(organization_id, name) is not None and source is None:
+            outage = self.of(organization_id, name)
+            if name not in unavailable and self._options_of(organization_id, name) is not None and outage is None:
                 return name
-            unavailable.setdefault(name, self.outages[source].text if source else "it is not configured")
+            unavailable.setdefault(name, outage.text if outage else "it is not configured")
         return None
 
     def stand_in(self, organization_id: str, agent: str, now: int) -> tuple[str, dict[str, str]] | None:
         """Return the fallback of an agent whose provider has been down for longer than it waits, and the reason."""
-        options = self._options_of(organization_id, agent)
-        outage = self.outages.get(self.of(organization_id, agent) or "")
+        options, outage = self._options_of(organization_id, agent), self.of(organization_id, agent)
         if options is None or outage is None or now - outage.since <= options.waits_s * SECOND_MICROS:
             return None
         unavailable = {agent: outage.text}
@@ -108,11 +107,11 @@ class ProviderOutages:
             .where(WAITING | UNDER_WAY)
             .group_by(turns.c.organization_id, WORKS.element)
         )
-        counted = Counter[str | None]()
-        if self.outages:
+        counted = Counter[Outage | None]()
+        if self._outages:
             for owner, agent, number in connection.execute(query):
                 counted[self.of(owner, agent)] += number
-        return [(outage, counted[source]) for source, outage in self.outages.items()]
+        return [(outage, counted[outage]) for outage in self._outages.values()]
 
 
 def clock_time(micros: int) -> str:

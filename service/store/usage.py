@@ -2,7 +2,7 @@
 
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -134,14 +134,9 @@ class TurnMeter:
 
 def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
     """Add one request to a turn's usage and to the day's; tokens written to a cache count as input."""
-    figures = {
-        "requests": 1,
-        "input_tokens": use.usage.input + use.usage.cache_write,
-        "cached_tokens": use.usage.cached,
-        "output_tokens": use.usage.output,
-        "micro_usd": use.micro_usd or 0,
-        "unpriced_requests": int(use.micro_usd is None),
-    }
+    tokens = {"input_tokens": use.usage.input + use.usage.cache_write, "cached_tokens": use.usage.cached}
+    figures = tokens | {"output_tokens": use.usage.output, "micro_usd": use.micro_usd or 0}
+    figures |= {"requests": 1, "unpriced_requests": int(use.micro_usd is None)}
     # Locked, since several requests of a turn may be answered at the same time, and only one is the first.
     place = sa.select(*(runs.c[name] for name in ("organization_id", "platform", "path_key", "path")))
     run = connection.execute(place.where(runs.c.id == turn.run_id).with_for_update(key_share=True)).one()
@@ -156,13 +151,9 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
 
 
 def _add(
-    connection: sa.Connection,
-    table: sa.Table,
-    key: Mapping[str, object],
-    once: Mapping[str, object],
-    figures: Mapping[str, int],
+    connection: sa.Connection, table: sa.Table, key: dict[str, Any], once: dict[str, Any], figures: dict[str, int]
 ) -> None:
-    if not insert_new(connection, table, {**key, **once, **figures}):
+    if not insert_new(connection, table, key | once | figures):
         more: dict[str, object] = {name: table.c[name] + figure for name, figure in figures.items()}
         dated, mine = once["list_prices_of"], table.c.list_prices_of
         if dated is not None:

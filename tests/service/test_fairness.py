@@ -127,7 +127,7 @@ class Waiting:
 
     def reason(self, run: Run, *, for_operator: bool = False, **settings: Any) -> str | None:
         with self.database.read() as connection:
-            given = (turns.of(connection, run.id), ExecutionSettings(**settings), lambda: NOW)
+            given = (ExecutionSettings(**settings), lambda: NOW)
             return dispatch.explained(connection, run, *given, for_operator=for_operator)[-1].reason
 
 

@@ -125,7 +125,7 @@ def test_a_database_of_another_version_is_refused(database: Database) -> None:
             connection.exec_driver_sql(statement)
         before = shape(database)
 
-        with database.exclusive() as connection, pytest.raises(DatabaseError, match=message):
+        with database.write() as connection, pytest.raises(DatabaseError, match=message):
             migrations.migrate(connection)
         with pytest.raises(DatabaseError, match=message):
             database.migrate()
