@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
-from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
 
@@ -124,7 +123,6 @@ def what(kind: str) -> SafeText:
     return safe_text(next((row.words for name, row in WRITE_KINDS.items() if name == kind), kind), limit=40)
 
 
-PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")
 _RESULT_FROM: Final = 100
 COLUMNS: Final = (
     Column("outcome", 13),
@@ -142,16 +140,9 @@ class ActivityBar(Horizontal):
 
     DEFAULT_CSS = Path(__file__).with_name("actions.tcss").read_text("utf-8")
 
-    def __init__(self, placeholders: tuple[str, str] = PLACEHOLDERS) -> None:
+    def __init__(self, placeholders: tuple[str, str]) -> None:
         """Show the placeholder that fits the width of the search."""
-        super().__init__()
-        self._placeholders = placeholders
-
-    def compose(self) -> ComposeResult:
-        """The parts, from left to right."""
-        yield ListSearch(self._placeholders)
-        yield ChipBar(id="activity-filters")
-        yield SteadyText(id="activity-extent")
+        super().__init__(ListSearch(placeholders), ChipBar(id="activity-filters"), SteadyText(id="activity-extent"))
 
     def show(self, filters: tuple[Chip, ...], extent: Content) -> None:
         """Show the filters, and how many entries are shown."""

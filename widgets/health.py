@@ -11,7 +11,7 @@ from textual.content import Content
 from app.engine.text import safe_text
 from app.engine.times import clock_time, roughly_ago, span
 from app.health.facts import HealthLevel, Incident
-from storage.records.activity import ANSWERED, FAILED, PollSpan
+from storage.records.activity import PollSpan
 from storage.records.error_kinds import error_kind
 from widgets.kit.badges import STYLES, Badge, StyledText, Tone, health_badge
 from widgets.kit.cells import fit, shorten
@@ -128,7 +128,7 @@ def incident_row(
 
 def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
     """Consecutive polls with the same outcome."""
-    badge = Badge("✓", ANSWERED, "good") if poll.error_kind is None else Badge("✗", FAILED, "bad")
+    badge = Badge("✓", "answered", "good") if poll.error_kind is None else Badge("✗", "failed", "bad")
     kind = None if poll.error_kind is None else error_kind(poll.error_kind).word
     lasted_s = (poll.last_at - poll.first_at).total_seconds()
     over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""

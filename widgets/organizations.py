@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Final, Literal
 
 from msgspec import Struct
-from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
@@ -37,8 +36,8 @@ _CREATED: Final = Badge("✓", "created", "good")
 class OrganizationEntry(ActivityEntry, frozen=True):
     """One attempt to create an organization; it is `about` the address as sent."""
 
-    offer_code: str | None = None
-    """None: the standard trial."""
+    offer_code: str = ""
+    """Empty: the standard trial."""
     organization: Organization | None = None
     """None: nothing was created, or the outcome is unknown."""
     invitation: Invitation | None = None
@@ -189,16 +188,10 @@ class ImportBar(Vertical):
     """
 
     def __init__(self, most: int) -> None:
-        super().__init__()
         self.file = LineField("file", "file", "A CSV with the columns email and, optionally, offer_code.")
         self.most = LineField("most", "at most", "How many to send before asking again.", value=str(most))
-
-    def compose(self) -> ComposeResult:
-        """The parts from top to bottom."""
-        yield self.file
-        yield self.most
-        yield Static(id="import-counts", markup=False)
-        yield Static(id="import-progress", markup=False)
+        self._counts, self._progress = Static(id="import-counts"), Static(id="import-progress")
+        super().__init__(self.file, self.most, self._counts, self._progress)
 
     def show_counts(self, rows: Iterable[ImportLine]) -> None:
         """Show the number of rows in each state."""
@@ -208,14 +201,14 @@ class ImportBar(Vertical):
             for state, badge in BADGES.items()
             if by_state[state]
         ]
-        self.query_one("#import-counts", Static).update(Content("   ").join(counts))
+        self._counts.update(Content("   ").join(counts))
 
     def show_progress(self, done: int, of: int, text: SafeText) -> None:
         """Show how far the import is."""
         full = done * BAR // max(1, of)
         bar = (("█" * full, STYLES["busy"]), ("░" * (BAR - full), STYLES["quiet"]))
-        self.query_one("#import-progress", Static).update(Content.assemble(*bar, f" {done:,} of {of:,}  ", text))
+        self._progress.update(Content.assemble(*bar, f" {done:,} of {of:,}  ", text))
 
     def say(self, text: SafeText, tone: Tone) -> None:
         """Show a message in place of the progress."""
-        self.query_one("#import-progress", Static).update(Content.styled(text, STYLES[tone]))
+        self._progress.update(Content.styled(text, STYLES[tone]))

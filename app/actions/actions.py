@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from app.actions.refusals import (
 )
 from app.api.client import Client
 from app.api.errors import ApiError, RefusedError
-from app.api.requests import CancelRun, CreateOrganization, WriteRequest, as_json, request_of
+from app.api.requests import CancelRun, WriteRequest, as_json, request_of
 from app.engine.events import ActionChanged, Announce, Event, StorageFailed
 from storage.errors import StorageClosedError, StorageError
 from storage.ledger import (
@@ -35,13 +35,12 @@ from storage.ledger import (
     WrongStateError,
     new_action_id,
 )
-from storage.records import Action, ActionFailure, Run, RunRow
+from storage.records import Action, ActionFailure, Run, RunRow, SettledState
 from storage.values import to_us
 
 log = logging.getLogger(__name__)
 
 
-UNDER_WAY: Final = frozenset({"prepared", "sending"})
 POLL_S: Final = 0.075
 """How often the ledger is read while another process sends."""
 RETRY_S: Final = 15.0
@@ -56,12 +55,12 @@ OutcomeT = TypeVar("OutcomeT")
 class Verdict(Struct, frozen=True):
     """The known effect of a write."""
 
-    state: Literal["confirmed", "rejected", "unknown", "not_sent"]
+    state: SettledState
     """`unknown`: it may have had an effect, if a byte of it left."""
     error: ActionFailure = NO_ERROR
     """Why it is not confirmed."""
-    result_id: str = ""
-    response_json: str = ""
+    result_id: str | None = None
+    response_json: str | None = None
 
 
 class SendCancelledError(asyncio.CancelledError):
@@ -77,49 +76,40 @@ class SendCancelledError(asyncio.CancelledError):
 class Sending:
     """One write on its way, from the moment before its first byte until its outcome is recorded."""
 
-    ledger: Ledger
+    actions: "Actions"
     action: Action
     """`sending` as soon as a byte may have left; before that `prepared`, and at the end as it was recorded."""
-    announce: Callable[[Action], Action]
-    command_line: str
-    """The beginning of a command on the same ledger."""
     _committing: "asyncio.Task[Action] | None" = None
 
     async def commit(self) -> None:
         """Commit `sending`. If this raises, no byte leaves; after it returns, bytes may have left."""
         # The commit continues after the deadline: the ledger's content is known only once it is done.
-        self._committing = asyncio.create_task(self.ledger.sending(self.action.action_id))
+        self._committing = asyncio.create_task(self.actions.ledger.sending(self.action.action_id))
         self._committing.add_done_callback(lambda task: task.cancelled() or task.exception())
-        self.action = self.announce(await asyncio.shield(self._committing))
+        self.action = self.actions.changed(await asyncio.shield(self._committing))
 
     async def record(self, verdict: Verdict) -> Action:
         """Record the verdict. If the ledger cannot take it, the returned action is unknown and says so."""
-        ledger, action_id = self.ledger, self.action.action_id
         was_sent = self.action.state == "sending" and verdict.state != "not_sent"
+        state: SettledState = verdict.state if was_sent or verdict.state == "confirmed" else "not_sent"
+        error = None if state == "confirmed" else verdict.error
         give_up_s = time.monotonic() + RETRY_S
         while True:
             try:
-                if verdict.state == "confirmed":
-                    self.action = await ledger.confirm(
-                        action_id, result_id=verdict.result_id, response_json=verdict.response_json
-                    )
-                elif not was_sent:
-                    self.action = await ledger.not_sent(action_id, verdict.error)
-                elif verdict.state == "rejected":
-                    self.action = await ledger.reject(action_id, verdict.error)
-                else:
-                    self.action = await ledger.unknown(action_id, verdict.error)
+                self.action = await self.actions.ledger.settle(
+                    self.action.action_id, state, error, verdict.result_id, verdict.response_json
+                )
             except WrongStateError as overtaken:
                 # An earlier attempt was stored after all, or another process took us for dead.
                 held = overtaken.action
                 is_given_up = held.state == "unknown" and held.resolution is None
                 why = "Another process had marked it as unknown."
                 self.action = self._unrecorded(verdict, why, was_sent=was_sent) if is_given_up else held
-            except StorageError as error:
-                if time.monotonic() < give_up_s and not isinstance(error, StorageClosedError):
+            except StorageError as broken:
+                if time.monotonic() < give_up_s and not isinstance(broken, StorageClosedError):
                     await asyncio.sleep(PAUSE_S)
                     continue
-                why = f"The ledger could not record it: {error.message}"
+                why = f"The ledger could not record it: {broken.message}"
                 self.action = self._unrecorded(verdict, why, was_sent=was_sent)
             return self.action
 
@@ -141,7 +131,7 @@ class Sending:
             outcome = f"The service refused: {verdict.error.message}"
         else:
             return replace(action, state="unknown", error=verdict.error)
-        cure = f"Once the ledger can be written: {self.command_line} actions resolve {action.action_id} {word}"
+        cure = f"Once the ledger can be written: {self.actions.command_line} actions resolve {action.action_id} {word}"
         error = replace(verdict.error, kind=NOT_RECORDED, message=f"{outcome} {why} {cure}")
         return replace(action, state="unknown", error=error)
 
@@ -212,7 +202,6 @@ class Actions(Struct, frozen=True):
                 was used.
         """
         self.check(request)
-        again = again or not isinstance(request, CreateOrganization)
         return await self._carry_out(request, key=key, again=again)
 
     async def rehearse(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> None:
@@ -222,7 +211,6 @@ class Actions(Struct, frozen=True):
             ActionRefusedError: As `submit`, but without waiting for another process.
         """
         self.check(request)
-        again = again or not isinstance(request, CreateOrganization)
         with _refusing(self.command_line):
             await self.ledger.check(kind=request.kind, subject=request.subject, key=key, again=again)
 
@@ -234,11 +222,12 @@ class Actions(Struct, frozen=True):
             NoSuchActionError: The ledger does not hold it.
             WrongStateError: The action's outcome is not unknown.
         """
-        old = await self._held(action_id)
+        if (old := await self.ledger.action(action_id)) is None:
+            raise NoSuchActionError(action_id)
         request = request_of(old)
         self.check(request)
         await self.adopt_orphans()
-        return await self._carry_out(request, supersedes=old.action_id)
+        return await self._carry_out(request, again=True, supersedes=old.action_id)
 
     async def resolve(self, action_id: str, result_id: str | None) -> Action:
         """Record the result of an unknown action, as the user found out; None: it had no effect.
@@ -247,7 +236,7 @@ class Actions(Struct, frozen=True):
             ReadOnlyError: The ledger is unchanged.
         """
         await self._begin_resolving()
-        return self._changed(await self.ledger.resolve(action_id, result_id))
+        return self.changed(await self.ledger.resolve(action_id, result_id))
 
     async def undo_resolution(self, action_id: str) -> Action:
         """Make the outcome unknown again after a mistaken resolution.
@@ -257,12 +246,12 @@ class Actions(Struct, frozen=True):
             LedgerRefusedError: It was not resolved, or another action has replaced it.
         """
         await self._begin_resolving()
-        return self._changed(await self.ledger.unresolve(action_id))
+        return self.changed(await self.ledger.unresolve(action_id))
 
     async def adopt_orphans(self) -> None:
         """Settle the writes of dead processes."""
         for action in await self.ledger.adopt_orphans():
-            self._changed(action)
+            self.changed(action)
 
     async def _begin_resolving(self) -> None:
         if self.read_only:
@@ -284,53 +273,43 @@ class Actions(Struct, frozen=True):
         self,
         request: WriteRequest,
         *,
+        again: bool,
         key: str | None = None,
-        again: bool = True,
         supersedes: str | None = None,
     ) -> Action:
-        action_id = new_action_id(self.clock())
+        at = self.clock()
+        action_id = new_action_id(at)
+        texts = (request.subject, key or action_id, request.path, as_json(request, action_id), self.actor)
+        entry = Action(action_id, request.kind, *texts, "prepared", at, base_url=self.client.base_url)
         try:
             with _refusing(self.command_line):
-                action = await self.ledger.prepare(
-                    action_id=action_id,
-                    kind=request.kind,
-                    subject=request.subject,
-                    key=key or action_id,
-                    path=request.path,
-                    body_json=as_json(request, action_id),
-                    actor=self.actor,
-                    base_url=self.client.base_url,
-                    again=again,
-                    supersedes=supersedes,
-                )
+                action = await self.ledger.prepare(entry, again=again, supersedes=supersedes)
         except AlreadyAskedError as asked:
             if not asked.is_for(request):
                 raise
             # Wait until the other process has settled it, or a request's time is over.
             action = asked.existing
             give_up_s = time.monotonic() + self.client.transport.deadline_s
-            while action.state in UNDER_WAY and time.monotonic() < give_up_s:
+            while action.state in {"prepared", "sending"} and time.monotonic() < give_up_s:
                 await asyncio.sleep(POLL_S)
                 await self.adopt_orphans()
-                action = await self._held(action.action_id)
+                action = await self.ledger.action(action.action_id) or action
             raise AlreadyAskedError(action) from asked
         if supersedes is not None:
             self._announce(ActionChanged(supersedes))
-        self._changed(action)
+        self.changed(action)
         return await self._send(request, action)
 
     async def _send(self, request: WriteRequest, action: Action) -> Action:
-        sending = Sending(self.ledger, action, self._changed, self.command_line)
+        sending = Sending(self, action)
         try:
             with self.in_flight.sending():
                 answer = await self.client.send(request, body_json=action.body_json, before_first_byte=sending.commit)
         except ApiError as error:
             code = error.error_code if isinstance(error, RefusedError) else None
             reason = ActionFailure(error.kind, error.message, getattr(error, "status", None), code)
-            if error.may_have_been_executed:
-                return await self._record(sending, Verdict("unknown", reason))
-            state: Literal["rejected", "not_sent"] = "rejected" if isinstance(error, RefusedError) else "not_sent"
-            return await self._record(sending, Verdict(state, reason))
+            state: SettledState = "rejected" if isinstance(error, RefusedError) else "not_sent"
+            return await self._record(sending, Verdict("unknown" if error.may_have_been_executed else state, reason))
         except StorageError as error:
             # From here to the first byte only the ledger is used.
             return await self._record(sending, Verdict("not_sent", ActionFailure(error.kind, error.message)))
@@ -364,18 +343,13 @@ class Actions(Struct, frozen=True):
 
     async def _record(self, sending: Sending, verdict: Verdict) -> Action:
         try:
-            return self._changed(await self.in_flight.to_its_end(sending.record(verdict)))
+            return self.changed(await self.in_flight.to_its_end(sending.record(verdict)))
         except asyncio.CancelledError as cancelled:
             # The outcome is recorded even so.
             raise SendCancelledError(sending.action) from cancelled
 
-    async def _held(self, action_id: str) -> Action:
-        action = await self.ledger.action(action_id)
-        if action is None:
-            raise NoSuchActionError(action_id)
-        return action
-
-    def _changed(self, action: Action) -> Action:
+    def changed(self, action: Action) -> Action:
+        """Announce the change of an action, and return it."""
         self._announce(ActionChanged(action.action_id))
         return action
 

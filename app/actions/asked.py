@@ -28,7 +28,7 @@ def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, 
     Other braces are text.
     """
     missing = tuple(dict.fromkeys(name for name in PLACEHOLDERS.findall(template) if not known.get(name)))
-    return PLACEHOLDERS.sub(lambda found: known.get(found[1]) or found[0], template), missing
+    return PLACEHOLDERS.sub(lambda match: known.get(match[1]) or match[0], template), missing
 
 
 class Asked(Struct, frozen=True):
@@ -43,11 +43,12 @@ class Asked(Struct, frozen=True):
     @property
     def words(self) -> str:
         """The instructions; empty: it had none."""
-        request = self.request
-        found = request.inputs.get("instructions") if isinstance(request, StartAgent) else None
-        if isinstance(request, StartRun | ContinueRun):
-            return request.instructions
-        return found if isinstance(found, str) else ""
+        match self.request:
+            case StartRun(instructions=str(words)) | ContinueRun(instructions=str(words)):
+                return words
+            case StartAgent(inputs={"instructions": str(words)}):
+                return words
+        return ""
 
 
 async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:
@@ -58,7 +59,7 @@ async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDet
         StorageError: The ledger cannot be read.
     """
     run_id = detail.run.run_id
-    sent = [one for one in await ledger.for_run(run_id) if one.state == "confirmed" and one.result_id == run_id]
+    sent = [action for action in await ledger.for_run(run_id) if action.result_id == run_id]
     last = asked_of(sent[-1]) if sent else None
     own = Asked(last) if last is not None else None
     if own is not None and len(sent) >= detail.turns:

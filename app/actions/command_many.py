@@ -224,8 +224,7 @@ async def plan_retry(engine: "Engine", text: str, prefix: str | None = None) -> 
         return refused(run.run_id, asked.reason)
     # Each failure is retried once; a run that works and fails again has a new failure, and so another key.
     key = f"{prefix}-{run.run_id}" if prefix else retry_key(run)
-    result = await rehearsed(engine, asked.request, key)
-    return Retry(run.run_id, result, asked.request, key, asked=asked)
+    return Retry(run.run_id, await rehearsed(engine, asked.request, key), asked.request, key, asked=asked)
 
 
 RETRY_COLUMNS: Final[tuple[Column[Retry], ...]] = (

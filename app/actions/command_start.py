@@ -80,15 +80,15 @@ def mapping(pairs: tuple[str, ...]) -> dict[str, Json]:
     Raises:
         CommandFailedError: An option is not KEY=VALUE, or a key is given twice.
     """
-    found: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     for text in pairs:
         key, equals, value = text.partition("=")
         if not (key and equals):
             raise failed("usage", f"{text!r} is not KEY=VALUE.")
-        if key in found:
+        if key in values:
             raise failed("usage", f"{key!r} is given twice.")
-        found[key] = json_or_text(value)
-    return found
+        values[key] = json_or_text(value)
+    return values
 
 
 def _decoded(content: bytes, origin: str) -> str:
@@ -98,17 +98,6 @@ def _decoded(content: bytes, origin: str) -> str:
         return content.decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise failed("usage", f"{origin} is not UTF-8 text.") from error
-
-
-def with_words(inputs: dict[str, Json], words: str) -> dict[str, Json]:
-    """A named agent's inputs with its instructions, which are the input `instructions`.
-
-    Raises:
-        CommandFailedError: They have instructions already.
-    """
-    if words and "instructions" in inputs:
-        raise failed("usage", "Give the instructions as words or as the input, not both.")
-    return {"instructions": words, **inputs} if words else inputs
 
 
 @click.command("start", cls=WriteCommand, kind="run.start")
@@ -142,7 +131,7 @@ def start(
     text = gather(instructions, file)
     request: StartRun | StartAgent = StartRun(text, repository, branch, mapping(metadata))
     if agent is not None:
-        request = StartAgent(agent, repository.path, branch, with_words({}, text))
+        request = StartAgent(agent, repository.path, branch, {"instructions": text})
     write = WriteOptions(**options)
 
     async def work() -> int:
@@ -237,9 +226,9 @@ def agents() -> None:
     """List and start named agents."""
 
 
-def _input(one: AgentInput) -> str:
-    words = "|".join(one.choices) or one.type
-    return f"{one.name}={words}" if one.is_required else f"[{one.name}={one.default or words}]"
+def _input(declared: AgentInput) -> str:
+    words = "|".join(declared.choices) or declared.type
+    return f"{declared.name}={words}" if declared.is_required else f"[{declared.name}={declared.default or words}]"
 
 
 _COLUMNS: Final[tuple[Column[NamedAgent], ...]] = (
@@ -258,21 +247,18 @@ async def list_agents(invocation: Invocation, /) -> int:
     """
     async with invocation.engine(needs_token=True) as engine:
         try:
-            found = await engine.client.agents()
+            offered = await engine.client.agents()
         except ApiError as error:
             hint = "Ask its operator for the names; start one with: runwarden agents start NAME"
             raise of_api_error(error, hint=hint) from error
-    documents = [
-        facts(agent, "name description")
-        | {
-            "inputs": {
-                one.name: facts(one, "type description default choices") | {"required": one.is_required}
-                for one in agent.inputs
-            }
+    documents = []
+    for agent in offered:
+        inputs = {
+            each.name: facts(each, "type description default choices") | {"required": each.is_required}
+            for each in agent.inputs
         }
-        for agent in found
-    ]
-    invocation.output.listing("agents", documents, _COLUMNS, found)
+        documents.append(facts(agent, "name description") | {"inputs": inputs})
+    invocation.output.listing("agents", documents, _COLUMNS, offered)
     return Exit.DONE
 
 
@@ -318,10 +304,13 @@ async def start_agent(
     if pairs and not inputs:
         text = f"{pairs[0]!r} looks like an input: write --input {pairs[0]}, or quote the instructions as one word"
         raise click.UsageError(text)
-    words_given = " ".join(word for word in words if not _INPUT.match(word))
+    values, text = mapping((*inputs, *pairs)), " ".join(word for word in words if not _INPUT.match(word))
+    if text and "instructions" in values:
+        raise failed("usage", "Give the instructions as words or as the input, not both.")
+    if text:
+        values = {"instructions": text, **values}
     # The spec's forms of a repository have no `gitlab:`: it is sent without.
-    given = with_words(mapping((*inputs, *pairs)), words_given)
-    request = StartAgent(name, repository.removeprefix("gitlab:"), branch, given)
+    request = StartAgent(name, repository.removeprefix("gitlab:"), branch, values)
     write = WriteOptions(**options)
     code = await send(invocation, request, write)
     if code == Exit.DONE and not (write.waits or write.dry_run) and not invocation.output.format.is_json:

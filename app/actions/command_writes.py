@@ -230,7 +230,6 @@ KEY_OPTION: Final = click.option(
     help="Send the same request under the same KEY only once, however often it is requested.",
 )
 write_options: Final = options_of(KEY_OPTION, DRY_RUN_OPTION)
-"""The options that every write has."""
 
 
 class WriteOptions(Struct, frozen=True):
@@ -244,7 +243,6 @@ class WriteOptions(Struct, frozen=True):
     waits: bool = False
     """Whether to wait for the end of the started run."""
     timeout: timedelta = timedelta(0)
-    """How long to wait."""
 
 
 async def send(invocation: Invocation, request: WriteRequest, options: WriteOptions) -> int:
@@ -403,8 +401,7 @@ async def send_batch(
                 batch = f"  batch {done // cap + 1} of {batches}" if cap and batches > 1 else ""
                 progress.done(str(document(rows[done])["outcome"]), f"{each.name}{batch}")
     except StorageError:
-        base_url = engine.client.base_url
-        invocation.beside_error = {"rows": [*map(document, rows[:done])], "base_url": base_url}
+        invocation.beside_error = {"rows": [*map(document, rows[:done])], "base_url": engine.client.base_url}
         raise
     except CancelledError:
         pass  # The ledger has the done part, and the rest can be resumed.

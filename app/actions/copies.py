@@ -53,7 +53,7 @@ def as_command(command_line: str, profile: str, request: WriteRequest) -> str:
         case StartRun() | ContinueRun():
             if request.instructions.strip() == "-":
                 raise UnfaithfulError("The command would read - from its input; copy it as curl instead.")
-            options = (*_branch(request), *_pairs("metadata", request.metadata), "--")
+            options = tuple(_options(request.branch_name, "metadata", request.metadata))
             words = "runs", "start", f"--repository={request.repository.label}", *options, request.instructions
             if isinstance(request, ContinueRun):
                 start = () if request.start_from is None else (f"--from-{request.start_from}",)
@@ -65,7 +65,7 @@ def as_command(command_line: str, profile: str, request: WriteRequest) -> str:
         case ResendInvitation():
             words = "orgs", "resend", "--", request.invitation_id
         case StartAgent():
-            options = (*_branch(request), *_pairs("input", request.inputs), "--")
+            options = tuple(_options(request.branch_name, "input", request.inputs))
             words = "agents", "start", f"--repository={request.repository}", *options, request.name
         case CreateOrganization():
             offer = (f"--offer-code={request.offer_code}",) if request.offer_code else ()
@@ -74,18 +74,17 @@ def as_command(command_line: str, profile: str, request: WriteRequest) -> str:
             project = request.project_path if request.project_id is None else str(request.project_id)
             words = "gitlab", "onboard", "--", project or ""
     argv = (*shlex.split(command_line), f"--profile={profile}", *words)
-    return " ".join(shlex.quote(_faithful(each)) for each in argv)
+    return " ".join(shlex.quote(_faithful(word)) for word in argv)
 
 
-def _branch(request: StartRun | ContinueRun | StartAgent) -> tuple[str, ...]:
-    return (f"--branch={request.branch_name}",) if request.branch_name else ()
-
-
-def _pairs(option: str, values: dict[str, Json]) -> Iterator[str]:
+def _options(branch: str | None, option: str, values: dict[str, Json]) -> Iterator[str]:
+    if branch:
+        yield f"--branch={branch}"
     for key, value in values.items():
         # Text that would be read as JSON stays quoted.
         is_plain = isinstance(value, str) and json_or_text(value) == value
         yield f"--{option}={key}={value if is_plain else json.dumps(value)}"
+    yield "--"
 
 
 def _faithful(text: str) -> str:

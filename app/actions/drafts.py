@@ -77,8 +77,7 @@ def save_draft(path: Path, name: str, draft: Draft | None) -> None:
             with replacing(path) as file:
                 json.dump({"version": VERSION, "drafts": entries}, file, default=datetime.isoformat)
     except OSError as error:
-        why = f"A draft cannot be stored ({error.strerror}): see that {path} is writable."
-        raise DraftsError(why) from error
+        raise DraftsError(f"A draft cannot be stored ({error.strerror}): see that {path} is writable.") from error
 
 
 class FormDraft:
@@ -103,8 +102,7 @@ class FormDraft:
     async def restore(self) -> Draft | None:
         """Return the draft that an earlier form left."""
         try:
-            drafts = await asyncio.to_thread(read_drafts, self._path)
-            self.current = self._stored = drafts.get(self.name)
+            self.current = self._stored = (await asyncio.to_thread(read_drafts, self._path)).get(self.name)
         except DraftsError as error:
             self._report(str(error))
         return self.current

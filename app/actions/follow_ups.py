@@ -59,20 +59,20 @@ class FollowUps:
         """
         self.actions.check(request)
         state, now = self.usable_state(), self.actions.clock()
-        asked = json.dumps({"path": request.path, "body": json.loads(as_json(request))}, ensure_ascii=False)
+        text = json.dumps({"path": request.path, "body": json.loads(as_json(request))}, ensure_ascii=False)
         facts = {"run.id": request.run_id, "actor": self.actions.actor, "key": key or ""}
         occurrence = Occurrence(f"asked:{new_action_id(now)}", now, "", facts)
-        decision = await state.queue_once(WHEN_ENDED, occurrence, f"waits for the end of {request.run_id}", asked)
+        decision = await state.queue_once(WHEN_ENDED, occurrence, f"waits for the end of {request.run_id}", text)
         self.announce(StateChangedElsewhere())
         return decision
 
     async def waiting(self, run_ids: Collection[str]) -> tuple[Decision, ...]:
         """The continuations that wait for the end of these runs; none if the state cannot be used."""
         try:
-            found = await self.usable_state().open_decisions(outcome="queued")
+            queued = await self.usable_state().open_decisions(outcome="queued")
         except StorageError:
             return ()
-        return tuple(each for each in found if each.rule == WHEN_ENDED and each.run_id in run_ids)
+        return tuple(decision for decision in queued if decision.rule == WHEN_ENDED and decision.run_id in run_ids)
 
     async def keep(self, waiting: Decision) -> None:
         """Send a follow-up even if its run is cancelled; one that does not wait any more stays as it is."""
@@ -91,8 +91,8 @@ class FollowUps:
 
     async def unsent(self) -> tuple[Decision, ...]:
         """The waiting continuations and the newest that were cancelled or given up unsent; newest first."""
-        found = await self.usable_state().journal(WHEN_ENDED, limit=MOST_SHOWN)
-        return tuple(each for each in found if each.action_id is None and each.outcome != "done")
+        newest = await self.usable_state().journal(WHEN_ENDED, limit=MOST_SHOWN)
+        return tuple(decision for decision in newest if decision.action_id is None and decision.outcome != "done")
 
     async def work(self) -> float:
         """Send those whose runs have ended; return the seconds until the next check."""
@@ -100,7 +100,7 @@ class FollowUps:
             state = self.usable_state()
         except StorageError:
             return REST_S
-        waiting = [each for each in await state.open_decisions() if each.rule == WHEN_ENDED]
+        waiting = [decision for decision in await state.open_decisions() if decision.rule == WHEN_ENDED]
         if self.actions.read_only or not waiting:
             return REST_S
         now = self.actions.clock()
@@ -150,8 +150,8 @@ class FollowUps:
     async def _submit(self, decision: Decision) -> tuple[Action | None, ActionFailure | None]:
         """Send the request; return its action and the reason if it failed. Without an action nothing was sent."""
         try:
-            facts, asked = decision.occurrence.facts, json.loads(decision.request_json or "null")
-            request = request_from("run.continue", asked["path"], asked["body"])
+            facts, sent = decision.occurrence.facts, json.loads(decision.request_json or "null")
+            request = request_from("run.continue", sent["path"], sent["body"])
             own, key = replace(self.actions, actor=facts["actor"]), facts["key"]
         except (KeyError, TypeError, ValueError, IndexError):
             return None, ActionFailure("invalid", "Another version of Runwarden wrote it.")
@@ -170,5 +170,5 @@ class FollowUps:
 
 def waiting_words(waiting: Decision) -> str:
     """How a follow-up's instructions begin; empty if another version of Runwarden wrote it."""
-    asked = json.loads(waiting.request_json or "{}")
-    return safe_text(str(asked.get("body", {}).get("instructions", "")).partition("\n")[0], limit=100)
+    request = json.loads(waiting.request_json or "{}")
+    return safe_text(str(request.get("body", {}).get("instructions", "")).partition("\n")[0], limit=100)

@@ -29,12 +29,12 @@ from app.api.requests import (
     request_of,
     request_sent,
 )
-from app.engine.events import ActionChanged, Announce
+from app.engine.events import ActionChanged
 from app.engine.times import span
 from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
-from storage.ledger import Ledger, LedgerRefusedError
+from storage.ledger import LedgerRefusedError
 from storage.records import (
     CANCELLED,
     UNUSED_STATES,
@@ -88,6 +88,8 @@ class Candidate(Struct, frozen=True):
     """A run that the action may have made, or whose conversation it may have continued."""
 
     run: Run
+    seen_at: datetime
+    """When it was first seen, by our clock."""
     after: timedelta | None
     """How long after the send it was created, or continued, by the service's clock. None: its times cannot be read."""
     is_turn: bool = False
@@ -142,7 +144,8 @@ class Proposal(Struct, frozen=True):
     @property
     def ids(self) -> tuple[str, ...]:
         """The ids of all candidates, the likeliest first."""
-        return (*(one.run.run_id for one in self.candidates), *(one.organization_id for one in self.organizations))
+        runs = (candidate.run.run_id for candidate in self.candidates)
+        return (*runs, *(invitation.organization_id for invitation in self.organizations))
 
     @property
     def likely(self) -> str:
@@ -172,11 +175,6 @@ class Send(Struct, frozen=True):
         if action.sending_at is None or not isinstance(request, StartRun | ContinueRun):
             return None
         return cls(action, request, clock, action.sending_at)
-
-    @property
-    def run_id(self) -> str | None:
-        """The run that was continued; None: one was started."""
-        return self.request.run_id if isinstance(self.request, ContinueRun) else None
 
     @property
     def shown_at(self) -> datetime:
@@ -214,7 +212,7 @@ class Send(Struct, frozen=True):
             return None
         if self.clock.is_known and run.created_at is not None and run.created_at < self.shown_at - EXACT:
             return None
-        return self._marked(Candidate(run, self.after(run.created_at)))
+        return self._marked(Candidate(run, detail.first_seen_at, self.after(run.created_at)))
 
     def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
         """The run as a candidate for a continued conversation; None: it was not continued then.
@@ -230,12 +228,13 @@ class Send(Struct, frozen=True):
         finals = detail.final_statuses
         begun = [t.at for t in detail.transitions if t.old in finals and t.new not in finals and t.at >= since]
         if begun and begun[0] <= until:
-            return self._marked(Candidate(detail.run, self.after(begun[0]), is_turn=True, is_observed=True))
+            after = self.after(begun[0])
+            return self._marked(Candidate(detail.run, detail.first_seen_at, after, is_turn=True, is_observed=True))
         changed = detail.run.updated_at
         recent = self.shown_at - (EXACT if self.clock.is_known else CLOSE)
         if changed is None or changed < recent or begun or following is not None:
             return None
-        return self._marked(Candidate(detail.run, self.after(changed), is_turn=True))
+        return self._marked(Candidate(detail.run, detail.first_seen_at, self.after(changed), is_turn=True))
 
     def _marked(self, candidate: Candidate) -> Candidate:
         run, mark = candidate.run, self.action.action_id
@@ -255,24 +254,18 @@ class Send(Struct, frozen=True):
         is_ours = None if caller is None or turn.caller is None else turn.caller == caller
         return replace(candidate, asked=turn.instructions, caller=turn.caller, is_same=is_same, is_ours=is_ours)
 
-    def ranked(self, candidates: Sequence[tuple[Candidate, RunDetail]]) -> tuple[Candidate, ...]:
-        """The candidates, the likeliest first."""
-
-        def key(pair: tuple[Candidate, RunDetail]) -> tuple[object, ...]:
-            candidate, detail = pair
-            after = candidate.after
-            turn = 0 if candidate.is_observed or self.clock.is_known else 2
-            seen = abs(detail.first_seen_at - self.sent_at) if not self.clock.is_known else timedelta(0)
-            return (
-                not candidate.is_marked,
-                turn if candidate.is_turn else 1,
-                after is not None and self.clock.is_known and after < -EXACT,
-                seen,
-                abs(after) if after is not None else FAR,
-                candidate.run.run_id,
-            )
-
-        return tuple(candidate for candidate, _ in sorted(candidates, key=key))
+    def unlikeliness(self, candidate: Candidate) -> tuple[object, ...]:
+        """The key that sorts candidates, the likeliest first."""
+        after, is_known = candidate.after, self.clock.is_known
+        turn = 0 if candidate.is_observed or is_known else 2
+        return (
+            not candidate.is_marked,
+            turn if candidate.is_turn else 1,
+            after is not None and is_known and after < -EXACT,
+            timedelta(0) if is_known else abs(candidate.seen_at - self.sent_at),
+            FAR if after is None else abs(after),
+            candidate.run.run_id,
+        )
 
 
 @dataclass(slots=True)
@@ -281,7 +274,6 @@ class Search:
 
     look_at: datetime
     ask_at: datetime
-    """When the service may be asked."""
     proposed: tuple[str, ...] = ()
     """The ids of the candidates that were announced last."""
 
@@ -292,11 +284,9 @@ class Reconciliation:
 
     runs: RunSync
     listing: Listing
-    ledger: Ledger
-    announce: Announce
     extension: ServiceExtension
+    actions: Actions
     _searches: dict[str, Search] = field(default_factory=dict)
-    """The searches, by action."""
 
     async def cached(self, action: Action) -> Proposal:
         """The possible results of an action in the cache; empty: the service does not list them."""
@@ -304,44 +294,42 @@ class Reconciliation:
         send = Send.of(action, await cache.run_clock())
         if send is None:
             return Proposal()
-        subject = await cache.detail(send.run_id) if send.run_id is not None else None
-        candidates: list[tuple[Candidate, RunDetail]] = []
+        subject = await cache.detail(action.subject) if action.subject else None
         ours = [
             other.sending_at
-            for other in await self.ledger.for_run(action.subject)
+            for other in await self.actions.ledger.for_run(action.subject)
             if other.sending_at is not None
             and other.kind == action.kind
             and other.state not in UNUSED_STATES
             and other.action_id != action.action_id
         ]
         """When our other continuations of the same run were sent."""
-        if subject is not None and (turn := send.continued(subject, ours)) is not None:
-            candidates.append((turn, subject))
+        turn = None if subject is None else send.continued(subject, ours)
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
-        created = [(send.created(detail, branch), detail) for detail in await self._around(send, branch)]
+        around = await self._around(send, branch)
         # A run older than one that was seen before the send is older than the send, whatever the service's clock.
-        seen = (detail.run.created_at for _, detail in created if detail.first_seen_at < send.sent_at - ANSWER)
-        oldest = max((at for at in seen if at is not None), default=None)
+        seen = (detail.run.created_at for detail in around if detail.first_seen_at < send.sent_at - ANSWER)
+        oldest = max(filter(None, seen), default=None)
         fitting = [
-            (candidate, detail)
-            for candidate, detail in created
+            candidate
+            for candidate in (send.created(detail, branch) for detail in around)
             if candidate is not None
             and (not oldest or not candidate.run.created_at or candidate.run.created_at >= oldest - EXACT)
         ]
         # Not those made by another of our actions, nor the continued one.
         others: list[Action] = []
         if fitting:
-            others += await self.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS)
-        for _, detail in fitting:
-            others += await self.ledger.for_run(detail.run.run_id)
+            others += await self.actions.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS)
+        for candidate in fitting:
+            others += await self.actions.ledger.for_run(candidate.run.run_id)
         taken = {action.subject, *(other.result_id for other in others if other.action_id != action.action_id)}
-        candidates += [(candidate, detail) for candidate, detail in fitting if detail.run.run_id not in taken]
+        candidates = [*filter(None, [turn]), *(each for each in fitting if each.run.run_id not in taken)]
         # Whether the cache misses nothing that the send may have made.
         window = send.around()
         coverage = await cache.coverage()
         is_whole = coverage.is_current(send.ended_at) and not coverage.gaps_within(window.since, window.until)
-        is_whole &= send.run_id is None or (subject is not None and subject.last_seen_at > send.ended_at)
-        return Proposal(send.ranked(candidates)[:LIMIT], is_whole)
+        is_whole &= not action.subject or (subject is not None and subject.last_seen_at > send.ended_at)
+        return Proposal(tuple(sorted(candidates, key=send.unlikeliness)[:LIMIT]), is_whole)
 
     async def ask(self, action: Action) -> Proposal:
         """The possible results, after reading the runs around the send from the service (spec 4.2).
@@ -356,7 +344,7 @@ class Reconciliation:
         if action.kind == "organization.create":
             # Those for its address that none of our other actions made, the newest first.
             created = ActionFilter(["organization.create"], ["confirmed"])
-            others = {other.result_id for other in await self.ledger.actions(created, limit=EXECUTIONS)}
+            others = {other.result_id for other in await self.actions.ledger.actions(created, limit=EXECUTIONS)}
             invitations, ahead = await client.invitations(), client.budget.heard_ahead
             # Its mail leaves after the request; a mail from before belongs to an older organization.
             since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - CLOSE
@@ -373,9 +361,8 @@ class Reconciliation:
         send = Send.of(action, await cache.run_clock())
         if send is None:
             return Proposal()
-        subject = await cache.detail(send.run_id) if send.run_id is not None else None
-        if subject is not None:
-            await self.runs.look_up(subject.run)
+        if action.subject and (continued := await cache.detail(action.subject)) is not None:
+            await self.runs.look_up(continued.run)
         is_whole, pages = True, 0
         try:
             async for _ in self.listing.pages(send.around(), limit=None):
@@ -390,7 +377,7 @@ class Reconciliation:
         # The service's name for our token, as it tells of the run that we started last.
         caller = None
         if proposal.candidates:
-            for ours in await self.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
+            for ours in await self.actions.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
                 reported = await self.extension.turns_now(ours.result_id or "")
                 caller = reported.turns[0].caller if reported is not None and reported.turns else None
         for candidate in proposal.candidates[:MOST_ASKED]:
@@ -433,13 +420,10 @@ class Reconciliation:
                 raise DoubtfulIdError(f"{result_id!r} does not look like {kind.id_name}. {kind.id_source}")
             if is_run and action.kind == "organization.create":
                 raise DoubtfulIdError(f"{result_id!r} is a run's id. {kind.id_source}")
-            for other in await self.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=EXECUTIONS):
-                if (
-                    other.result_id == result_id
-                    and other.action_id != action.action_id
-                    and action.kind != "run.continue"
-                ):
-                    raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {kind.id_source}")
+            others = await self.actions.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=EXECUTIONS)
+            makers = [other.action_id for other in others if other.result_id == result_id]
+            if makers and action.kind != "run.continue":
+                raise DoubtfulIdError(f"{result_id} is what {makers[0]} made. {kind.id_source}")
             if action.kind == "organization.create":
                 with _asking(f"knows {result_id}"):
                     try:
@@ -453,8 +437,8 @@ class Reconciliation:
                     raise DoubtfulIdError(f"{result_id} was created for {min(emails)}, not for {action.subject}.")
             if not kind.is_listed:
                 return
-            cache = self.runs.cache
-            proposal, detail = await self.cached(action), await cache.detail(result_id)
+            cache, proposal = self.runs.cache, await self.cached(action)
+            detail = await cache.detail(result_id)
             if detail is None:
                 with _asking(f"lists {result_id}"):
                     proposal = await self.ask(action)
@@ -470,7 +454,7 @@ class Reconciliation:
                 why = f"it is a run on {run.repository.label}."
             elif not send.is_place(run, send.request.branch_name):
                 why = f"it is on the branch {run.branch_name}."
-            elif run.run_id == send.run_id:
+            elif run.run_id == action.subject:
                 why = "it was not continued when this was sent."
             elif after is None or abs(after) <= send.margin:
                 why = "another action made it, or it was there before this was sent."
@@ -480,18 +464,23 @@ class Reconciliation:
             raise DoubtfulIdError(f"{result_id} does not fit: {why}")
 
     async def work(self) -> float:
-        """Search for unknown actions, once the service answers again; return the seconds until the next check."""
-        unknown = [action for action in await self.ledger.unresolved() if WRITE_KINDS[action.kind].is_listed]
-        if not unknown:
-            return REST_S
+        """Search for unknown actions, once the service answers again, and ask the runs of unknown cancellations.
+
+        Return the seconds until the next check.
+        """
+        unresolved = await self.actions.ledger.unresolved()
         links = await self.runs.cache.links()
         answered_at = [link.last_ok_at for link in links if link.subject == "runs" and not link.is_failing]
-        for action in unknown:
-            now, ended_at = self.runs.clock(), action.settled_at or action.created_at
-            if not any(at is not None and at > ended_at for at in answered_at):
-                continue
+        for action in unresolved:
+            now, ended_at = self.actions.clock(), action.settled_at or action.created_at
             search = self._searches.setdefault(action.action_id, Search(now, now))
             if now < search.look_at:
+                continue
+            if action.kind == CancelRun.kind and not self.actions.read_only:
+                search.look_at = now + min(max(now - action.created_at, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
+                with suppress(ActionRefusedError, LedgerRefusedError):  # Another process recorded the outcome first.
+                    await settle_from_turns(self.actions, action)
+            if not WRITE_KINDS[action.kind].is_listed or not any(at and at > ended_at for at in answered_at):
                 continue
             age = now - ended_at
             search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
@@ -501,11 +490,10 @@ class Reconciliation:
                 search.ask_at = now + min(max(age, AGAIN), LONGEST_PAUSE)
                 with suppress(ApiError):
                     proposal = await self.ask(action)
-            ids = tuple(candidate.run.run_id for candidate in proposal.candidates)
-            if ids != search.proposed:
-                search.proposed = ids
-                self.announce(ActionChanged(action.action_id))
-        return LOOK_S
+            if proposal.ids != search.proposed:
+                search.proposed = proposal.ids
+                self.actions.announce(ActionChanged(action.action_id))
+        return LOOK_S if unresolved else REST_S
 
     async def _around(self, send: Send, branch: str | None) -> list[RunDetail]:
         """The cached runs around the send, and those whose times cannot be read."""
@@ -577,25 +565,3 @@ async def submitted(
         async with asyncio.timeout(patience_s):
             return await settle_from_turns(actions, action)
     return await actions.ledger.action(action.action_id) or action
-
-
-@dataclass(slots=True)
-class Cancellations:
-    """Checks in the background the runs with an unknown cancellation."""
-
-    actions: Actions
-    _next: dict[str, datetime] = field(default_factory=dict)
-    """When the run of an action is checked next."""
-
-    async def work(self) -> float:
-        """Check the runs that are due; return the seconds until the next check."""
-        now = self.actions.clock()
-        unresolved = await self.actions.ledger.unresolved()
-        for action in unresolved:
-            is_due = self._next.get(action.action_id, now) <= now
-            if action.kind == CancelRun.kind and is_due and not self.actions.read_only:
-                age = now - action.created_at
-                self._next[action.action_id] = now + min(max(age, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
-                with suppress(ActionRefusedError, LedgerRefusedError):  # Another process recorded the outcome first.
-                    await settle_from_turns(self.actions, action)
-        return LOOK_S if unresolved else REST_S

@@ -67,13 +67,13 @@ def problems(request: WriteRequest) -> tuple[FieldProblem, ...]:
             found += _branch(request.branch_name)
             found += _json("inputs", request.inputs)
         case CreateOrganization():
-            is_one = request.email.isprintable() and _EMAIL.fullmatch(request.email)
-            if len(request.email) > MAX_EMAIL or not is_one:
+            email = request.email
+            if len(email) > MAX_EMAIL or not email.isprintable() or not _EMAIL.fullmatch(email):
                 found.append(FieldProblem("email", "Give one email address, such as admin@example.com."))
             found += _text("email", request.email)
             found += _line("offer_code", request.offer_code or "")
         case CancelRun():
-            if not request.run_id.strip() or request.run_id.strip() in {".", ".."}:
+            if request.run_id.strip() in {"", ".", ".."}:
                 found.append(FieldProblem("run_id", "Name the run to cancel."))
         case SayToRun():
             if not request.text.strip():
@@ -82,7 +82,7 @@ def problems(request: WriteRequest) -> tuple[FieldProblem, ...]:
                 found.append(FieldProblem("text", f"A message has at most {MAX_MESSAGE:,} characters."))
             found += _text("text", request.text)
         case ResendInvitation():
-            if not request.invitation_id.strip() or request.invitation_id.strip() in {".", ".."}:
+            if request.invitation_id.strip() in {"", ".", ".."}:
                 found.append(FieldProblem("invitation_id", "Name the invitation to send again."))
         case OnboardProject():
             if request.project_id is None and not (request.project_path or "").strip():

@@ -30,10 +30,9 @@ from app.engine.text import safe_text
 from app.runs.screen_pickers import MarkPicker
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
-from storage.records import Action, ActionFailure, ActionState
-from storage.records.activity import ActivityFilter
+from storage.records import Action, ActionFailure, ActionFilter, ActionKind, ActionState
 from storage.records.decision import OPEN_OUTCOMES, Decision
-from widgets.actions import COLUMNS, PLACEHOLDERS, ActivityBar, ActivityEntry, what
+from widgets.actions import COLUMNS, ActivityBar, ActivityEntry, what
 from widgets.forms.facts import FactPane, TableAndFacts
 from widgets.forms.inputs import ListSearch
 from widgets.frame import Notice
@@ -55,8 +54,8 @@ SINCE: Final[Mapping[str, timedelta | None]] = {
 class ActivityQuery(Struct, frozen=True):
     """The filters."""
 
-    kinds: tuple[str, ...] = ()
-    outcomes: tuple[str, ...] = ()
+    kinds: tuple[ActionKind, ...] = ()
+    outcomes: tuple[ActionState, ...] = ()
     search: str = ""
     since: str = "any"
     """One of `SINCE`."""
@@ -66,22 +65,17 @@ class ActivityQuery(Struct, frozen=True):
         """Whether escape has a filter to clear."""
         return self != ActivityQuery()
 
-    def condition(self, now: datetime) -> ActivityFilter:
+    def condition(self, now: datetime) -> ActionFilter:
         """The filter as of now."""
         back = SINCE[self.since]
         since = None if back is None else now - back
-        return ActivityFilter(kinds=self.kinds, outcomes=self.outcomes, search=self.search, since=since)
-
-
-def outcome_badge(outcome: str) -> Badge:
-    """The badge of an outcome, as a filter names it."""
-    return action_badge(cast("ActionState", outcome))
+        return ActionFilter(self.kinds, self.outcomes, settled_since=since, search=self.search)
 
 
 def filters(query: ActivityQuery) -> tuple[Chip, ...]:
     """The chips of all filters, set or not."""
     kinds = _few(tuple(what(kind) for kind in query.kinds))
-    outcomes = _few(tuple(outcome_badge(outcome).word for outcome in query.outcomes))
+    outcomes = _few(tuple(action_badge(outcome).word for outcome in query.outcomes))
     return (
         Chip("kinds", safe_text(f"what {kinds} ▾"), bool(query.kinds)),
         Chip("outcomes", safe_text(f"outcome {outcomes} ▾"), bool(query.outcomes)),
@@ -144,13 +138,16 @@ def unsent_entry(decision: Decision) -> ActivityEntry:
     return ActivityEntry(action, about(action), decision.decision_id if waits else None)
 
 
-def is_wanted(action: Action, wanted: ActivityFilter) -> bool:
+def is_wanted(action: Action, wanted: ActionFilter) -> bool:
     """Whether the filter lets a write through that the ledger does not hold."""
     text = f"{action.kind} {action.state} {action.subject} {action.actor} {action.body_json}".casefold()
-    is_old = wanted.since is not None and (action.settled_at or action.created_at) < wanted.since
-    is_meant = not wanted.kinds or action.kind in wanted.kinds
-    is_meant &= not wanted.outcomes or action.state in wanted.outcomes
-    return is_meant and not is_old and all(word in text for word in wanted.words)
+    since = wanted.settled_since
+    return (
+        (not wanted.kinds or action.kind in wanted.kinds)
+        and (not wanted.states or action.state in wanted.states)
+        and (since is None or (action.settled_at or action.created_at) >= since)
+        and all(word in text for word in wanted.words)
+    )
 
 
 PAGE: Final = 300
@@ -165,7 +162,7 @@ class ActivityScreen(BaseScreen):
     """A table of writes, unknown ones first, then the newest."""
 
     TAB = "activity"
-    SEARCHED: ClassVar[tuple[str, str]] = PLACEHOLDERS
+    SEARCHED: ClassVar[tuple[str, str]] = ("/ search what was asked, sent or said", "/ search")
     """The search's own remarks, the longer text first."""
     FILTERS: ClassVar[tuple[str, ...]] = ("kinds", "outcomes", "since")
     NO_MATCH: ClassVar[str] = "No write matches"
@@ -189,10 +186,8 @@ class ActivityScreen(BaseScreen):
         hidden("escape", "clear", "clear filters", id="activity.clear"),
     ]
     wanted: var[ActivityQuery] = var(ActivityQuery, init=False)
-    """The view and the filters."""
 
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
-    """The columns of its table."""
     nothing_yet: Notice = NOTHING_YET
     """The reason for an empty list without filters."""
 
@@ -223,27 +218,25 @@ class ActivityScreen(BaseScreen):
         engine, condition, limit = self._engine, wanted.condition(self._engine.clock()), self._limit
         follow_ups = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
         known = {} if self._found is None else {entry.source: entry for entry in self._found.entries}
-        writes = await engine.ledger.journal(condition, limit=limit)
-        unknown: tuple[Action, ...] = ()
-        if not condition.outcomes or "unknown" in condition.outcomes:
-            still = replace(condition, outcomes=("unknown",), is_open=True)
-            unknown = (await engine.ledger.journal(still, limit=limit)).newest
+        unknown = await engine.ledger.actions(replace(condition, is_unresolved=True), limit)
+        newest, matching = await engine.ledger.actions(condition, limit), await engine.ledger.count(condition)
         pinned = {action.action_id for action in unknown}
-        actions = (*unknown, *(action for action in writes.newest if action.action_id not in pinned))
+        actions = (*unknown, *(action for action in newest if action.action_id not in pinned))
         kinds: Counter[str] = Counter()
         outcomes: Counter[str] = Counter()
-        for (kind, outcome), count in writes.tally.items():
+        for (kind, outcome), count in (await engine.ledger.state_counts()).items():
             kinds[kind] += count
             outcomes[outcome] += count
         entries = [known.get(action) or ActivityEntry(action, about(action)) for action in actions]
         unsent = [entry for entry in map(unsent_entry, follow_ups) if is_wanted(entry.source, condition)]
-        for entry in sorted(unsent, key=lambda one: one.waits is not None):
-            kinds[entry.source.kind] += 1
-            outcomes[entry.source.state] += 1
-            begun = entry.source.created_at
-            older = (n for n, one in enumerate(entries) if one.unknown is None and one.source.created_at <= begun)
-            entries.insert(len(unknown) if entry.waits is not None else next(older, len(entries)), entry)
-        return Activity(tuple(entries), writes.matching + len(unsent), kinds, outcomes)
+        kinds.update(entry.source.kind for entry in unsent)
+        outcomes.update(entry.source.state for entry in unsent)
+        # Stable: the ledger's own order stays where times are equal.
+        entries = sorted(
+            [*unsent, *entries],
+            key=lambda entry: (entry.unknown is None, entry.waits is None, -entry.source.created_at.timestamp()),
+        )
+        return Activity(tuple(entries), matching + len(unsent), kinds, outcomes)
 
     def extent(self, found: Activity) -> Content:
         """The numbers of writes that match, and of all."""
@@ -372,7 +365,12 @@ class ActivityScreen(BaseScreen):
     async def action_outcomes(self) -> None:
         """Choose the outcomes to show."""
         if self._found is not None:
-            sheet = MarkPicker("Filter by outcome", self._found.outcomes, self.wanted.outcomes, badge_of=outcome_badge)
+            sheet = MarkPicker(
+                "Filter by outcome",
+                self._found.outcomes,
+                self.wanted.outcomes,
+                badge_of=lambda state: action_badge(cast("ActionState", state)),
+            )
             if (picked := await self.app.push_screen_wait(sheet)) is not None:
                 self.wanted = replace(self.wanted, outcomes=picked[0])
 

@@ -1,4 +1,4 @@
-"""A batch of runs: its task, the request for each run, and its progress as lines."""
+"""A batch of runs: the request for each run, and its progress as lines."""
 
 import asyncio
 from collections import Counter
@@ -70,8 +70,8 @@ RETRY: Final = ManyText(
 )
 
 
-class ManyTask(Struct, frozen=True):
-    """A task for many runs."""
+class RunBatch(Struct, frozen=True):
+    """A write for each of many runs, and its progress."""
 
     text: ManyText
     runs: tuple[Run, ...]
@@ -79,6 +79,10 @@ class ManyTask(Struct, frozen=True):
     """The marked runs that are left out, and why; empty: none."""
     asked: Mapping[str, Asked]
     """What began the last turn of each run, where it is known."""
+    batch_id: str = ""
+    sent: Mapping[str, BatchResult] = field(default_factory=dict)
+    """The results, by the id of the run that the request was for."""
+    is_sending: bool = False
 
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
         """The request for a run, and the key under which it is sent once; None: the ledger prevents a second one."""
@@ -107,6 +111,73 @@ class ManyTask(Struct, frozen=True):
         asked = self.asked.get(run.run_id)
         said = "" if asked is None else asked.words
         return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": said}
+
+    def resolved(self, action: Action, old_id: str = "") -> Self:
+        """The batch with the resolution of an unknown outcome, or with the action sent in place of `old_id`.
+
+        A run that this outcome had blocked may be sent now.
+        """
+        sent: dict[str, BatchResult] = {}
+        for run_id, result in self.sent.items():
+            if result.action is None or result.action.action_id != (old_id or action.action_id):
+                sent[run_id] = result
+            elif result.outcome != "blocked":
+                sent[run_id] = BatchResult.of(action)
+        return replace(self, sent=sent)
+
+    @property
+    def unknown(self) -> tuple[Action, ...]:
+        """Actions of unknown outcome."""
+        results = [result for result in self.sent.values() if result.outcome != "blocked"]
+        return tuple(result.action for result in results if result.action and result.action.state == "unknown")
+
+    @property
+    def confirmed(self) -> tuple[str, ...]:
+        """Ids of the runs for which it took effect."""
+        return tuple(run_id for run_id, sent in self.sent.items() if sent.is_done)
+
+    @property
+    def left_to_send(self) -> tuple[Run, ...]:
+        """The runs without a request so far, and those that can be tried again."""
+        sent = self.sent
+        return tuple(run for run in self.runs if run.run_id not in sent or sent[run.run_id].may_be_sent_again)
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Ids of the runs that were started or continued."""
+        return tuple(result.result_id for result in self.sent.values() if result.is_done and result.result_id)
+
+    def view(self, details: Mapping[str, RunDetail]) -> BatchView:
+        """The batch as a line, with these details of its runs."""
+        made = [details[run_id] for run_id in self.made if run_id in details]
+        lines = []
+        for run in self.runs:
+            result = self.sent.get(run.run_id)
+            run_id, opens = run.run_id, None
+            if result is None:
+                badge, about = WAITING, str(place_of(run))
+            elif result.action is None or result.outcome == "blocked":
+                badge, about = REFUSED, result.problem
+            elif not result.is_done or not result.result_id:
+                badge = action_badge(result.action.state)
+                about = reason(result.action.error) if result.action.error is not None else ""
+            else:
+                run_id = opens = result.result_id
+                detail = details.get(run_id)
+                known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
+                badge, about = known or action_badge(result.action.state), str(place_of(detail.run if detail else run))
+            lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))
+        return BatchView(
+            key=self.batch_id,
+            title=safe_text(self.text.title),
+            lines=tuple(lines),
+            confirmed=len(self.confirmed),
+            unknown=len(self.unknown),
+            made=len(self.made),
+            ended=sum(detail.is_final for detail in made),
+            failed=sum(detail.run.status == "failed" for detail in made),
+            is_sending=self.is_sending,
+        )
 
 
 Known = Mapping[str, Asked | Unavailable]
@@ -138,16 +209,16 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
     return {detail.run.run_id: answer for detail, answer in zip(details, answers, strict=True)}
 
 
-def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> ManyTask:
-    """Return the task that continues each conversation with the same instructions."""
+def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> RunBatch:
+    """The batch that continues each conversation with the same instructions."""
     ended = tuple(run for run in runs if run.status in final_statuses)
     active = len(runs) - len(ended)
     left_out = f"{plural(active, 'run')} still active" if active else ""
-    return ManyTask(CONTINUE, ended, left_out, _asked(known))
+    return RunBatch(CONTINUE, ended, left_out, _asked(known))
 
 
-def retried(runs: Sequence[Run], known: Known) -> ManyTask:
-    """Return the task that sends the last turn of each failed or cancelled run again."""
+def retried(runs: Sequence[Run], known: Known) -> RunBatch:
+    """The batch that sends the last turn of each failed or cancelled run again."""
     failed = [run for run in runs if run.status in {"failed", CANCELLED}]
     asked = _asked(known)
     whys = Counter(why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
@@ -156,88 +227,11 @@ def retried(runs: Sequence[Run], known: Known) -> ManyTask:
         *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
     )
     left_out = ", ".join(f"{plural(count, 'run')} {why}" for count, why in others if count)
-    return ManyTask(RETRY, tuple(run for run in failed if run.run_id in asked), left_out, asked)
+    return RunBatch(RETRY, tuple(run for run in failed if run.run_id in asked), left_out, asked)
 
 
 def _asked(known: Known) -> dict[str, Asked]:
     return {run_id: each for run_id, each in known.items() if isinstance(each, Asked)}
-
-
-class RunBatch(Struct, frozen=True):
-    """A confirmed task and its progress."""
-
-    batch_id: str
-    task: ManyTask
-    sent: Mapping[str, BatchResult] = field(default_factory=dict)
-    """The results, by the id of the run that the request was for."""
-    is_sending: bool = False
-
-    def resolved(self, action: Action, old_id: str = "") -> Self:
-        """The batch with the resolution of an unknown outcome, or with the action sent in place of `old_id`.
-
-        A run that this outcome had blocked may be sent now.
-        """
-        sent: dict[str, BatchResult] = {}
-        for run_id, result in self.sent.items():
-            if result.action is None or result.action.action_id != (old_id or action.action_id):
-                sent[run_id] = result
-            elif result.outcome != "blocked":
-                sent[run_id] = BatchResult.of(action)
-        return replace(self, sent=sent)
-
-    @property
-    def unknown(self) -> tuple[Action, ...]:
-        """Actions of unknown outcome."""
-        results = [result for result in self.sent.values() if result.outcome != "blocked"]
-        return tuple(result.action for result in results if result.action and result.action.state == "unknown")
-
-    @property
-    def confirmed(self) -> tuple[str, ...]:
-        """Ids of the runs for which it took effect."""
-        return tuple(run_id for run_id, sent in self.sent.items() if sent.is_done)
-
-    @property
-    def left_to_send(self) -> tuple[Run, ...]:
-        """The runs without a request so far, and those that can be tried again."""
-        sent = self.sent
-        return tuple(run for run in self.task.runs if run.run_id not in sent or sent[run.run_id].may_be_sent_again)
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """Ids of the runs that were started or continued."""
-        return tuple(result.result_id for result in self.sent.values() if result.is_done and result.result_id)
-
-    def view(self, details: Mapping[str, RunDetail]) -> BatchView:
-        """The batch as a line, with these details of its runs."""
-        made = [details[run_id] for run_id in self.made if run_id in details]
-        lines = []
-        for run in self.task.runs:
-            result = self.sent.get(run.run_id)
-            run_id, opens = run.run_id, None
-            if result is None:
-                badge, about = WAITING, str(place_of(run))
-            elif result.action is None or result.outcome == "blocked":
-                badge, about = REFUSED, result.problem
-            elif not result.is_done or not result.result_id:
-                badge = action_badge(result.action.state)
-                about = reason(result.action.error) if result.action.error is not None else ""
-            else:
-                run_id = opens = result.result_id
-                detail = details.get(run_id)
-                known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
-                badge, about = known or action_badge(result.action.state), str(place_of(detail.run if detail else run))
-            lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))
-        return BatchView(
-            key=self.batch_id,
-            title=safe_text(self.task.text.title),
-            lines=tuple(lines),
-            confirmed=len(self.confirmed),
-            unknown=len(self.unknown),
-            made=len(self.made),
-            ended=sum(detail.is_final for detail in made),
-            failed=sum(detail.run.status == "failed" for detail in made),
-            is_sending=self.is_sending,
-        )
 
 
 def place_of(run: Run) -> SafeText:

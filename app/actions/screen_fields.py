@@ -90,9 +90,8 @@ def editor_command(env: Mapping[str, str]) -> list[str]:
     Raises:
         EditorError: The variable cannot be read as a command.
     """
-    command = env.get("VISUAL") or env.get("EDITOR") or "vi"
     try:
-        argv = shlex.split(command)
+        argv = shlex.split(env.get("VISUAL") or env.get("EDITOR") or "vi")
     except ValueError as error:
         raise EditorError(f"$EDITOR cannot be read as a command: {error}. Set it to a program's name.") from error
     return argv or ["vi"]

@@ -41,8 +41,7 @@ from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span
 from storage import RunwardenError
 from storage.errors import StorageError
-from storage.records import Action, RunFilter
-from storage.records.activity import ActivityFilter
+from storage.records import Action, ActionFilter, RunFilter
 from widgets.forms.dialog import (
     FormButton,
     FormDialog,
@@ -338,8 +337,8 @@ class ActionForm(ModalScreen[Action | None]):
             # Show all problems, including those of untouched fields, and focus the first field that has one.
             for field in self.fields.values():
                 field.insist()
-            if found := self._complain():
-                self.fields.get(found[0].field, next(iter(self.fields.values()))).take_focus()
+            if wrong := self._complain():
+                self.fields.get(wrong[0].field, next(iter(self.fields.values()))).take_focus()
             else:
                 self.request, _ = self.build(self.values)
                 body = json.dumps(json.loads(as_json(self.request)), indent=2, ensure_ascii=False)
@@ -350,18 +349,13 @@ class ActionForm(ModalScreen[Action | None]):
                     self.explanation(self.request),
                 )
                 self.enter("preview")
-        elif self.phase in self.SENDS_FROM and self.request is not None and self.may_send():
+        elif self.phase in self.SENDS_FROM and self.request is not None and not self.engine.actions.read_only:
+            if not self._second_press.press():
+                self.dialog.did(safe_text("Check it, then press ^s again to send."), "warn")
+                return
             # The phase changes before the first await: a second key finds nothing to send.
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")
-
-    def may_send(self) -> bool:
-        """Whether the preview was seen before the key was pressed, and the profile may write."""
-        if self.engine.actions.read_only:
-            return False
-        if not (is_meant := self._second_press.press()):
-            self.dialog.did(safe_text("Check it, then press ^s again to send."), "warn")
-        return is_meant
 
     def action_back(self) -> None:
         """Go back one step; from the fields or the outcome, close."""
@@ -434,9 +428,8 @@ class ActionForm(ModalScreen[Action | None]):
 
     def action_copy_command(self) -> None:
         """Copy the request as runwarden commands."""
-        command_line = self.engine.settings.command_line
-        profile = self.engine.profile.name
-        self._copy("A runwarden command", partial(as_command, command_line, profile))
+        engine = self.engine
+        self._copy("A runwarden command", partial(as_command, engine.settings.command_line, engine.profile.name))
 
     def _copy(self, what: str, text_of: Callable[[WriteRequest], str]) -> None:
         try:
@@ -474,20 +467,19 @@ class ActionForm(ModalScreen[Action | None]):
     @on(FormField.Left)
     def _complain(self) -> tuple[FieldProblem, ...]:
         """Show the problems of touched fields below them; return all problems."""
-        found = self.problems()
-        by_field = {problem.field: problem.message for problem in reversed(found)}
+        problems = self.problems()
+        by_field = {problem.field: safe_text(problem.message) for problem in reversed(problems)}
         for key, field in self.fields.items():
-            message = by_field.get(key) if field.touched else None
-            field.complain(safe_text(message) if message else None)
-        return found
+            field.complain(by_field.get(key) if field.touched else None)
+        return problems
 
     def _to_focus(self) -> FormField:
         """The field that was typed in last; at first the one most in need of a value, or the instructions."""
         if self._last_typed in self.fields:
             return self.fields[self._last_typed]
-        wrong = {problem.field for problem in self.problems()}
-        fields = tuple(self.fields.values())
-        return next((field for field in fields if field.key in wrong), self.instructions or fields[0])
+        fields, wrong = self.fields, {problem.field for problem in self.problems()}
+        first = self.instructions or next(iter(fields.values()))
+        return next((field for key, field in fields.items() if key in wrong), first)
 
     def action_next_field(self) -> None:
         """Go on to the next field."""
@@ -544,13 +536,12 @@ class ActionForm(ModalScreen[Action | None]):
         if draft is None or draft.sent_at is None or not (requests := self.requests(draft.values)):
             return "not_sent", None
         bodies = {as_json(request) for request in requests}
-        since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
+        since = ActionFilter({request.kind for request in requests}, since=draft.sent_at)
         try:
-            newest = (await self.engine.ledger.journal(since, limit=_MOST_SENT)).newest
+            newest = await self.engine.ledger.actions(since, limit=_MOST_SENT)
         except StorageError:
             return "open", None
-        # An older attempt with the same text may have been settled since; it is not this one.
-        sent = [action for action in newest if action.body_json in bodies and action.created_at >= draft.sent_at]
+        sent = [action for action in newest if action.body_json in bodies]
         if (still_open := next((action for action in sent if action.is_open), None)) is not None:
             return "open", still_open
         done = [action for action in sent if action.state == "confirmed"]

@@ -16,7 +16,7 @@ from textual.widgets import OptionList
 from app.actions.asked import NAMES
 from app.actions.batch import BatchSender
 from app.actions.drafts import Values
-from app.actions.screen_batch import LISTED, RETRY, ManyTask, RunBatch, place_of
+from app.actions.screen_batch import LISTED, RETRY, RunBatch, place_of
 from app.actions.screen_fields import Field, written_pairs
 from app.actions.screen_form import ActionForm, Built
 from app.api.requests import StartAgent, WriteRequest
@@ -50,49 +50,49 @@ class ManyForm(ActionForm):
     SENDS_FROM = frozenset({"preview", "refused", "outcome"})
 
     def __init__(
-        self, engine: Engine, task: ManyTask, *, cap: int, changed: Callable[[RunBatch], object] = lambda _: None
+        self, engine: Engine, batch: RunBatch, *, cap: int, changed: Callable[[RunBatch], object] = lambda _: None
     ) -> None:
-        """Prepare for the task's runs, at most `cap` of them at a time; `changed` is called with the progress."""
-        self.TITLE_TEXT = task.text.title  # type: ignore[misc]  # the dialog reads it from here
-        self._many = task
+        """Prepare for the batch, at most `cap` runs at a time; `changed` is called with the progress."""
+        text = batch.text
+        self.TITLE_TEXT = text.title  # type: ignore[misc]  # the dialog reads it from here
         self._cap = cap
         self._is_stopped = False
         self._changed_batch = changed
-        self.run_batch = RunBatch(f"{task.text.draft} {engine.clock().isoformat()}", task)
-        self.FIELDS = (Field("instructions", "instructions", task.text.hint, ParagraphField, task.text.placeholder),)
-        super().__init__(engine, draft=task.text.draft, is_ready=task.text is RETRY)
+        self.run_batch = replace(batch, batch_id=f"{text.draft} {engine.clock().isoformat()}")
+        self.FIELDS = (Field("instructions", "instructions", text.hint, ParagraphField, text.placeholder),)
+        super().__init__(engine, draft=text.draft, is_ready=text is RETRY)
 
     def make_rows(self) -> Sequence[Widget]:
         """The runs, the batches and the instructions."""
         return (*(FormFact(name, fact) for name, fact in self._facts().items()), *super().make_rows())
 
     def _facts(self) -> dict[str, SafeText]:
-        runs, task = self._many.runs, self._many
+        batch, runs = self.run_batch, self.run_batch.runs
         count = len({run.repository.label for run in runs})
         facts = {"runs": f"{len(runs):,} on {count:,} {'repository' if count == 1 else 'repositories'}"}
         if len(runs) > self._cap:
             facts["batches"] = f"first {self._cap:,}, then the next: at most {self._cap:,} at a time (send_cap)"
-        asked = [task.asked[run.run_id] for run in runs] if task.text is RETRY else []
+        asked = [batch.asked[run.run_id] for run in runs] if batch.text is RETRY else []
         if any(one.is_reported for one in asked):
             origins = Counter(
                 f"from {one.caller or 'another user'}" if one.is_reported else "from this machine" for one in asked
             )
             said = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
             facts["words"] = said if len(runs) > 1 else next(iter(origins))
-        if task.left_out:
-            facts["left out"] = task.left_out
+        if batch.left_out:
+            facts["left out"] = batch.left_out
         return {name: safe_text(fact) for name, fact in facts.items()}
 
     def build(self, values: Values) -> Built:
         """The first of the requests, and the problem of all."""
         words = values["instructions"]
-        first, _ = self._many.request((self.run_batch.left_to_send or self._many.runs)[0], words)
-        problem = self._many.problem(words)
+        first, _ = self.run_batch.request((self.run_batch.left_to_send or self.run_batch.runs)[0], words)
+        problem = self.run_batch.problem(words)
         return first, () if problem is None else (problem,)
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
         """Return a request for each run."""
-        return tuple(self._many.request(run, values["instructions"])[0] for run in self._many.runs)
+        return tuple(self.run_batch.request(run, values["instructions"])[0] for run in self.run_batch.runs)
 
     def placeholders(self) -> dict[str, str]:
         """Leave the placeholders as typed: they are filled in for each run when it is sent."""
@@ -100,9 +100,9 @@ class ManyForm(ActionForm):
 
     def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        count = len(self._many.runs)
+        count = len(self.run_batch.runs)
         batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
-        text = self._many.text
+        text = self.run_batch.text
         return f"{text.consequence.format(plural(count, 'run'))}{text.each if count > 1 else ''}.{batches}"
 
     def is_possible(self, action: str) -> bool:
@@ -140,20 +140,20 @@ class ManyForm(ActionForm):
         lines = [Content(self.consequence(request)), Content()]
         lines += [Content.assemble((f"{name:<10}", STYLES["quiet"]), fact) for name, fact in self._facts().items()]
         lines.append(Content())
-        for number, run in enumerate(self._many.runs, 1):
+        for number, run in enumerate(self.run_batch.runs, 1):
             run_id = safe_text(run.run_id, limit=60)
             room = self.dialog.content_size.width - _PADDING - cell_len(run_id)
             parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
             place = shorten(place_of(run), max(0, room), "middle")
-            if self._many.text is RETRY:
-                asked = self._many.asked[run.run_id]
+            if self.run_batch.text is RETRY:
+                asked = self.run_batch.asked[run.run_id]
                 said = asked.words.strip().partition("\n")[0]
                 if isinstance(asked.request, StartAgent):
                     given = ", ".join(written_pairs(asked.request.inputs).splitlines())
                     said = f"{asked.request.name}: {said or given or 'no inputs'}"
                 place = shorten(safe_text(f"{run.repository.label}  {said}"), max(0, room))
             lines.append(Content.assemble(*parts, (f"  {place}", STYLES["quiet"])))
-        if len(self._many.runs) > 1:
+        if len(self.run_batch.runs) > 1:
             quiet = "The first request; each of the others is made from its own run:"
             lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
         return Content("\n").join(lines)
@@ -170,11 +170,11 @@ class ManyForm(ActionForm):
                 if self._is_stopped or not sender.may_send:
                     break
                 done, in_all = len(self.run_batch.confirmed), ""
-                if len(rest) < len(self._many.runs):
-                    in_all = f" · {done:,} of {len(self._many.runs):,} in all"
+                if len(rest) < len(self.run_batch.runs):
+                    in_all = f" · {done:,} of {len(self.run_batch.runs):,} in all"
                 so_far = f"{count:,} of {len(rest):,} sent{in_all} · now {run.run_id}   esc stop after this one"
                 self.dialog.sending(safe_text(so_far, limit=LISTED))
-                result = await sender.send(*self._many.request(run, words))
+                result = await sender.send(*self.run_batch.request(run, words))
                 self._put(replace(self.run_batch, sent={**self.run_batch.sent, run.run_id: result}))
         except RunwardenError as error:
             problem = str(error)
@@ -199,7 +199,7 @@ class ManyForm(ActionForm):
         blocked = next((one.action for one in sent if one.outcome == "blocked"), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
         self._result = unknown or next((one.action for one in sent if one.is_done), None)
-        everything = len(self.run_batch.confirmed) == len(self._many.runs)
+        everything = len(self.run_batch.confirmed) == len(self.run_batch.runs)
         await (self.form_draft.done() if everything else self.form_draft.not_sent())
         self.show_outcome(outcome(self.run_batch, self._cap, problem))
 
@@ -212,7 +212,7 @@ def outcome(batch: RunBatch, cap: int, problem: str) -> OutcomeText:
     view, rest = batch.view({}), len(batch.left_to_send)
     facts = tuple(
         (line.badge.text, safe_text(f"{line.run_id}: {line.about}", limit=LISTED))
-        for run, line in zip(batch.task.runs, view.lines, strict=True)
+        for run, line in zip(batch.runs, view.lines, strict=True)
         if run.run_id in batch.sent and line.opens is None
     )
     meaning = [problem] if problem else []
@@ -227,7 +227,7 @@ def outcome(batch: RunBatch, cap: int, problem: str) -> OutcomeText:
     verdict: OutcomeVerdict = "blocked" if view.confirmed else "failed"
     if view.unknown or view.confirmed == len(view.lines):
         verdict = "unknown" if view.unknown else "done"
-    said = batch.task.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
+    said = batch.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
     return OutcomeText(verdict, said, facts, tuple(meaning))
 
 
@@ -270,8 +270,7 @@ class BatchScreen(Sheet[str | None]):
     def action_follow(self) -> None:
         """Follow the runs of the batch."""
         if self._batch is not None:
-            made = tuple(line.opens for line in self._batch.lines if line.opens is not None)
-            self.post_message(FollowRun(made))
+            self.post_message(FollowRun(tuple(filter(None, (line.opens for line in self._batch.lines)))))
 
     def action_drop(self) -> None:
         """Drop the batch's list, and its line above the keys."""

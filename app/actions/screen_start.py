@@ -221,21 +221,20 @@ class NewRunForm(ActionForm):
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems; with a list also a name that is not in it, and inputs that are not as declared."""
-        problems, name = list(super().problems()), self.values["name"].strip()
-        if name and self.values["metadata"].strip():
-            problems.append(FieldProblem("metadata", "A named agent takes inputs: delete the metadata."))
-        if not name:
-            if self.values["inputs"].strip():
+        problems, values = list(super().problems()), self.values
+        if not (name := values["name"].strip()):
+            if values["inputs"].strip():
                 problems.append(FieldProblem("inputs", "Name the agent, or delete its inputs."))
             return tuple(problems)
+        if values["metadata"].strip():
+            problems.append(FieldProblem("metadata", "A named agent takes inputs: delete the metadata."))
         if self._agents and name not in self._agents:
-            near = closest(name, self._agents)
-            advice = f"did you mean {near}?" if near else "Press ^l for the list."
+            advice = f"did you mean {near}?" if (near := closest(name, self._agents)) else "Press ^l for the list."
             problems.append(FieldProblem("name", f"There is no such agent; {advice}"))
-        inputs = read_pairs("inputs", self.values["inputs"])
+        inputs = read_pairs("inputs", values["inputs"])
         if isinstance(inputs, FieldProblem):
             return tuple(problems)
-        if WORDS in inputs and self.values[WORDS].strip():
+        if WORDS in inputs and values[WORDS].strip():
             problems.append(FieldProblem("inputs", "The instructions are above; delete them here."))
         known = {WORDS, *(declared.name for declared in self._inputs)}
         unknown = [key for key in inputs if self._inputs and key not in known]
@@ -247,7 +246,6 @@ class NewRunForm(ActionForm):
             if value is None and declared.is_required:
                 problems.append(FieldProblem(key, "It needs a value."))
             elif value is not None and declared.choices and text not in declared.choices:
-                near = closest(text, declared.choices)
-                advice = f"; did you mean {near}?" if near else ""
+                advice = f"; did you mean {near}?" if (near := closest(text, declared.choices)) else ""
                 problems.append(FieldProblem(key, f"One of {', '.join(declared.choices)}{advice}"))
         return tuple(problems)

@@ -96,9 +96,9 @@ class ContinueRunForm(ActionForm):
         answer that was sent closes the form. `may_wait`: whether this process sends what waits for the run's end.
         """
         self._run, self._has_ended = run, run.status in final_statuses
-        self._may_wait, self._hears = may_wait and not self._has_ended, not self._has_ended
-        self._sent = sent
-        self._default = "now" if self._hears and sent is None else ""
+        self._may_wait, self._sent = may_wait, sent
+        self._hears = True
+        """Whether the service takes messages, as far as it is known."""
         self._way = self._default
         """How it is sent, a key of `_EFFECTS`."""
         self._conversation = Conversation()
@@ -108,32 +108,26 @@ class ContinueRunForm(ActionForm):
         self.is_waiting = False
         """Whether the request waits for the end of the run."""
         later = " w at the end," if may_wait else ""
-        active = f"Active: preview, then n now,{later} x stops."
-        hint = _REMEMBERS if self._has_ended else active
-        self.FIELDS = (
-            Field(
-                "instructions",
-                "answer" if question else "instructions",
-                hint,
-                ParagraphField,
-                "What should it do next?",
-            ),
-        )
+        hint = _REMEMBERS if self._has_ended else f"Active: preview, then n now,{later} x stops."
+        label = "answer" if question else "instructions"
+        self.FIELDS = (Field("instructions", label, hint, ParagraphField, "What should it do next?"),)
         is_given = bool(instructions)
         super().__init__(engine, draft=f"run.continue:{run.run_id}", fresh_wins=is_given, is_ready=is_given)
         self.beginning = {"instructions": instructions} if instructions else None
         self.closes_when_done = bool(instructions or question)
 
+    @property
+    def _default(self) -> str:
+        return "now" if self._hears and not self._has_ended and self._sent is None else ""
+
     def make_rows(self) -> Sequence[Widget]:
         """The run, its conversation, and the next instructions."""
         run = self._run
-        badge = run_badge(self._run.status, is_final=self._has_ended)
-        where = safe_text(f"{run.repository.label}  {run.branch_name}")
-        self._fact = FormFact("run", safe_text(run.run_id), badge)
-        facts = (self._fact, FormFact("on", where))
+        self._fact = FormFact("run", safe_text(run.run_id), run_badge(run.status, is_final=self._has_ended))
+        where = FormFact("on", safe_text(f"{run.repository.label}  {run.branch_name}"))
         question = Content(safe_text(self._question, limit=2_000))
         asked = [Static(question, classes="form-notice")] if self._question else []
-        return (*facts, self._conversation, *asked, *super().make_rows())
+        return (self._fact, where, self._conversation, *asked, *super().make_rows())
 
     async def on_mount(self) -> None:
         """Read the conversation, once there is room to show it."""
@@ -160,7 +154,7 @@ class ContinueRunForm(ActionForm):
         states += [turn.state for turn in reported.turns[-1:]] if isinstance(reported, RunTurns) else []
         if not self._has_ended and (ended := [state for state in states if state in finals]):
             # Become a continuation, as the run ended while the message was written.
-            self._has_ended, self._may_wait, self._hears, self._default = True, False, False, ""
+            self._has_ended = True
             self._fact.badge = run_badge(ended[0], is_final=True)
             self.fields["instructions"].say(safe_text(_REMEMBERS))
             self._choose("")
@@ -177,16 +171,15 @@ class ContinueRunForm(ActionForm):
         except ApiError as error:
             self._reported = Unavailable(f"The service could not be asked: {error.message}")
         if self._hears and isinstance(self._reported, Unavailable):
-            self._hears, self._default = False, ""
+            self._hears = False
             if self._way in _MESSAGES:
                 self._choose("")
         self._read_conversation()
 
     def placeholders(self) -> dict[str, str]:
         """The values of a template's placeholders."""
-        run = self._run
-        known = {"repository": run.repository.label, "branch": run.branch_name}
-        return known | {"previous_instructions": self._previous}
+        run, previous = self._run, self._previous
+        return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": previous}
 
     @property
     def values(self) -> Values:
@@ -210,17 +203,17 @@ class ContinueRunForm(ActionForm):
 
     def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
-        is_early = not (self._has_ended or self._way)
-        early = " It is still active, so that the service may refuse." if is_early else ""
+        is_sure = self._has_ended or self._way
+        early = "" if is_sure else " It is still active, so that the service may refuse."
         return _EFFECTS[self._way].format(self._run.run_id) + early
 
     def is_possible(self, action: str) -> bool:
         """The instructions for an active run can wait until it has ended, or be sent as a message."""
         match action:
             case "send_later":
-                return self._may_wait and self._way != "end"
+                return self._may_wait and not self._has_ended and self._way != "end"
             case "say_now" | "say_stop":
-                return self._hears and self._way != action.removeprefix("say_")
+                return self._hears and not self._has_ended and self._way != action.removeprefix("say_")
         return super().is_possible(action)
 
     def action_say_now(self) -> None:

@@ -107,8 +107,8 @@ class RunFacts:
         """Whether the run's metadata, as the service returns it or else as this machine sent it, match the scope."""
         metadata = (await self._received(run_id)).get("metadata")
         if not isinstance(metadata, dict):
-            turn = await self.ledger.last_turn(run_id)
-            metadata = as_received(turn.body_json).get("metadata") if turn is not None else None
+            turns = [turn for turn in await self.ledger.for_run(run_id) if turn.result_id == run_id]
+            metadata = as_received(turns[-1].body_json).get("metadata") if turns else None
         labels = metadata if isinstance(metadata, dict) else {}
         texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in labels.items()}
         return all(name in texts and _matches(globs, texts[name]) for name, globs in scope.labels)

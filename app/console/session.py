@@ -36,8 +36,8 @@ from app.engine.times import clocks_apart
 from app.profiles import Profile, Settings
 from storage import RunwardenError
 from storage.errors import StorageError
-from storage.records import RunFilter, link_of
-from storage.records.activity import ActivityFilter, Wait
+from storage.records import ActionFilter, RunFilter, link_of
+from storage.records.activity import Wait
 from storage.records.error_kinds import error_kind
 from widgets.frame import Notice, PollTiming, Vitals
 from widgets.kit.badges import ProfileMark
@@ -174,10 +174,6 @@ class CoalescedTask:
 CLOCK_S: Final = 15.0
 """Seconds that the notice is shown that the clocks differ; it is shown once."""
 TODAY: Final = timedelta(hours=24)
-UNKNOWN: Final = ActivityFilter(outcomes=("unknown",), is_open=True)
-"""Writes of unknown outcome."""
-CREATED: Final = ActivityFilter(kinds=("organization.create",))
-"""Attempts to create an organization."""
 ASK_AGAIN: Final = timedelta(seconds=4)
 """How soon a service that gives no answer is asked again while the terminal has the focus."""
 
@@ -309,8 +305,8 @@ class VitalsFeed:
         # Separate from the other figures: a poll does not change it, and the ledger may fail while the cache works.
         if (engine := self._session.engine) is None:
             return
-        self.change(unknown=(await engine.ledger.journal(UNKNOWN, limit=0)).matching)
-        is_set_up = bool((await engine.ledger.journal(CREATED, limit=0)).matching)
+        self.change(unknown=await engine.ledger.count(ActionFilter(is_unresolved=True)))
+        is_set_up = bool(await engine.ledger.actions(ActionFilter(["organization.create"]), limit=1))
         self.set_up("organizations", is_set_up=is_set_up or bool(self._may_create))
         link = link_of(await engine.cache.links(), "runs")
         if self._may_create is None and link is not None and link.last_ok_at is not None and not link.is_failing:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from app.actions.actions import Actions
 from app.actions.follow_ups import FollowUps
-from app.actions.reconciliation import Cancellations, Reconciliation
+from app.actions.reconciliation import Reconciliation
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
@@ -123,9 +123,9 @@ class Engine(Struct, frozen=True):
         health = HealthSync(PollRecord("health", for_health, cache, publish, clock, leases))
         backfill = Backfill(runs, settings.history)
         listing = Listing(runs)
-        reconciliation = Reconciliation(runs, listing, ledger, publish, extension)
         by = f"{actor}:{login()}"
         actions = Actions(client, ledger, runs.store, publish, clock, by, profile.read_only, settings.command_line)
+        reconciliation = Reconciliation(runs, listing, extension, actions)
         follow_ups = FollowUps(actions, cache, partial(_usable, state), publish)
         polling = Polling(
             runs,
@@ -137,7 +137,6 @@ class Engine(Struct, frozen=True):
                 "retention": partial(drop_old_runs, cache, ledger, publish, settings.history, clock),
                 "backfill": backfill.work,
                 "reconciliation": reconciliation.work,
-                "cancellations": Cancellations(actions).work,
                 "follow-ups": follow_ups.work,
             },
         )

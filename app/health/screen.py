@@ -38,7 +38,7 @@ from app.runs.screen_actions import ids_of, show_many, using_engine
 from app.runs.screen_views import of_platform, runs_lead
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, LinkState, PlatformHealth, RunSort, link_of
-from storage.records.activity import ActivityFilter, PollSpan, Wait
+from storage.records.activity import PollSpan, Wait
 from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
@@ -434,8 +434,7 @@ async def read_health(
         )
     )
     pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=longest_gap(reader.health_s)), now)
-    polls = await cache.polls(ActivityFilter(kinds=("poll.runs",), since=since), limit=LINK_POLLS)
-    link_past = reader.link_past(polls.newest, now)
+    link_past = reader.link_past(await cache.polls(LINK_POLLS, "runs", since), now)
     every = (incident for past in (*pasts.values(), link_past) for incident in past.incidents)
     recent = [incident for incident in every if incident.end >= since]
     incidents = tuple(sorted(recent, key=lambda incident: (incident.goes_on, incident.start), reverse=True))
@@ -462,6 +461,6 @@ async def read_health(
         },
         incidents,
         failed,
-        (await cache.polls(ActivityFilter(), limit=MOST_POLLS)).newest,
+        await cache.polls(MOST_POLLS),
         await cache.known_statuses(),
     )

@@ -75,8 +75,8 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
         raise failed("usage", str(error)) from error
     if wrong := [(row.line, problem) for row in rows for problem in row.problems]:
         lines = " ".join(f"Line {line}: {problem.message}" for line, problem in wrong[:MOST_PROBLEMS])
-        found: list[ErrorDetail] = [{"line": n, "field": one.field, "message": one.message} for n, one in wrong]
-        raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=found)
+        details: list[ErrorDetail] = [{"line": n, "field": each.field, "message": each.message} for n, each in wrong]
+        raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=details)
 
     async def work() -> int:
         async with invocation.writer(dry_run=dry_run) as engine:
@@ -123,26 +123,25 @@ async def create(invocation: Invocation, /, *, email: str, offer_code: str | Non
 @click.argument("which", metavar="EMAIL|ORGANIZATION_ID|INVITATION_ID")
 @write_options
 @async_command
-async def resend(invocation: Invocation, /, *, which: str, **given: Any) -> int:
+async def resend(invocation: Invocation, /, *, which: str, **write: Any) -> int:
     """Invite an organization's administrator again, for 30 days; the code mailed before no longer works.
 
     A service need not offer this: the specification has no invitations.
     """
-    options = WriteOptions(**given)
+    options = WriteOptions(**write)
     async with invocation.writer(dry_run=options.dry_run) as engine:
         try:
             reported = await engine.client.invitations()
         except ApiError as error:
             raise of_api_error(error, hint="Its operator can send the mail again.") from error
-        asked = which.strip().casefold()
-        named = [one for one in reported if asked in {one.invitation_id.casefold(), one.organization_id.casefold()}]
-        found = named or [one for one in reported if one.email.casefold() == asked]
-        if not found:
+        name = which.strip().casefold()
+        named = [each for each in reported if name in {each.invitation_id.casefold(), each.organization_id.casefold()}]
+        matches = named or [each for each in reported if each.email.casefold() == name]
+        if not matches:
             raise failed("not_found", f"The service knows no invitation of {which}. See: runwarden orgs list")
-        if len({one.organization_id for one in found}) > 1:
-            ids = ", ".join(dict.fromkeys(one.organization_id for one in found))
-            raise failed("usage", f"{which} was invited to several organizations. Name one: {ids}.")
-        report = await perform(invocation, engine, ResendInvitation(found[0].invitation_id), options)
+        if len(ids := dict.fromkeys(invitation.organization_id for invitation in matches)) > 1:
+            raise failed("usage", f"{which} was invited to several organizations. Name one: {', '.join(ids)}.")
+        report = await perform(invocation, engine, ResendInvitation(matches[0].invitation_id), options)
     return report()
 
 
@@ -155,9 +154,9 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
     If the service does not report them, which the specification's own API cannot, an invitation is `unknown`.
     """
     async with invocation.ledger() as ledger:
-        found = await ledger.organizations()
+        attempts = await ledger.organizations()
     reported: tuple[Invitation, ...] = ()
-    if not cached and any(action.state == "confirmed" for action in found):
+    if not cached and any(action.state == "confirmed" for action in attempts):
         try:
             async with invocation.engine(needs_token=True) as engine:
                 reported = await engine.client.invitations()
@@ -166,8 +165,8 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
         except RunwardenError as error:
             invocation.output.note(f"The states of the invitations are unknown: {error}")
     now = utc_now()
-    invited = {action.action_id: newest(reported, action.result_id, _email(action)) for action in found}
-    entries = [organization_document(action, invited[action.action_id]) for action in found]
+    invited = {action.action_id: newest(reported, action.result_id, _email(action)) for action in attempts}
+    entries = [organization_document(action, invited[action.action_id]) for action in attempts]
 
     def name(action: Action) -> str:
         return str(as_received(action.response_json).get("organization_name") or "")
@@ -184,7 +183,7 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
         Column("invitation", invitation, "invitation_expires_at", lambda a: rfc3339(invited_until(a))),
         Column("action", lambda a: a.action_id, "action_id"),
     )
-    invocation.output.listing("organizations", entries, columns, found, empty="No organizations requested yet.")
+    invocation.output.listing("organizations", entries, columns, attempts, empty="No organizations requested yet.")
     return Exit.DONE
 
 

@@ -93,12 +93,12 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
                     why = f"the columns are separated by {called}: separate them with commas."
                     raise ImportFileError(f"{origin}:1: {why}")
             raise ImportFileError(f"{origin}:1: this line must name the columns: email and, optionally, offer_code.")
-        found = [_row(reader.line_num, header, cells) for cells in reader if any(cell.strip() for cell in cells)]
+        rows = [_row(reader.line_num, header, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
         raise ImportFileError(f"{origin}:{reader.line_num}: {error}.") from error
-    if not found:
+    if not rows:
         raise ImportFileError(f"{origin} has no rows below its header.")
-    return _checked(found)
+    return _checked(rows)
 
 
 def changed(rows: Sequence[ImportRow], line: int, text: str) -> tuple[ImportRow, ...]:
@@ -112,21 +112,21 @@ def changed(rows: Sequence[ImportRow], line: int, text: str) -> tuple[ImportRow,
     except csv.Error as error:
         raise ImportFileError(f"Line {line}: {error}.") from error
     new = [_row(line, ["email", "offer_code"], cells)] if cells else []
-    return _checked([each for row in rows for each in (new if row.line == line else [row])])
+    return _checked([kept for row in rows for kept in (new if row.line == line else [row])])
 
 
 def _checked(rows: Sequence[ImportRow]) -> tuple[ImportRow, ...]:
     """The rows; a further one of an email has that as its problem."""
     firsts: dict[str, ImportRow] = {}
-    found: list[ImportRow] = []
-    for each in rows:
-        row = replace(each, problems=(), is_twice=False) if each.is_twice else each
+    checked: list[ImportRow] = []
+    for given in rows:
+        row = replace(given, problems=(), is_twice=False) if given.is_twice else given
         first = firsts.setdefault(row.request.subject, row)
         if first is not row and not row.problems:
             twice = FieldProblem("email", f"{row.name} is on line {first.line} already.")
             row = replace(row, problems=(twice,), is_twice=True)
-        found.append(row)
-    return tuple(found)
+        checked.append(row)
+    return tuple(checked)
 
 
 def _names(cells: list[str]) -> list[str]:
@@ -137,14 +137,14 @@ def _row(line: int, header: list[str], cells: list[str]) -> ImportRow:
     values = dict(zip(header, (cell.strip() for cell in cells), strict=False))
     request = CreateOrganization(values.get("email", ""), values.get("offer_code") or None)
     called = next((called for separator, called in SEPARATORS.items() if separator in request.email), None)
-    found: tuple[FieldProblem, ...]
+    wrong: tuple[FieldProblem, ...]
     if called is not None:
-        found = (FieldProblem("email", f"The cells are separated by {called}: separate them with commas."),)
+        wrong = (FieldProblem("email", f"The cells are separated by {called}: separate them with commas."),)
     elif any(cell.strip() for cell in cells[len(header) :]):
-        found = (FieldProblem("offer_code", "There are more cells than columns in the first line."),)
+        wrong = (FieldProblem("offer_code", "There are more cells than columns in the first line."),)
     else:
-        found = problems(request)
-    return ImportRow(request.email, request=request, line=line, problems=found)
+        wrong = problems(request)
+    return ImportRow(request.email, request=request, line=line, problems=wrong)
 
 
 def planned(rows: Iterable[ImportRow], attempts: Iterable[Action]) -> list[ImportRow]:
@@ -152,14 +152,14 @@ def planned(rows: Iterable[ImportRow], attempts: Iterable[Action]) -> list[Impor
     earlier: defaultdict[str, list[Action]] = defaultdict(list)
     for action in attempts:
         earlier[action.subject].append(action)
-    found = []
+    plan = []
     for row in rows:
         own = earlier[row.request.subject]
-        last = next((each for each in own if each.state == "confirmed" or each.is_open), None)
+        last = next((action for action in own if action.state == "confirmed" or action.is_open), None)
         if last is None:
             result = BatchResult("to_send", own[0] if own else None)
         else:
             result = BatchResult("sent_before" if last.state == "confirmed" else "blocked", last)
         # Two imports at the same moment count the same attempts and get the same key, so that one of them sends.
-        found.append(replace(row, result=result, key=f"orgs-import:{row.request.subject}:{len(own)}"))
-    return found
+        plan.append(replace(row, result=result, key=f"orgs-import:{row.request.subject}:{len(own)}"))
+    return plan

@@ -12,7 +12,7 @@ from app.actions.refusals import ActionRefusedError
 from app.actions.screen import Activity, ActivityQuery, ActivityScreen, is_wanted
 from app.actions.screen_writes import OnboardForm, OrganizationForm
 from app.api.errors import ApiError, ForbiddenError, NotOfferedError
-from app.api.requests import CreateOrganization, ResendInvitation, request_of
+from app.api.requests import ResendInvitation
 from app.api.wire import organization
 from app.console.session import CoalescedTask, GoToTab, Session
 from app.console.sheets import ConfirmSheet
@@ -20,6 +20,7 @@ from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
 from app.organizations.screen_import import OrganizationImportScreen
+from app.runs.document import as_received
 from widgets.actions import ActivityEntry
 from widgets.forms.dialog import reason
 from widgets.forms.facts import FactPane
@@ -83,16 +84,13 @@ class OrganizationsScreen(ActivityScreen):
         entries = []
         for action in await self._engine.ledger.organizations():
             if (entry := known.get(action)) is None:
-                request = request_of(action)
-                if not isinstance(request, CreateOrganization):
-                    raise TypeError(f"{action.action_id} is not an attempt to create an organization.")
-                made = None
+                request, made = as_received(action.body_json), None
                 if action.response_json is not None and action.state == "confirmed":
                     made = organization(action.response_json)
-                email = safe_text(request.email, limit=254)
-                entry = OrganizationEntry(action, email, offer_code=request.offer_code, organization=made)
-            invitation = newest(self._invitations or (), action.result_id, action.subject)
-            entries.append(replace(entry, invitation=invitation))
+                email, offer = safe_text(str(request.get("email")), limit=254), str(request.get("offer_code") or "")
+                entry = OrganizationEntry(action, email, offer_code=offer, organization=made)
+            invited = newest(self._invitations or (), action.result_id, action.subject)
+            entries.append(replace(entry, invitation=invited))
         self._all = tuple(entries)
         before, self._created = self._created, sum(entry.source.state == "confirmed" for entry in self._all)
         if self._created > before:

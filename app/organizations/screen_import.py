@@ -72,8 +72,6 @@ class OrganizationImportScreen(BaseScreen):
         self.aging = (self._table,)
         self._rows: dict[int, ImportRow] = {}
         """The key is the line in the file."""
-        self._sending = 0
-        """The line that is being sent; 0: none."""
         self._file = ""
         """The file's name when it was read last."""
         self._phase: Phase = "idle"
@@ -222,8 +220,7 @@ class OrganizationImportScreen(BaseScreen):
         self._withdraw()
         self._form_draft.typed({"path": self._bar.file.value, "most": self._bar.most.value})
         if message.field == "most":
-            wrong = self._most is None
-            self._bar.most.complain(safe_text("A whole number, from 1.") if wrong else None)
+            self._bar.most.complain(None if self._most is not None else safe_text("A whole number, from 1."))
         else:
             self._bar.file.complain(None)
         self.refresh_bindings()
@@ -277,8 +274,8 @@ class OrganizationImportScreen(BaseScreen):
         self._bar.say(*self._remark())
         self.refresh_bindings()
 
-    def _show(self) -> None:
-        shown = tuple(line(row, is_sending=row.line == self._sending) for row in self._rows.values())
+    def _show(self, sending: int = 0) -> None:
+        shown = tuple(line(row, is_sending=row.line == sending) for row in self._rows.values())
         self._table.show(shown)
         self._bar.show_counts(shown)
 
@@ -292,11 +289,9 @@ class OrganizationImportScreen(BaseScreen):
             for row in to_send:
                 if self._phase != "sending" or not sender.may_send:
                     break
-                self._sending = row.line
-                self._show()
+                self._show(row.line)
                 self._bar.show_progress(sender.sent, min(most, len(to_send)), safe_text(row.name))
                 sent = self._rows[row.line] = replace(row, result=await sender.send(row.request, row.key))
-                self._sending = 0
                 self._show()
                 if sender.stopped_by is not None:
                     self._paused = _why_stopped(sent)
@@ -309,7 +304,7 @@ class OrganizationImportScreen(BaseScreen):
                 self._paused = f"Stopped. Press ^s to continue with {plural(left, 'organization')}."
             elif left and not sender.may_send:
                 self._paused = f"{sender.sent:,} were sent, the most at a time. Press ^s to continue."
-            self._phase, self._sending, self._bar.disabled = "idle", 0, False
+            self._phase, self._bar.disabled = "idle", False
         await self._plan()
         if refused:
             self._bar.say(safe_text(refused), "bad")

@@ -2,16 +2,15 @@
 
 import sqlite3
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, get_args
 
 from msgspec.structs import asdict
 
 from storage.cache.coverage import is_disordered
-from storage.database import snapshot
 from storage.records import LinkState, PollOutcome, RunClock
-from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, BudgetState, PollSpan, Subject
-from storage.values import NO_TIME_US, Where, among, from_us, from_us_or_none, sqlite_text, to_us
+from storage.records.activity import BudgetState, PollSpan, Subject
+from storage.values import EPOCH, NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_us
 
 CAP: Final = 5_000
 """The newest entries that are kept: months of an ordinary link, days of one that changes with every poll."""
@@ -30,13 +29,6 @@ _BEGIN: Final = """
 INSERT INTO poll_log (subject, error_kind, error_message, http_status, first_us, last_us, polls)
 VALUES (:subject, :error_kind, :logged_message, :http_status, :at_us, :at_us, 1)
 """
-
-_KIND: Final = "'poll.' || subject"
-_OUTCOME: Final = f"CASE WHEN error_kind IS NULL THEN '{ANSWERED}' ELSE '{FAILED}' END"
-_TEXT: Final = (
-    f"folded({_KIND} || ' ' || {_OUTCOME} || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '')"
-    " || ' ' || coalesce(http_status, ''))"
-)
 
 # With the newest creation held then: runs that were created later were not there yet.
 _SUCCEEDED: Final = f"""
@@ -117,25 +109,16 @@ def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:
     return budget(connection).clock_ahead
 
 
-def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[PollSpan]:
-    """The newest matching polls, by when they began."""
-    connection.create_function("folded", 1, str.casefold, deterministic=True)
-    where = Where("0" if wanted.is_open else "1") & among(_KIND, wanted.kinds) & among(_OUTCOME, wanted.outcomes)
-    if wanted.since is not None:
-        where &= Where("last_us >= ?", (to_us(wanted.since),))
-    for word in wanted.words:
-        where &= Where(f"instr({_TEXT}, ?) > 0", (sqlite_text(word),))
-    with snapshot(connection):
-        rows = connection.execute(
-            "SELECT id, subject, first_us, last_us, polls, error_kind, error_message, http_status FROM poll_log"
-            f" WHERE {where.sql} ORDER BY id DESC LIMIT ?",
-            (*where.parameters, max(0, limit)),
-        ).fetchall()
-        sql = f"SELECT count(*) FROM poll_log WHERE {where.sql}"
-        (matching,) = connection.execute(sql, where.parameters).fetchone()
-        tally = connection.execute(f"SELECT {_KIND}, {_OUTCOME}, count(*) FROM poll_log GROUP BY 1, 2").fetchall()
-    newest = tuple(
-        PollSpan(span_id, subject, from_us(first_us), from_us(last_us), count, kind, message, status)
-        for span_id, subject, first_us, last_us, count, kind, message, status in rows
+def polls(
+    connection: sqlite3.Connection, limit: int, subject: Subject | None = None, since: datetime = EPOCH
+) -> tuple[PollSpan, ...]:
+    """The newest polls of a subject, or of all, that ended at or after `since`; by when they began."""
+    rows = connection.execute(
+        "SELECT id, subject, first_us, last_us, polls, error_kind, error_message, http_status FROM poll_log"
+        " WHERE subject = coalesce(?, subject) AND last_us >= ? ORDER BY id DESC LIMIT ?",
+        (subject, to_us(since), limit),
     )
-    return ActivityPage(newest, int(matching), {(kind, outcome): count for kind, outcome, count in tally})
+    return tuple(
+        PollSpan(span_id, subject, from_us(first_us), from_us(last_us), *rest)
+        for span_id, subject, first_us, last_us, *rest in rows.fetchall()
+    )

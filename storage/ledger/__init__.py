@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
+from msgspec.structs import replace
+
 from storage.claims import this_process
 from storage.database import BUSY_WAIT_S, Schema, data_version, migrate, open_durable
 from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, StorageError
@@ -22,7 +24,7 @@ from storage.ledger.errors import (
 )
 from storage.ledger.queries import COLUMNS
 from storage.ledger.transitions import new_action_id
-from storage.records import Action, ActionFailure, ActionKind, Author
+from storage.records import Action, ActionFailure, Author, SettledState
 from storage.thread import DatabaseThread, ThreadedStore, reads
 from storage.values import Clock, utc_now
 
@@ -142,45 +144,22 @@ class Ledger(ThreadedStore):
 
     # The program's transitions
 
-    async def prepare(
-        self,
-        *,
-        action_id: str | None,
-        kind: ActionKind,
-        subject: str,
-        key: str,
-        path: str,
-        body_json: str,
-        actor: str,
-        base_url: str | None = None,
-        again: bool = True,
-        supersedes: str | None = None,
-    ) -> Action:
-        """Enter an action, owned by this process; nothing of it is sent yet.
+    async def prepare(self, entry: Action, *, again: bool = True, supersedes: str | None = None) -> Action:
+        """Enter an action, owned by this process and its author; nothing of it is sent yet.
 
         Args:
-            action_id: From `new_action_id`; None: a new one.
-            kind: Which write it is.
-            subject: What must not happen twice by accident; empty where nothing is blocked.
-            key: Unique among all actions that may have had an effect.
-            path: The request's path below the base address.
-            body_json: The request's body, exactly as it will be sent.
-            actor: Who asked.
-            base_url: Where it goes, without credentials.
-            again: Whether it may follow a confirmed action of the same kind and subject.
+            entry: The action to enter; its key is unique among all actions that may have had an effect.
+            again: Whether an organization may be created for an address that has one.
             supersedes: The unknown action that the user sent again as this one; open again if this one had no effect.
 
         Raises:
             WrongStateError: The superseded action is not unknown, or was resolved.
             KeyTakenError: An action with the same key may have had an effect.
             SubjectBlockedError: An action of the same kind and subject has an open outcome.
-            AlreadyDoneError: An action of the same kind and subject was confirmed, and this one may not follow it.
+            AlreadyDoneError: An organization was created for the address, and this may not be another one.
             DatabaseUnopenableError: The file was moved or deleted under this process.
         """
-        at = self.clock()
-        new = action_id or new_action_id(at)
-        texts = (subject, key, path, body_json, actor)
-        entry = Action(new, kind, *texts, "prepared", at, base_url=base_url, author=self._author)
+        entry, at = replace(entry, author=self._author), self.clock()
 
         def enter(connection: sqlite3.Connection) -> Action:
             transitions.adopt(connection, self._author, at)  # The writes of a dead process must not block.
@@ -198,21 +177,16 @@ class Ledger(ThreadedStore):
         """
         return await self._apply(action_id, transitions.SENDING)
 
-    async def confirm(self, action_id: str, *, result_id: str | None, response_json: str | None) -> Action:
-        """Record that the service confirmed it; raises as `sending`, from any state but `sending`."""
-        return await self._apply(action_id, transitions.CONFIRM, None, result_id, response_json)
-
-    async def reject(self, action_id: str, error: ActionFailure) -> Action:
-        """Record that it was rejected and nothing was done; raises as `sending`, from any state but `sending`."""
-        return await self._apply(action_id, transitions.REJECT, error)
-
-    async def unknown(self, action_id: str, error: ActionFailure) -> Action:
-        """Record that its outcome is unknown; raises as `sending`, from any state but `sending`."""
-        return await self._apply(action_id, transitions.UNKNOWN, error)
-
-    async def not_sent(self, action_id: str, error: ActionFailure) -> Action:
-        """Record that no byte of it left; raises as `sending`, from any state but `prepared` and `sending`."""
-        return await self._apply(action_id, transitions.NOT_SENT, error)
+    async def settle(
+        self,
+        action_id: str,
+        state: SettledState,
+        error: ActionFailure | None = None,
+        result_id: str | None = None,
+        response_json: str | None = None,
+    ) -> Action:
+        """Record how sending it ended; raises as `sending`, unless it is `sending`, or `prepared` and `not_sent`."""
+        return await self._apply(action_id, transitions.SETTLING[state], error, result_id, response_json)
 
     # The user's transitions
 
@@ -243,15 +217,14 @@ class Ledger(ThreadedStore):
     check = reads(transitions.check)
     action = reads(queries.action)
     actions = reads(queries.actions)
+    count = reads(queries.count)
     unresolved = reads(queries.unresolved)
     state_counts = reads(queries.state_counts)
     for_run = reads(queries.for_run)
-    last_turn = reads(queries.last_turn)
     results = reads(queries.results)
     run_ids = reads(queries.run_ids)
     agents = reads(queries.agents)
     organizations = reads(queries.organizations)
-    journal = reads(queries.journal)
     unknown_spans = reads(queries.unknown_spans)
     audit = reads(queries.steps)
     data_version = reads(data_version)

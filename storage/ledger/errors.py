@@ -8,30 +8,24 @@ class LedgerRefusedError(RunwardenError):
     """The ledger refused a change; nothing changed."""
 
 
-class KeyTakenError(LedgerRefusedError):
+class EarlierActionError(LedgerRefusedError):
+    """An earlier action is in the way."""
+
+    def __init__(self, existing: Action, why: str) -> None:
+        super().__init__(f"{existing.action_id} {why}")
+        self.existing = existing
+
+
+class KeyTakenError(EarlierActionError):
     """The key was used before: only the first action with it is sent."""
 
-    def __init__(self, existing: Action) -> None:
-        super().__init__(f"{existing.action_id} already has the key {existing.key!r}; it is {existing.state}.")
-        self.existing = existing
 
-
-class SubjectBlockedError(LedgerRefusedError):
+class SubjectBlockedError(EarlierActionError):
     """An earlier action on the same subject has an open outcome."""
 
-    def __init__(self, existing: Action) -> None:
-        super().__init__(
-            f"{existing.action_id} ({existing.kind} {existing.subject}) is {existing.state}: its outcome comes first."
-        )
-        self.existing = existing
 
-
-class AlreadyDoneError(LedgerRefusedError):
-    """An earlier action with the same key is confirmed; only an explicit repetition may follow it."""
-
-    def __init__(self, existing: Action) -> None:
-        super().__init__(f"{existing.action_id} ({existing.kind} {existing.subject}) is confirmed: it was done before.")
-        self.existing = existing
+class AlreadyDoneError(EarlierActionError):
+    """An organization was created for the address; only an explicit repetition may follow it."""
 
 
 class WrongStateError(LedgerRefusedError):

@@ -2,16 +2,13 @@
 
 import json
 import sqlite3
-from collections import defaultdict
 from collections.abc import Collection
 from typing import Final
 from urllib.parse import unquote
 
-from storage.database import snapshot
 from storage.ledger.errors import AmbiguousActionError
-from storage.records import OPEN_STATES, Action, ActionFailure, ActionFilter, AuditEntry, Author
+from storage.records import Action, ActionFailure, ActionFilter, AuditEntry, Author
 from storage.records.action import UnknownSpan
-from storage.records.activity import ActivityFilter, ActivityPage
 from storage.values import Where, among, from_us, from_us_or_none, sqlite_text, to_us
 
 COLUMNS: Final = (
@@ -27,11 +24,10 @@ _RESOLVED: Final = (
 """When and by whom, as the audit has it."""
 PREFIX: Final = "act_"
 """How every id begins."""
-_TWO: Final = 2
 _ANY: Final = ActionFilter()
-_UNKNOWN_FROM: Final = frozenset({"unknown", "resolution_undone", "reopened"})
-_UNKNOWN_UNTIL: Final = frozenset({"resolved_created", "resolved_not_created", "sent_again"})
-_TEXT = (
+_UNRESOLVED: Final = "state = 'unknown' AND resolution IS NULL"
+"""Spelt as in the index `actions_unresolved`: only then does SQLite see that the index answers it."""
+_TEXT: Final = (
     "folded(kind || ' ' || state || ' ' || subject || ' ' || path || ' ' || actor || ' ' || action_id || ' '"
     " || coalesce(result_id, '') || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '') || ' '"
     " || coalesce(error_status, '') || ' ' || coalesce(error_code, '') || ' ' || body_json)"
@@ -41,10 +37,10 @@ _TEXT = (
 
 def select(connection: sqlite3.Connection, rest: str, parameters: tuple[str | int, ...] = ()) -> tuple[Action, ...]:
     """The actions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
-    found = connection.execute(f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {rest}", parameters)
-    names = [description[0] for description in found.description]
+    cursor = connection.execute(f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {rest}", parameters)
+    names = [description[0] for description in cursor.description]
     chosen: list[Action] = []
-    for values in found.fetchall():
+    for values in cursor.fetchall():
         row = dict(zip(names, values, strict=True))
         kind, message, status, code = (row.pop(f"error_{name}") for name in ("kind", "message", "status", "code"))
         # A confirmed action keeps the error from before it was resolved, which no longer matters.
@@ -72,40 +68,58 @@ def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
         AmbiguousActionError: More than one id begins like this.
     """
     wanted = PREFIX + sqlite_text(id_or_prefix).strip().removeprefix(PREFIX).upper()
-    found = select(
-        connection, "WHERE substr(action_id, 1, ?) = ? ORDER BY seq DESC LIMIT ?", (len(wanted), wanted, _TWO)
-    )
-    if len(found) == _TWO:
+    matches = select(connection, "WHERE substr(action_id, 1, ?) = ? LIMIT 2", (len(wanted), wanted))
+    if len(matches) > 1:
         raise AmbiguousActionError(f"More than one action's id begins with {id_or_prefix}: give more of it.")
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def actions(
     connection: sqlite3.Connection, wanted: ActionFilter = _ANY, limit: int = 100, before: str | None = None
 ) -> tuple[Action, ...]:
     """The newest matching actions older than the action `before`."""
+    where = _condition(connection, wanted)
+    if before is not None:
+        where &= Where("seq < (SELECT seq FROM actions WHERE action_id = ?)", (sqlite_text(before),))
+    return select(connection, f"WHERE {where.sql} ORDER BY seq DESC LIMIT ?", (*where.parameters, limit))
+
+
+def count(connection: sqlite3.Connection, wanted: ActionFilter) -> int:
+    """The number of matching actions."""
+    where = _condition(connection, wanted)
+    return int(connection.execute(f"SELECT count(*) FROM actions WHERE {where.sql}", where.parameters).fetchone()[0])
+
+
+def _condition(connection: sqlite3.Connection, wanted: ActionFilter) -> Where:
     where = Where() & among("kind", wanted.kinds) & among("state", wanted.states) & among("surface", wanted.surfaces)
     if wanted.actor is not None:
         names = "? IN (actor, user, user || '@' || host, substr(actor, instr(actor, ':') + 1))"
         where &= Where(names, (sqlite_text(wanted.actor),))
-    for comparison, moment in (("created_us >= ?", wanted.since), ("created_us <= ?", wanted.until)):
+    for comparison, moment in (
+        ("created_us >= ?", wanted.since),
+        ("created_us <= ?", wanted.until),
+        ("coalesce(settled_us, created_us) >= ?", wanted.settled_since),
+    ):
         if moment is not None:
             where &= Where(comparison, (to_us(moment),))
-    if before is not None:
-        where &= Where("seq < (SELECT seq FROM actions WHERE action_id = ?)", (sqlite_text(before),))
-    return _newest(connection, where, limit)
+    if wanted.is_unresolved:
+        where &= Where(_UNRESOLVED)
+    if wanted.words:
+        connection.create_function("folded", 1, str.casefold, deterministic=True)
+    for word in wanted.words:
+        where &= Where(f"instr({_TEXT}, ?) > 0", (sqlite_text(word),))
+    return where
 
 
 def state_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
     """The number of actions by kind and state."""
-    found = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY kind, state").fetchall()
-    return {(kind, state): count for kind, state, count in found}
+    rows = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY kind, state").fetchall()
+    return {(kind, state): count for kind, state, count in rows}
 
 
 def unresolved(connection: sqlite3.Connection, limit: int = 100) -> tuple[Action, ...]:
     """The newest actions of unknown outcome."""
-    # Spelt as in the index `actions_unresolved`: only then does SQLite see that the index answers it.
-    return select(connection, "WHERE state = 'unknown' AND resolution IS NULL ORDER BY seq DESC LIMIT ?", (limit,))
+    return actions(connection, ActionFilter(is_unresolved=True), limit)
 
 
 def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
@@ -117,17 +131,6 @@ def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
         " AND (subject = ? OR (state = 'confirmed' AND result_id = ?)) ORDER BY seq",
         (wanted, wanted),
     )
-
-
-def last_turn(connection: sqlite3.Connection, run_id: str) -> Action | None:
-    """The write that made the run, or the newest turn of its conversation; None: this machine did not make it."""
-    found = select(
-        connection,
-        "WHERE kind IN ('run.start', 'run.continue', 'agent.start') AND state = 'confirmed' AND result_id = ?"
-        " ORDER BY seq DESC LIMIT 1",
-        (sqlite_text(run_id),),
-    )
-    return next(iter(found), None)
 
 
 def results(connection: sqlite3.Connection, keys: Collection[str]) -> dict[str, str]:
@@ -143,20 +146,20 @@ def results(connection: sqlite3.Connection, keys: Collection[str]) -> dict[str, 
 
 def run_ids(connection: sqlite3.Connection) -> frozenset[str]:
     """Ids of all runs that actions are about, or made."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT result_id FROM actions WHERE result_id IS NOT NULL"
         " UNION SELECT subject FROM actions WHERE subject <> ''"
     )
-    return frozenset(run_id for (run_id,) in found.fetchall())
+    return frozenset(run_id for (run_id,) in rows.fetchall())
 
 
 def agents(connection: sqlite3.Connection) -> dict[str, str]:
     """The named agents that were started from here, by the id of their execution, which may be a run's."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT result_id, path FROM actions WHERE kind = 'agent.start' AND state = 'confirmed'"
         " AND result_id IS NOT NULL ORDER BY seq DESC LIMIT 10000"
     )
-    return {run_id: unquote(path.split("/")[-2]) for run_id, path in found.fetchall()}
+    return {run_id: unquote(path.split("/")[-2]) for run_id, path in rows.fetchall()}
 
 
 def organizations(connection: sqlite3.Connection) -> tuple[Action, ...]:
@@ -164,50 +167,29 @@ def organizations(connection: sqlite3.Connection) -> tuple[Action, ...]:
     return select(connection, "WHERE kind = 'organization.create' ORDER BY seq DESC")
 
 
-def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[Action]:
-    """The newest matching actions."""
-    connection.create_function("folded", 1, str.casefold, deterministic=True)
-    where = Where() & among("kind", wanted.kinds) & among("state", wanted.outcomes)
-    if wanted.is_open:
-        where = where & Where("resolution IS NULL") & among("state", sorted(OPEN_STATES))
-    if wanted.since is not None:
-        where &= Where("coalesce(settled_us, created_us) >= ?", (to_us(wanted.since),))
-    for word in wanted.words:
-        where &= Where(f"instr({_TEXT}, ?) > 0", (sqlite_text(word),))
-    with snapshot(connection):
-        newest = _newest(connection, where, limit)
-        (count,) = connection.execute(f"SELECT count(*) FROM actions WHERE {where.sql}", where.parameters).fetchone()
-        return ActivityPage(newest, int(count), state_counts(connection))
-
-
 def steps(connection: sqlite3.Connection, action_id: str) -> tuple[AuditEntry, ...]:
     """The action's audit: every step, oldest first."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT at_us, action_id, transition, detail, user, host, surface FROM audit WHERE action_id = ? ORDER BY seq",
         (sqlite_text(action_id),),
     )
     return tuple(
         AuditEntry(from_us(at_us), action_id, transition, detail, Author(*by))
-        for at_us, action_id, transition, detail, *by in found.fetchall()
+        for at_us, action_id, transition, detail, *by in rows.fetchall()
     )
 
 
 def unknown_spans(connection: sqlite3.Connection) -> tuple[UnknownSpan, ...]:
-    """The stretches in which outcomes were unknown, by action and in order."""
-    found: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-    for action_id, transition, at_us in connection.execute(
-        "SELECT action_id, transition, at_us FROM audit ORDER BY seq"
-    ):
-        if transition in _UNKNOWN_FROM | _UNKNOWN_UNTIL:
-            found[action_id].append((transition, at_us))
-    spans: list[UnknownSpan] = []
-    for action_id, changes in found.items():
-        for one in select(connection, "WHERE action_id = ?", (action_id,)):
-            for (transition, at_us), later in zip(changes, [*changes[1:], None], strict=True):
-                if transition in _UNKNOWN_FROM:
-                    spans.append(UnknownSpan(one, from_us(at_us), None if later is None else from_us(later[1])))
-    return tuple(spans)
-
-
-def _newest(connection: sqlite3.Connection, where: Where, limit: int) -> tuple[Action, ...]:
-    return select(connection, f"WHERE {where.sql} ORDER BY seq DESC LIMIT ?", (*where.parameters, max(0, limit)))
+    """The stretches in which outcomes were unknown, in the order in which they began."""
+    spans = connection.execute(
+        "SELECT action_id, at_us, until_us FROM (SELECT seq, action_id, transition, at_us,"
+        " lead(at_us) OVER (PARTITION BY action_id ORDER BY seq) AS until_us FROM audit WHERE transition IN"
+        " ('unknown', 'resolution_undone', 'reopened', 'resolved_created', 'resolved_not_created', 'sent_again'))"
+        " WHERE transition IN ('unknown', 'resolution_undone', 'reopened') ORDER BY seq"
+    ).fetchall()
+    began = "WHERE action_id IN (SELECT action_id FROM audit WHERE transition = 'unknown')"
+    actions = {action.action_id: action for action in select(connection, began)}
+    return tuple(
+        UnknownSpan(actions[action_id], from_us(since_us), from_us_or_none(until_us))
+        for action_id, since_us, until_us in spans
+    )

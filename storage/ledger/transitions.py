@@ -36,7 +36,6 @@ CLAIMS: Final = Claims("actions", "action_id", "state IN ('prepared', 'sending')
 CRASHED: Final = "crashed"
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's base 32: no letter that looks like a digit."""
-_TIME_DIGITS, _RANDOM_DIGITS, _BITS = 10, 16, 5
 
 
 class Transition(Struct, frozen=True):
@@ -59,6 +58,7 @@ CONFIRM: Final = Transition("confirming", "confirmed", ("sending",), "confirmed"
 REJECT: Final = Transition("rejecting", "rejected", ("sending",), "rejected")
 UNKNOWN: Final = Transition("giving up on the outcome", "unknown", ("sending",), "unknown")
 NOT_SENT: Final = Transition("marking as not sent", "not_sent", ("prepared", "sending"), "not_sent")
+SETTLING: Final = {"confirmed": CONFIRM, "rejected": REJECT, "unknown": UNKNOWN, "not_sent": NOT_SENT}
 RESOLVE_CREATED: Final = Transition("resolving as created", "resolved_created", ("unknown",), "confirmed", "created")
 RESOLVE_NOT_CREATED: Final = Transition(
     "resolving as not created", "resolved_not_created", ("unknown",), "not_created", "not_created"
@@ -90,11 +90,8 @@ def new_action_id(at: datetime) -> str:
     """`act_` and 26 characters: 48 bits of milliseconds, then 80 random ones."""
     from secrets import randbits  # for writes only
 
-    return PREFIX + _digits(to_us(at) // 1000, _TIME_DIGITS) + _digits(randbits(80), _RANDOM_DIGITS)
-
-
-def _digits(number: int, count: int) -> str:
-    return "".join(_ALPHABET[(number >> (_BITS * digit)) & 31] for digit in reversed(range(count)))
+    number = to_us(at) // 1000 << 80 | randbits(80)
+    return PREFIX + "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def enter(
@@ -133,10 +130,10 @@ def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: s
     if key is not None:
         _refuse_taken_key(connection, key)
     _refuse_blocked(connection, kind, subject)
-    if not again and subject:
+    if not again and subject and kind == "organization.create":
         query = "WHERE kind = ? AND subject = ? AND state = 'confirmed' ORDER BY seq DESC LIMIT 1"
         for done in select(connection, query, (kind, sqlite_text(subject))):
-            raise AlreadyDoneError(done)
+            raise AlreadyDoneError(done, f"({kind} {done.subject}) is confirmed: it was done before.")
 
 
 def apply(connection: sqlite3.Connection, action_id: str, step: StateChange) -> Action:
@@ -199,14 +196,16 @@ def _existing(connection: sqlite3.Connection, action_id: str) -> Action:
 def _refuse_taken_key(connection: sqlite3.Connection, key: str) -> None:
     marks = ", ".join("?" * len(UNUSED_STATES))
     for taken in select(connection, f"WHERE key = ? AND state NOT IN ({marks})", (sqlite_text(key), *UNUSED_STATES)):
-        raise KeyTakenError(taken)
+        raise KeyTakenError(taken, f"already has the key {taken.key!r}; it is {taken.state}.")
 
 
 def _refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: str) -> None:
     marks = ", ".join("?" * len(OPEN_STATES))
     query = f"WHERE kind = ? AND subject = ? AND subject <> '' AND resolution IS NULL AND state IN ({marks})"
     for blocking in select(connection, query, (kind, sqlite_text(subject), *OPEN_STATES)):
-        raise SubjectBlockedError(blocking)
+        raise SubjectBlockedError(
+            blocking, f"({kind} {blocking.subject}) is {blocking.state}: its outcome comes first."
+        )
 
 
 def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) -> None:
@@ -235,10 +234,10 @@ def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) ->
             "undoes": transition is UNRESOLVE,
             "at": to_us(step.at),
             "resolution": transition.resolution,
-            "error_kind": None if error is None else sqlite_text(error.kind),
-            "error_message": None if error is None else sqlite_text(error.message),
-            "error_status": None if error is None else error.http_status,
-            "error_code": sqlite_text_or_none(None if error is None else error.error_code),
+            "error_kind": error and sqlite_text(error.kind),
+            "error_message": error and sqlite_text(error.message),
+            "error_status": error and error.http_status,
+            "error_code": sqlite_text_or_none(error.error_code if error else None),
             "response_json": sqlite_text_or_none(step.response_json),
             "result_id": sqlite_text_or_none(step.result_id),
             "superseded_by": sqlite_text_or_none(step.superseded_by),

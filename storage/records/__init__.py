@@ -17,6 +17,7 @@ from storage.records.action import (
     Author,
     Organization,
     Resolution,
+    SettledState,
     Surface,
 )
 from storage.records.activity import LinkState, PollOutcome, RunClock, link_of

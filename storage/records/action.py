@@ -151,6 +151,9 @@ ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown",
 """`prepared` and `sending` are in progress; `not_created` is the user's answer to `unknown`; all but these three are
 final."""
 
+SettledState = Literal["confirmed", "rejected", "unknown", "not_sent"]
+"""How sending it ends."""
+
 Resolution = Literal["created", "not_created", "sent_again"]
 
 Surface = Literal["console", "command", "automation"]
@@ -172,7 +175,6 @@ class Author(Struct, frozen=True):
     user: str | None = None
     """The operating system's login name."""
     host: str | None = None
-    """The machine's name."""
     surface: Surface | None = None
 
     @property
@@ -254,6 +256,17 @@ class ActionFilter(Struct, frozen=True):
     since: datetime | None = None
     """When it was asked for, inclusive; so is `until`."""
     until: datetime | None = None
+    settled_since: datetime | None = None
+    """The earliest time, inclusive, of what is settled; of the others, when they were asked for."""
+    search: str = ""
+    """Words that must all occur in what was asked, sent or answered, in any case."""
+    is_unresolved: bool = False
+    """Only those of unknown outcome that the user has not resolved."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The search as lower-case words."""
+        return tuple(self.search.casefold().split())
 
 
 class AuditEntry(Struct, frozen=True):

@@ -1,19 +1,12 @@
 """Traffic between this machine and the service: the link, the log of polls and writes, and the service's limits."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 Subject = Literal["runs", "health"]
-T = TypeVar("T")
-ANSWERED = "answered"
-"""A poll's outcome: the service gave a usable answer."""
-FAILED = "failed"
-"""A poll's outcome: it failed with an error of any kind."""
-Tally = Mapping[tuple[str, ...], int]
-"""How many there are of each kind and outcome."""
 
 
 class PollOutcome(Struct, frozen=True):
@@ -73,48 +66,7 @@ class PollSpan(Struct, frozen=True):
     error_kind: str | None = None
     """None: they were answered. Otherwise an `ApiError.kind`."""
     error_message: str | None = None
-    """The message of the last error."""
     http_status: int | None = None
-
-    @property
-    def kind(self) -> str:
-        """The name that filters use for it."""
-        return f"poll.{self.subject}"
-
-    @property
-    def outcome(self) -> str:
-        """The name that filters use for it."""
-        return ANSWERED if self.error_kind is None else FAILED
-
-
-class ActivityFilter(Struct, frozen=True):
-    """All conditions hold together; an empty one excludes nothing."""
-
-    kinds: tuple[str, ...] = ()
-    """`ActionKind`s, and `poll.` with a subject."""
-    outcomes: tuple[str, ...] = ()
-    """`ActionState`s, `answered` and `failed`."""
-    search: str = ""
-    """Words that must all occur, in any case."""
-    since: datetime | None = None
-    """The earliest time, inclusive: what began or ended at or after it."""
-    is_open: bool = False
-    """A filter for writes that have an open outcome."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The search as lower-case words; an entry must contain all of them."""
-        return tuple(self.search.casefold().split())
-
-
-class ActivityPage(Struct, Generic[T], frozen=True):
-    """The newest entries that a filter lets through, with the numbers of all."""
-
-    newest: tuple[T, ...] = ()
-    matching: int = 0
-    """How many the filter lets through, the newest among them."""
-    tally: Tally = field(default_factory=dict)
-    """The tally of all entries, regardless of the filter."""
 
 
 CLOCKS_DISAGREE_S: Final = 60.0

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.actions.actions import Actions
-from app.actions.reconciliation import Cancellations
+from app.actions.reconciliation import Reconciliation
 from app.actions.refusals import (
     AlreadyAskedError,
     BlockedError,
@@ -44,10 +44,13 @@ from app.api.requests import (
 )
 from app.engine.events import ActionChanged, Event, RunsChanged, StorageFailed
 from app.profiles.token import Token
+from app.results.service import ServiceExtension
+from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.cache.cache import Cache
 from storage.ledger import Ledger, WrongStateError
 from storage.records import Action, Repository, RunFilter
+from storage.values import utc_now
 from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Raw, Respond, Server, Step
 from tests.waiting import present
 
@@ -67,13 +70,12 @@ class Desk:
     client: Client
     events: list[Event] = field(default_factory=list)
 
-    def actions(self, *, read_only: bool = False) -> Actions:
-        def clock() -> datetime:
-            return datetime.now(UTC)
-
+    def __post_init__(self) -> None:
         ring = self.events.append
-        runs = RunSync(self.client, self.cache, ring, clock=clock, page_size=100, first_runs=100)
-        return Actions(self.client, self.ledger, runs.store, ring, clock, "test", read_only)
+        self.runs = RunSync(self.client, self.cache, ring, clock=utc_now, page_size=100, first_runs=100)
+
+    def actions(self, *, read_only: bool = False) -> Actions:
+        return Actions(self.client, self.ledger, self.runs.store, self.events.append, utc_now, "test", read_only)
 
 
 @pytest.fixture(params=[PATIENT])
@@ -410,7 +412,9 @@ async def test_an_unknown_cancellation_is_settled_by_the_turn(desk: Desk, answer
     desk.server.otherwise = lambda _: answer
     now = datetime.now(UTC)
     actions = replace(desk.actions(), clock=lambda: now)
-    chore, asked = Cancellations(actions), len(desk.server.requests)
+    extension = ServiceExtension(desk.client, desk.cache.has_no_results, desk.cache.note_no_results)
+    chore = Reconciliation(desk.runs, Listing(desk.runs), extension, actions)
+    asked = len(desk.server.requests)
     for _ in range(60):
         now += timedelta(minutes=1)
         await chore.work()

@@ -19,6 +19,7 @@ from storage.errors import StorageError
 from storage.records import ActionFailure, Author, PollOutcome, Repository
 from storage.records.decision import Decision
 from tests.notify.conftest import World
+from tests.storage.conftest import entry
 
 
 @dataclass
@@ -100,11 +101,9 @@ class Place(World):
 
     async def unknown_write(self, body: str = "{}", key: str = "k") -> str:
         """A write whose answer was lost; its action's id."""
-        action = await self.ledger.prepare(
-            action_id=None, kind="run.start", subject="", key=key, path="/x", body_json=body, actor="cli"
-        )
+        action = await self.ledger.prepare(entry(key, "", "run.start", body, at=self.ledger.clock()))
         await self.ledger.sending(action.action_id)
-        await self.ledger.unknown(action.action_id, ActionFailure("timed_out", "no answer"))
+        await self.ledger.settle(action.action_id, "unknown", ActionFailure("timed_out", "no answer"))
         return action.action_id
 
     @property

@@ -139,11 +139,11 @@ def test_the_ledger_decides_when_a_row_is_entered(
     faulty("orgs", "create", "a@example.com")
     prepare, prepared = Ledger.prepare, []
 
-    async def failing(ledger: Ledger, **entry: Any) -> Action:
+    async def failing(ledger: Ledger, entry: Action, **more: Any) -> Action:
         prepared.append(entry)
         if len(prepared) > 2:
             raise StorageError("The disk is gone.", path=file)
-        return await prepare(ledger, **entry)
+        return await prepare(ledger, entry, **more)
 
     monkeypatch.setattr(Ledger, "organizations", AsyncMock(return_value=()))
     monkeypatch.setattr(Ledger, "prepare", failing)

@@ -14,8 +14,8 @@ from app.profiles import ConsoleSettings, PollSettings, Profile, Settings
 from app.profiles.engines import ProfileEngines
 from app.profiles.token import EnvToken
 from app.runs.screen_views import first_picture
-from storage.ledger import Ledger
-from storage.records import ActionFailure, ActionState
+from storage.ledger import Ledger, new_action_id
+from storage.records import Action, ActionFailure, SettledState
 from tests.lab import START, Clock, Lab
 
 LOST = ActionFailure("timed_out", "No answer within 20 s.")
@@ -108,7 +108,7 @@ def app_on(settings: Settings, clock: SceneClock, engine: Engine) -> RunwardenAp
 async def enter(
     ledger: Ledger,
     request: WriteRequest,
-    state: ActionState,
+    state: SettledState,
     *,
     key: str = "key",
     actor: str = "console:ann",
@@ -116,19 +116,8 @@ async def enter(
     error: ActionFailure = LOST,
 ) -> None:
     """A write of the past, moved through the ledger as the program moves it."""
-    kind, subject, path, body = request.kind, request.subject, request.path, as_json(request)
-    prepared = await ledger.prepare(
-        action_id=None, kind=kind, subject=subject, key=key, path=path, body_json=body, actor=actor
-    )
-    action_id = prepared.action_id
-    if state == "not_sent":
-        await ledger.not_sent(action_id, error)
-        return
-    await ledger.sending(action_id)
-    match state:
-        case "confirmed":
-            await ledger.confirm(action_id, result_id=made, response_json=None)
-        case "rejected":
-            await ledger.reject(action_id, error)
-        case _:
-            await ledger.unknown(action_id, error)
+    at, texts = ledger.clock(), (request.subject, key, request.path, as_json(request), actor)
+    prepared = await ledger.prepare(Action(new_action_id(at), request.kind, *texts, "prepared", at))
+    if state != "not_sent":
+        await ledger.sending(prepared.action_id)
+    await ledger.settle(prepared.action_id, state, None if state == "confirmed" else error, made)

@@ -18,6 +18,7 @@ from storage.ledger import Ledger
 from storage.records import PollOutcome, RunFilter
 from storage.state import State
 from tests.lab import Lab, Respond
+from tests.storage.conftest import entry
 from tests.waiting import until
 
 
@@ -151,9 +152,7 @@ async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_op
         if not has_lease:
             await engine.usable_state().acquire_lease("poller", "another", 600)
         ledger = engine.ledger
-        action = await ledger.prepare(
-            action_id=None, kind="run.start", subject="", key="k", path="/", body_json="{}", actor="cli"
-        )
+        action = await ledger.prepare(entry("k", "", "run.start"))
         await ledger.sending(action.action_id)
         await ledger.writer.run(
             lambda c: c.execute("UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (2**22 + 1,))

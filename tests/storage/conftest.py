@@ -16,8 +16,8 @@ import pytest
 
 from storage.cache import opening, store_runs
 from storage.cache.cache import Cache
-from storage.ledger import Ledger
-from storage.records import Action, Repository, Run
+from storage.ledger import Ledger, new_action_id
+from storage.records import Action, ActionKind, Repository, Run
 from storage.values import to_us
 from tests.lab import Clock
 from tests.program import Program
@@ -85,20 +85,27 @@ async def ledger(ledger_path: Path, clock: Clock) -> AsyncIterator[Ledger]:
         yield opened
 
 
+def entry(
+    key: str = "key-1",
+    subject: str = "ann@acme.test",
+    kind: ActionKind = "organization.create",
+    body_json: str = '{"email": "ann@acme.test"}',
+    actor: str = "cli:ann",
+    at: datetime = NOON,
+    **more: str,
+) -> Action:
+    """A write to enter into a ledger."""
+    facts = {"action_id": new_action_id(at), "path": "/external/organizations", **more}
+    texts = {"kind": kind, "subject": subject, "key": key, "body_json": body_json, "actor": actor}
+    return Action(**facts, **texts, state="prepared", created_at=at)
+
+
 @pytest.fixture
 def prepare(ledger: Ledger) -> Callable[..., object]:
     """Enters an organization's creation; awaitable."""
 
-    async def enter(key: str = "key-1", subject: str = "ann@acme.test", **changed: str | bool | None) -> Action:
-        facts: dict[str, object] = {
-            "action_id": None,
-            "kind": "organization.create",
-            "path": "/external/organizations",
-            "body_json": '{"email": "ann@acme.test"}',
-            "actor": "cli:ann",
-            **changed,
-        }
-        return await ledger.prepare(key=key, subject=subject, **facts)
+    async def enter(key: str = "key-1", subject: str = "ann@acme.test", **changed: str) -> Action:
+        return await ledger.prepare(entry(key, subject, at=ledger.clock(), **changed))
 
     return enter
 
@@ -110,6 +117,7 @@ from pathlib import Path
 from storage.cache.cache import Cache
 from storage.ledger import KeyTakenError, Ledger, SubjectBlockedError
 from storage.state import State
+from tests.storage.conftest import entry
 
 async def start():
     print("ready", flush=True)

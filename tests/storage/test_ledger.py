@@ -12,7 +12,7 @@ import pytest
 from storage import database
 from storage.ledger import AmbiguousActionError, Ledger, NoSuchActionError, new_action_id
 from storage.records import Action, ActionFailure, ActionFilter, Author
-from tests.storage.conftest import NOON
+from tests.storage.conftest import NOON, entry
 
 Prepare = Callable[..., Awaitable[Action]]
 
@@ -23,13 +23,11 @@ NO_ANSWER = ActionFailure("timed_out", "No answer within 20 s.", http_status=500
 
 async def test_every_step_stays_on_record(ledger_path: Path) -> None:
     """Who, from where, when and what. A resolution has its own person, machine and time."""
-    facts = {"action_id": None, "kind": "organization.create", "subject": "s", "key": "k", "path": "/"}
-    facts |= {"body_json": "{}", "actor": "console:ann", "base_url": "https://api.test/v1"}
     async with await Ledger.open(ledger_path, author=ANN, clock=lambda: NOON) as ledger:
-        action = await ledger.prepare(**facts)
+        action = await ledger.prepare(entry(base_url="https://api.test/v1"))
         number = action.action_id
         await ledger.sending(number)
-        unknown = await ledger.unknown(number, NO_ANSWER)
+        unknown = await ledger.settle(number, "unknown", NO_ANSWER)
     later = NOON + timedelta(minutes=8)
     async with await Ledger.open(ledger_path, author=BOB, clock=lambda: later) as ledger:
         resolved = await ledger.resolve(number, None)
@@ -63,7 +61,7 @@ async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare
         await ledger.sending("act_none")
     action = await prepare("k\ud800", subject="s\udcff", actor="cli:\udc80")
     await ledger.sending(action.action_id)
-    unknown = await ledger.unknown(action.action_id, ActionFailure("timed_out", "m\ud800"))
+    unknown = await ledger.settle(action.action_id, "unknown", ActionFailure("timed_out", "m\ud800"))
 
     assert await ledger.action("act_none") is None
     assert (unknown.key, unknown.subject, unknown.actor) == ("k?", "s?", "cli:?")
@@ -106,7 +104,7 @@ async def test_results_are_found_by_key(ledger: Ledger, prepare: Prepare) -> Non
         action = await prepare(key, subject="")
         await ledger.sending(action.action_id)
         if key != "retry-e-1":
-            await ledger.confirm(action.action_id, result_id=f"by {key}", response_json="{}")
+            await ledger.settle(action.action_id, "confirmed", result_id=f"by {key}", response_json="{}")
 
     assert await ledger.results(["retry-a-1", "retry-b-1", "retry-c-1", "retry-d-1", "retry-e-1", "\ud800"]) == {
         "retry-a-1": "by retry-a-1",
@@ -129,12 +127,12 @@ async def test_a_runs_conversation_and_every_organization(ledger: Ledger, prepar
     """What made it and everything meant for it, oldest first; organizations newest first."""
     start = await prepare("1", subject="", kind="run.start")
     await ledger.sending(start.action_id)
-    start = await ledger.confirm(start.action_id, result_id="run_1", response_json="{}")
+    start = await ledger.settle(start.action_id, "confirmed", result_id="run_1", response_json="{}")
     turn = await prepare("2", subject="run_1", kind="run.continue")
     await prepare("3", subject="run_2", kind="run.continue")
     other = await prepare("4", subject="", kind="agent.start")
     await ledger.sending(other.action_id)
-    other = await ledger.confirm(other.action_id, result_id="run_4", response_json="{}")
+    other = await ledger.settle(other.action_id, "confirmed", result_id="run_4", response_json="{}")
     organizations = [await prepare(str(n), subject=f"{n}@acme.test") for n in (5, 6)]
 
     assert await ledger.for_run("run_1") == (start, turn)

@@ -24,10 +24,7 @@ key, subject = more
 async with await Ledger.open(Path(path)) as ledger:
     await start()
     try:
-        action = await ledger.prepare(
-            action_id=None, kind="organization.create", subject=subject, key=key.replace("NUMBER", number),
-            path="/external/organizations", body_json="{}", actor="test",
-        )
+        action = await ledger.prepare(entry(key.replace("NUMBER", number), subject))
         print("prepared", action.action_id)
     except (KeyTakenError, SubjectBlockedError) as refusal:
         print(type(refusal).__name__, refusal.existing.action_id)
@@ -37,14 +34,12 @@ SENDER = """
 import asyncio, sys
 from pathlib import Path
 from storage.ledger import Ledger
+from tests.storage.conftest import entry
 
 async def main():
     ledger = await Ledger.open(Path(sys.argv[1]))
     for state in sys.argv[2:]:
-        action = await ledger.prepare(
-            action_id=None, kind="organization.create", subject=state, key=state,
-            path="/", body_json="{}", actor="test",
-        )
+        action = await ledger.prepare(entry(state, state))
         if state == "sending":
             await ledger.sending(action.action_id)
     print("there", flush=True)

@@ -30,7 +30,7 @@ from storage.ledger import Ledger
 from storage.private_file import NETWORK, file_system
 from storage.records import RunFilter, RunSort
 from storage.state import State
-from tests.storage.conftest import NOON, make_run, race
+from tests.storage.conftest import NOON, entry, make_run, race
 
 JUNK = b"not a database at all\n" * 500
 
@@ -197,8 +197,6 @@ def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
 
 # a ledger of another version, or a damaged one: it is read, and never written or rebuilt
 
-ENTRY = {"action_id": None, "kind": "run.start", "subject": "", "path": "/", "actor": "cli:ann"}
-
 
 @pytest.mark.parametrize(
     ("step", "problem", "cure"),
@@ -212,7 +210,7 @@ async def test_a_ledger_of_another_version_is_read_and_not_written(
 ) -> None:
     """A program does not touch what one with other tables wrote: every write names the file and what to do."""
     async with await Ledger.open(ledger_path) as ledger:
-        action = await ledger.prepare(key="k", body_json="{}", **ENTRY)
+        action = await ledger.prepare(entry("k", "", "run.start"))
     with sqlite3.connect(ledger_path) as connection:
         connection.execute(
             "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('ledger', ?, '')",
@@ -225,7 +223,7 @@ async def test_a_ledger_of_another_version_is_read_and_not_written(
     async with await Ledger.open(ledger_path) as ledger:
         assert isinstance(ledger.problem, problem)
         assert (await ledger.actions(), await ledger.adopt_orphans()) == ((action,), ())
-        for write in (ledger.prepare(key="k2", body_json="{}", **ENTRY), ledger.sending(action.action_id)):
+        for write in (ledger.prepare(entry("k2", "", "run.start")), ledger.sending(action.action_id)):
             with pytest.raises(problem, match=cure) as caught:
                 await write
             assert (caught.value.path, str(ledger_path) in caught.value.message) == (ledger_path, True)
@@ -236,7 +234,7 @@ async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
     """The entries before and after a page that is lost; nothing is written, and the file stays as it is."""
     async with await Ledger.open(ledger_path) as ledger:
         body = f'"{"x" * 1500}"'
-        ids = [(await ledger.prepare(key=str(n), body_json=body, **ENTRY)).action_id for n in range(40)]
+        ids = [(await ledger.prepare(entry(str(n), "", "run.start", body))).action_id for n in range(40)]
     _, size = root_page(ledger_path, "actions")
     spoil(ledger_path, ledger_path.read_bytes().index(ids[20].encode() + b"run.start") // size + 1, size)
     before = ledger_path.read_bytes()
@@ -245,7 +243,7 @@ async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
         assert isinstance(ledger.problem, DatabaseDamagedError)
         left = [action.action_id for action in await ledger.actions()]
         with pytest.raises(DatabaseDamagedError, match="restore it from a backup"):
-            await ledger.prepare(key="k", body_json="{}", **ENTRY)
+            await ledger.prepare(entry("k", "", "run.start"))
 
     assert (left[0], left[-1], len(left) > 30, ids[20] in left) == (ids[39], ids[0], True, False)
     assert ledger_path.read_bytes() == before

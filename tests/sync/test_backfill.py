@@ -19,7 +19,7 @@ from storage.ledger import Ledger
 from storage.records import RunFilter, RunSort
 from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Lab, Respond, stamp
-from tests.storage.conftest import make_run
+from tests.storage.conftest import entry, make_run
 from tests.sync.conftest import MINUTE, Desk, Recorder
 from tests.waiting import present, until
 
@@ -224,9 +224,7 @@ async def test_old_runs_are_dropped_but_for_those_in_the_ledger(
     ):
         runs = [make_run(n, "completed", created_at=march - n * DAY, note="x" * 2000) for n in range(30)]
         await cache.store_runs(runs, march)
-        await ledger.prepare(
-            action_id=None, kind="run.continue", subject="run_0025", key="k", path="/", body_json="{}", actor="cli:ann"
-        )
+        await ledger.prepare(entry("k", "run_0025", "run.continue"))
 
         async def kept(keep_days: float = 0, max_mb: int = 0) -> list[int]:
             history = HistorySettings(keep_days=keep_days, max_mb=max_mb)

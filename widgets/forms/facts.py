@@ -165,12 +165,10 @@ class FactPane(VerticalScroll, Generic[FactT]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*SCROLL_KEYS]
 
-    _item: FactT | None = None
-
-    def compose(self) -> ComposeResult:
-        """The facts, then what follows them."""
-        yield FactList()
-        yield SteadyText()
+    def __init__(self) -> None:
+        self._facts, self._below = FactList(), SteadyText()
+        self._item: FactT | None = None
+        super().__init__(self._facts, self._below)
 
     def below_facts(self, item: FactT, now: datetime) -> Content:
         """Hook: what follows the facts."""
@@ -186,11 +184,10 @@ class FactPane(VerticalScroll, Generic[FactT]):
     def tick(self, now: datetime) -> None:
         """Repaint what changed."""
         facts = self._item.facts(now) if self._item is not None else ()
-        self.query_one(FactList).show(tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts))
+        self._facts.show(tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts))
         below = self.below_facts(self._item, now) if self._item is not None else Content()
-        text = self.query_children(SteadyText).first()
-        text.update(below)
-        text.display = bool(below.plain)
+        self._below.update(below)
+        self._below.display = bool(below.plain)
 
 
 class TableAndFacts(Container, Generic[FactT]):

@@ -46,11 +46,8 @@ class FormField(Widget):
 
         field: str
 
-    @dataclass
     class Left(Message):
         """The focus left the field."""
-
-        field: str
 
     def __init__(self, key: str, label: str, hint: str, control: LineInput | ParagraphInput) -> None:
         super().__init__(id=f"field-{key}")
@@ -149,7 +146,7 @@ class FormField(Widget):
             self._control.select_on_focus = True
         if self.value:
             self.touched = True
-        self.post_message(self.Left(self.key))
+        self.post_message(self.Left())
 
     @on(CharactersRemoved)
     def _cleaned(self, message: CharactersRemoved) -> None:

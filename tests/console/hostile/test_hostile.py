@@ -23,8 +23,8 @@ from app.api.requests import (
 from app.engine.text import FORMULA_STARTS
 from app.profiles import LEDGER_FILE, Profile, Settings, data_folder
 from app.profiles.token import EnvToken
-from storage.ledger import Ledger
-from storage.records import ActionFailure, Repository
+from storage.ledger import Ledger, new_action_id
+from storage.records import Action, ActionFailure, Repository
 from tests.lab import Lab, Respond, Server
 from tests.pty.ansi import Piece, pieces, unprintable
 from tests.pty.terminal import ESCAPE, Terminal, environment
@@ -159,27 +159,22 @@ async def write_ledger(path: Path) -> list[str]:
     async with await Ledger.open(path) as ledger:
         for number, payload in enumerate(SEQUENCES):
             request = a_request(number, payload)
-            action = await ledger.prepare(
-                action_id=None,
-                kind=request.kind,
-                subject=f"{request.subject}{number}" if request.subject else "",
-                key=f"{payload}{number}",
-                # An agent's name is a segment of its path, encoded.
-                path=f"/external/agents/{quote(payload, safe='')}/executions",
-                body_json=as_json(request),
-                actor=f"console:{payload}",
-            )
+            subject = f"{request.subject}{number}" if request.subject else ""
+            # An agent's name is a segment of its path, encoded.
+            path = f"/external/agents/{quote(payload, safe='')}/executions"
+            texts, at = (subject, f"{payload}{number}", path, as_json(request), f"console:{payload}"), ledger.clock()
+            action = await ledger.prepare(Action(new_action_id(at), request.kind, *texts, "prepared", at))
             ids.append(action.action_id)
             await ledger.sending(action.action_id)
             error = ActionFailure(payload, payload, 500, payload)
             match number // 5 % 3:
                 case 0:
                     made = {"organization_name": payload, "organization_id": payload, payload: payload}
-                    await ledger.confirm(action.action_id, result_id=payload, response_json=json.dumps(made))
+                    await ledger.settle(action.action_id, "confirmed", None, payload, json.dumps(made))
                 case 1:
-                    await ledger.reject(action.action_id, error)
+                    await ledger.settle(action.action_id, "rejected", error)
                 case _:
-                    await ledger.unknown(action.action_id, error)
+                    await ledger.settle(action.action_id, "unknown", error)
     return ids
 
 
