@@ -47,7 +47,7 @@ def _find_project(
             raise OnboardingError(f"the project {path} cannot be read: {error}") from error
         return Repository(path, "gitlab", path, url, project_id)
     try:
-        gitlab = _api_of(database, host, timeout_s)
+        gitlab = _api(host, _token_of(database, host), timeout_s)
         body = gitlab.document("GET", f"/projects/{quote(str(project_id or path), safe='')}")
     except ForgeError as error:
         if error.status == HTTPStatus.NOT_FOUND:
@@ -76,12 +76,15 @@ def _find_project(
     return Repository(path, "gitlab", path, url, number if isinstance(number, int) else None)
 
 
-def _api_of(database: Database, host: Host, timeout_s: float) -> ForgeHttp:
+def _token_of(database: Database, host: Host) -> str | None:
     try:
-        # Without a token GitLab shows public projects only.
-        token = token_of(database, host)
+        return token_of(database, host)
     except TokenError as error:
         raise ForgeError(str(error)) from error
+
+
+def _api(host: Host, token: str | None, timeout_s: float) -> ForgeHttp:
+    # Without a token GitLab shows public projects only.
     return ForgeHttp("GitLab", host.api_url or "", {"PRIVATE-TOKEN": token} if token else {}, timeout_s)
 
 
@@ -105,17 +108,16 @@ def _ensure_webhook(
     secret = os.environ.get(variable or "", "")
     if variable is not None and not secret:
         return False, f"the webhook needs its secret: {variable} is not set"
-    has_token = host.token_env or host.token_command or host.app
-    if not has_token or (host.token_env and token_of(database, host) is None):
-        return False, "the webhook needs a token: connect the GitLab host with --token-env"
     try:
+        if (token := _token_of(database, host)) is None:
+            return False, "the webhook needs a token: connect the GitLab host with --token-env"
         # GitLab switches push_events on unless a request says otherwise.
         fields = {"url": settings.gitlab.webhook_url, "enable_ssl_verification": True, "push_events": False}
         fields |= dict.fromkeys(settings.gitlab.webhook_events, True) | ({"token": secret} if secret else {})
         if "issues_events" in fields:
             # Also that an issue became confidential comes as such an event, and cancels what waits for its run.
             fields["confidential_issues_events"] = True
-        api, hooks = _api_of(database, host, settings.probing.timeout_s), f"/projects/{project_id}/hooks"
+        api, hooks = _api(host, token, settings.probing.timeout_s), f"/projects/{project_id}/hooks"
         present = _ours(api, hooks, fields)
         if not present:
             api.answer("POST", hooks, fields)

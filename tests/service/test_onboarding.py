@@ -1,5 +1,6 @@
 """Onboarding of GitLab projects and their webhooks: POST /external/gitlab/projects (spec 4.6; the shape is ours)."""
 
+import hashlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+import sqlalchemy as sa
 
 from service.clock import now_micros
 from service.forge.onboarding import OnboardingError, Outcome, onboard
@@ -15,6 +17,7 @@ from service.store import organizations, repositories
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
+from service.store.schema import host_tokens
 from tests.service.conftest import WEBHOOK as HOOK
 from tests.service.conftest import Make
 from tests.service.forge.forges import PROJECT, GitLabForge
@@ -77,6 +80,19 @@ def test_a_webhook_is_what_gitlab_says_it_is(acme: Acme, gitlab: GitLabForge) ->
     assert (removed, kept) == (False, False)
     assert (away.is_new, away.repository.webhook_configured) == (False, True)
     assert "cannot be reached" in str(away.webhook_failure)
+
+
+def test_a_token_that_cannot_be_had_leaves_the_webhook_as_it_is(acme: Acme) -> None:
+    """Such as one whose rotation's answer was lost: the reason is in the answer, and the project stays connected."""
+    acme.onboard()
+    lost = {"digest": hashlib.sha256(b"runwarden:bot-token").hexdigest(), "variable": "GITLAB_TOKEN_HERE"}
+    with acme.database.write() as connection:
+        connection.execute(sa.insert(host_tokens).values(**lost, is_lost=True, fault="create a new token"))
+    outcome = acme.onboard()
+
+    assert (outcome.is_new, outcome.repository.webhook_configured) == (False, True)
+    assert outcome.webhook_failure is not None
+    assert outcome.webhook_failure.endswith("there is no token for gitlab.example: create a new token")
 
 
 def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabForge) -> None:
