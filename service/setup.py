@@ -1,7 +1,7 @@
 """Set-up from an operator's document, checked key by key; applying it again changes nothing."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from graphlib import CycleError, TopologicalSorter
@@ -188,8 +188,7 @@ def apply_setup(
         wanted = replace(offer, retired=offer.retired or (old is not None and old.retired))
         organizations.put_offer(connection, wanted)
         applied.append(_outcome("offer", offer.code, None, old, wanted))
-    for organization, repository in state.all_repositories():
-        check_triggers(connection, organization, repository)
+    state.check_triggers()
     return {
         "organizations": results,
         "offers": [offer.code for offer in organizations.all_offers(connection)],
@@ -519,11 +518,11 @@ class _Organizations:
         for owner in by_owner(self._connection, organizations.Trial, schema.trials, owners):
             organizations.start_trial(self._connection, owner, self._now)
 
-    def all_repositories(self) -> Iterator[tuple[Organization, repositories.Repository]]:
-        """Yield each repository of these organizations, including those that the document leaves out."""
+    def check_triggers(self) -> None:
+        """Check the rules of these organizations' repositories, including those that the document leaves out."""
         for organization in {org.id: org for org in self._named.values()}.values():
             for repository in self._repositories[organization.id].values():
-                yield organization, repository
+                check_triggers(self._connection, organization, repository)
 
 
 def _key(repo: repositories.Repository) -> tuple[str, str]:

@@ -233,11 +233,9 @@ def list_deliveries(admin: AdminContext, slug: str | None, limit: int, *, waitin
     with admin.read() as connection:
         owner = owner_of(connection, slug)
         rows = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
-    documents = []
-    lines = []
+    documents, lines = [], []
     for row in rows:
-        at = rfc3339(row.received_at)
-        repository = f"{row.platform}:{row.path_key}"
+        at, repository = rfc3339(row.received_at), f"{row.platform}:{row.path_key}"
         shown = {"id": row.id, "organization_id": row.organization_id, "number": row.number, "is_issue": row.is_issue}
         shown |= {"event": row.event, "sender": row.sender, "result": row.result, "detail": row.detail}
         shown |= {"agent": row.agent, "run_id": row.run_id, "delivery": row.delivery}

@@ -142,11 +142,10 @@ def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: in
     else:
         with admin.change("organization.budget") as change:
             organization = change.of(slug)
-            before = {"day_usd": organization.day_usd, "day_tokens": organization.day_tokens}
-            old = DayBudget() if no_limit else DayBudget.model_validate(before)
+            before = {} if no_limit else {"day_usd": organization.day_usd, "day_tokens": organization.day_tokens}
             options = {"day_usd": day_usd, "day_tokens": day_tokens}
-            values = old.model_dump() | {name: value for name, value in options.items() if value is not None}
-            limits = DayBudget.model_validate(values)
+            changed = {name: value for name, value in options.items() if value is not None}
+            limits = DayBudget.model_validate(before | changed)
             organizations.change(change.connection, organization.id, **limits.model_dump())
             change.target = organization.id
             change.detail = f"day_usd={limits.day_usd} day_tokens={limits.day_tokens}"
