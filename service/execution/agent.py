@@ -44,11 +44,11 @@ def run(
     log: IO[bytes],
     secrets: Secrets,
     check: Callable[[], None],
-    said: Callable[[], Sequence[Message]] = tuple,
+    unheard: Callable[[], Sequence[Message]] = tuple,
 ) -> None:
     """Run an agent until it exits; write its output to the log, without the secrets.
 
-    `said` returns the messages that it has not taken yet.
+    `unheard` returns the messages that it has not taken yet.
 
     Raises:
         AgentFailedError: It could not start, failed, or passed a limit.
@@ -59,32 +59,22 @@ def run(
     command.prepare()
     _check_disk(command)
     limits = command.share.disk.limits
-    agent_log = _AgentLog(log, limits.output_bytes)
-
-    def report_line(text: str) -> None:
-        # A proxy may report something after the log is closed.
-        with contextlib.suppress(ValueError):
-            agent_log.add_line(f"{secrets.mask(text)}\n".encode("utf-8", "replace"))
-
+    agent_log = _AgentLog(log, limits.output_bytes, secrets)
     reader, groups = command.invocation.reader, command.sandbox.groups
     with (
-        open_proxies(command.sockets, command.agent.options, limits, report_line, command.meter) as model,
+        open_proxies(command.sockets, command.agent.options, limits, agent_log.add_line, command.meter) as model,
         contextlib.nullcontext()
         if groups is None
         else cgroup.group(groups, command.workspace.root.name, cgroup.limits_of(limits)) as group,
         _pausing(command, model),
     ):
-        output = MaskedStream(secrets, agent_log.write)
-        folder = "" if group is None else str(group)
-        agent = _SupervisedAgent(command, model, output.write, report_line, folder)
+        agent = _SupervisedAgent(command, model, agent_log, "" if group is None else str(group))
         try:
-            report = agent.watch(check, said)
+            report = agent.watch(check, unheard)
         finally:
             agent.close()
-            output.end()
-            if agent.lingered:
-                report_line(f"the program reported its end but stayed for {LINGERS_S:g} s more, and was stopped")
-            agent_log.end()
+            stayed = f"the program reported its end but stayed for {LINGERS_S:g} s more, and was stopped"
+            agent_log.end(stayed if agent.lingered else None)
         if group is not None and cgroup.ran_out_of_memory(group):
             raise AgentFailedError(
                 f"the agent was stopped for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
@@ -157,19 +147,11 @@ def _pausing(command: AgentCommand, model: ModelState) -> Iterator[None]:
 class _SupervisedAgent:
     """An agent under its supervisor: its output, and the supervisor's report."""
 
-    def __init__(
-        self,
-        command: AgentCommand,
-        model: ModelState,
-        write: Callable[[bytes], None],
-        report_line: Callable[[str], None],
-        group: str,
-    ) -> None:
+    def __init__(self, command: AgentCommand, model: ModelState, log: "_AgentLog", group: str) -> None:
         self._command = command
         self._model = model
         self._reader = command.invocation.reader
-        self._write = write
-        self._report_line = report_line
+        self._log = log
         self._report = ""
         self._printed = False
         self.lingered = False
@@ -222,10 +204,10 @@ class _SupervisedAgent:
             given.close()
         return given is not None
 
-    def watch(self, check: Callable[[], None], said: Callable[[], Sequence[Message]]) -> str:
+    def watch(self, check: Callable[[], None], unheard: Callable[[], Sequence[Message]]) -> str:
         """Wait until the agent exits; return the supervisor's report, empty if the supervisor was killed.
 
-        `check`, and `said`, which returns messages for it, are called several times a second.
+        `check`, and `unheard`, which returns messages for it, are called several times a second.
         """
         deadline = time.monotonic() + self._command.agent.timeout_s
         measure_due = 0.0
@@ -234,7 +216,7 @@ class _SupervisedAgent:
         while True:
             now = time.monotonic()
             check()
-            for message in said():
+            for message in unheard():
                 if self._stdin is not None and message.id not in self._sent:
                     self._sent.add(message.id)
                     self._untaken[message.id] = message
@@ -306,13 +288,13 @@ class _SupervisedAgent:
             # Line by line, so that the log shows a message at the point where the agent took it.
             for piece in chunk.splitlines(keepends=True) if self._untaken else [chunk]:
                 self._reader.feed(piece)
-                self._write(piece)
+                self._log.write(piece)
                 for name in self._reader.report.heard:
                     if name in self._untaken:
                         message = self._untaken.pop(name)
                         words = " ".join(message.text.split())[:_LONGEST_WORDS]
                         who = message.caller or "a caller"
-                        self._report_line(f"{rfc3339(now_micros())} {who} says: {words}")
+                        self._log.add_line(f"{rfc3339(now_micros())} {who} says: {words}")
         return chunk != b""
 
     def _read_report(self) -> str:
@@ -329,11 +311,13 @@ class _SupervisedAgent:
 class _AgentLog:
     """Keeps the beginning and the end of an agent's output, each half of a limit, with the service's lines in between.
 
-    Once the first half is full, the rest is written after the agent has exited.
+    It masks secrets. Once the first half is full, the rest is written after the agent has exited.
     """
 
-    def __init__(self, log: IO[bytes], limit: int) -> None:
+    def __init__(self, log: IO[bytes], limit: int, secrets: Secrets) -> None:
         self._log = log
+        self._secrets = secrets
+        self._output = MaskedStream(secrets, self._add)
         self._half = self._left = limit // 2
         self._tail = bytearray()
         self._dropped = 0
@@ -344,10 +328,13 @@ class _AgentLog:
 
     def write(self, chunk: bytes) -> None:
         """Add a piece of the agent's output."""
+        self._output.write(chunk)
+
+    def _add(self, chunk: bytes) -> None:
         with self._writing:
-            kept, rest = chunk[: self._left], chunk[self._left :]
-            self._left -= len(kept)
-            self._put(kept)
+            first, rest = chunk[: self._left], chunk[self._left :]
+            self._left -= len(first)
+            self._put(first)
             self._tail += rest
             # Only now and then: each cut copies the kept bytes.
             if len(self._tail) > 2 * self._half:
@@ -360,9 +347,9 @@ class _AgentLog:
             del self._tail[:more]
             self._dropped += more
 
-    def _put(self, kept: bytes) -> None:
+    def _put(self, piece: bytes) -> None:
         """Write a piece of the output; the service's lines follow the last line that it completes."""
-        whole, newline, rest = kept.rpartition(b"\n")
+        whole, newline, rest = piece.rpartition(b"\n")
         self._log.write(whole + newline)
         if newline or not self._is_in_line:
             self._log.writelines(self._held)
@@ -372,14 +359,18 @@ class _AgentLog:
         self._is_in_line |= bool(rest)
         self._log.flush()
 
-    def add_line(self, line: bytes) -> None:
+    def add_line(self, text: str) -> None:
         """Add a line of the service."""
-        with self._writing:
-            self._held.append(line)
+        # A proxy may report something after the log is closed.
+        with contextlib.suppress(ValueError), self._writing:
+            self._held.append(f"{self._secrets.mask(text)}\n".encode("utf-8", "replace"))
             self._put(b"")
 
-    def end(self) -> None:
-        """Write the last part of the output, and complete its last line."""
+    def end(self, line: str | None) -> None:
+        """Write the last part of the output, complete its last line, and add a line of the service."""
+        self._output.end()
+        if line is not None:
+            self.add_line(line)
         with self._writing:
             self._cut()
             if self._dropped:

@@ -105,8 +105,8 @@ class Checkout:
                 (history / "info/attributes").write_text("* -text -ident -working-tree-encoding\n")
         if filled:
             # Otherwise they would look changed to the agent.
-            given = "".join(f"{name}\0" for name in filled)
-            self.git.feed(given, "update-index", "-z", "--stdin", git_dir=history, work_tree=self._tree)
+            paths = "".join(f"{name}\0" for name in filled)
+            self.git.feed(paths, "update-index", "-z", "--stdin", git_dir=history, work_tree=self._tree)
 
     def _attributes(self) -> Path:
         """Make a git-dir that obeys the attributes of the repository; nothing is checked out with it."""
@@ -217,7 +217,7 @@ class Checkout:
 
     def _add(self, compared: str | None) -> list[str]:
         """Put the checkout into the service's index; return the files that git cannot store."""
-        (self.git_dir / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
+        (self.git_dir / "info" / "exclude").write_text("".join(f"{pattern}\n" for pattern in self.left_behind), "utf-8")
         gone, locked = self._prepare()
         if compared is not None:
             # From the index of the checkout git knows which files are unchanged, without reading them.

@@ -220,7 +220,7 @@ class AgentCommand:
             self._bare(),
             self.workspace,
             self.objects,
-            SandboxView(self.home, self.cache, readable, self.agent.network, self.sockets, ports, hidden, sealed, kept),
+            SandboxView(self.home, self.cache, readable, self.agent.network, ports, hidden, sealed, kept),
         )
 
     def stdin(self) -> Path | None:

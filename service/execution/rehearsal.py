@@ -65,11 +65,11 @@ class Rehearsal:
         number: int = 1,
         setup: RepositorySetup | None = None,
         check: Callable[[], None] = lambda: None,
-        said: Callable[[], Sequence[Message]] = tuple,
+        unheard: Callable[[], Sequence[Message]] = tuple,
     ) -> RehearsalResult:
         """Let an agent do one turn; a later turn of the same run continues the session of the first.
 
-        `check` is called several times a second, as is `said`, which returns messages for the agent. Of the
+        `check` is called several times a second, as is `unheard`, which returns messages for the agent. Of the
         repository's `setup`, the commands and the cache are left out.
         """
         workspace = Workspace(self.folder.work / f"rehearsal.{run_id}-{number}-1")
@@ -92,7 +92,7 @@ class Rehearsal:
             bare, objects = (setup or RepositorySetup()).model_copy(update={"cache": ()}), snapshot.git_dir / "objects"
             command = AgentCommand(agent, workspace, objects, self.sandbox, share, task, *places, meter, bare)
             try:
-                agent_process.run(command, log, secrets, check, said)
+                agent_process.run(command, log, secrets, check, unheard)
             except (AgentFailedError, NoSandboxError) as error:
                 failure = str(error)
                 reason = getattr(error, "reason", None)

@@ -98,10 +98,8 @@ class SandboxView:
     cache: Path | None = None
     readable: tuple[Path, ...] = ()
     network: bool = False
-    sockets: Path | None = None
-    """The folder of the sockets to the proxies; None: the agent has none."""
     ports: Mapping[int, str] = field(default_factory=dict)
-    """Ports of the agent's loopback, with the name of the socket that each leads to."""
+    """Ports of the agent's loopback, with the name of the proxies' socket that each leads to."""
     hidden: tuple[str, ...] = ()
     """Files of its checkout that are hidden from it."""
     sealed: tuple[str, ...] = ()
@@ -167,7 +165,7 @@ class Sandbox:
         mounts = [*_system_mounts(resolver), "--ro-bind-try", str(hosts), str(_HOSTS)]
         # These come first, because later mounts may lie inside them.
         mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — its own
-        relay = [] if view.sockets is None else [Path(sys.base_prefix), Path(relay_script.__file__)]
+        relay = [Path(sys.base_prefix), Path(relay_script.__file__)] if view.ports else []
         # What the command itself reads: the files it names, the interpreter, and this package.
         read = [path for path in map(Path, argv) if path.is_absolute() and path.is_file()]
         if argv[0] == sys.executable:
@@ -186,12 +184,12 @@ class Sandbox:
             mounts += ["--ro-bind", str(workspace.sealed), f"{INSIDE.home}/{name}"]
         for name in view.hidden:
             mounts += ["--ro-bind", str(workspace.nothing_like(name)), f"{INSIDE.tree}/{name}"]
-        if view.sockets is not None:
-            mounts += ["--ro-bind", str(view.sockets), _SOCKETS]
+        if view.ports:
+            mounts += ["--ro-bind", str(workspace.sockets), _SOCKETS]
         # bubblewrap's own root and /dev would otherwise be writable memory without a limit.
         mounts += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", INSIDE.tree]
         starter = _STARTER if own is None else ("/bin/sh", "-c", uplink.STARTER)
-        if view.sockets is not None:
+        if view.ports:
             ports = [f"{port}={_SOCKETS}/{name}" for port, name in view.ports.items()]
             argv = [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *ports, "--", *argv]
         command = [*_isolation(share_network=view.network and own is None), *mounts, "--", *starter, *argv]

@@ -84,7 +84,7 @@ class Attempt:
     """The repository's, once it is read."""
     _mirror: RepositoryMirror = field(init=False)
     _checkout: Checkout = field(init=False)
-    _made: tuple[TurnCommit, TurnChange] | None = None
+    _committed: tuple[TurnCommit, TurnChange] | None = None
     """The agent's change, once it is committed here and its patch is kept."""
     _undelivered: tuple[str, str | None] | None = None
     """The commit that is not known to be on its branch, and the turn's summary."""
@@ -117,14 +117,14 @@ class Attempt:
         if not self.has_begun:
             return None
         try:
-            made = self._commit(self.trailer)
+            committed = self._commit(self.trailer)
         except (ServiceError, OSError) as error:
             self.note(f"what the agent changed is not kept: {error}")
             return None
-        if made is None:
+        if committed is None:
             return TurnChange(self._checkout.base, None, 0, 0, 0, None)
-        self.note(f"the change of {plural(made[1].files, 'file')} is kept as a patch, not pushed")
-        return made[1]
+        self.note(f"the change of {plural(committed[1].files, 'file')} is kept as a patch, not pushed")
+        return committed[1]
 
     def work(self) -> TurnOutcome:
         """Do the turn; return that it completed, or that its agent asks a question.
@@ -360,7 +360,7 @@ class Attempt:
         if not os.path.lexists(tree / ARTIFACTS):
             return False
         owner = self.run.organization_id
-        held = self.recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
+        sizes, others = self.recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
 
         def put(name: str, content: bytes) -> None:
             self.recorder.write(
@@ -368,11 +368,11 @@ class Attempt:
             )
 
         try:
-            for line in artifacts.keep(tree, self.settings.artifacts, *held, self.secrets, put):
+            for line in artifacts.keep(tree, self.settings.artifacts, sizes, others, self.secrets, put):
                 self.note(line)
         except OSError as error:
             self.note(f"{ARTIFACTS} is not read: {error.strerror}")
-        return bool(held[0])
+        return bool(sizes)
 
     def _publish(self, failed: AgentFailedError | None, *, has_artifacts: bool) -> TurnOutcome:
         """Push the agent's change, or report its question, which an agent may also leave when it fails."""
@@ -393,22 +393,22 @@ class Attempt:
         message = mask(commit_message(self, result.commit_message))
         try:
             with self.tracer.step("commit"):
-                made = self._commit(message)
+                committed = self._commit(message)
         except AgentFailedError:
             if question is None:
                 raise
-            made = None
-        has_result = has_artifacts or any(one is not None for one in (made, findings, question, result.summary))
+            committed = None
+        has_result = has_artifacts or any(part is not None for part in (committed, findings, question, result.summary))
         if not has_result and options.preset is not None:
             raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
         if question is not None:
             text = question.text if failed is None else f"{question.text}; after that, {failed}"
             asking = replace(self._completed(None, result.summary), status="failed", failure=text)
             return replace(asking, failure_kind=turns.NEEDS_ANSWER, question=asdict(question))
-        if made is None:
+        if committed is None:
             self.note(f"{turns.NOTHING_CHANGED}: no commit")
             return self._completed(None, result.summary)
-        commit, change = made
+        commit, change = committed
         if self.run.head_ref is not None:
             return replace(self._completed(None, result.summary, change), failure=turns.NOT_PUSHED)
         if commit.fault is not None:
@@ -425,9 +425,9 @@ class Attempt:
         Raises:
             AgentFailedError: It may be neither pushed nor kept.
         """
-        if self._made is None:
+        if self._committed is None:
             checkout, options = self._checkout, self.agent.options
-            keep = (lambda given: self.secrets.mask(commit_message(self, given))) if options.commits == "keep" else None
+            keep = (lambda text: self.secrets.mask(commit_message(self, text))) if options.commits == "keep" else None
             commit = checkout.commit(message, keep)
             if commit is None:
                 return None
@@ -440,8 +440,8 @@ class Attempt:
             if name := self.secrets.named_in(pieces):
                 text = f"the change holds the value of {name}, and was not pushed; keep the agent from it"
                 raise AgentFailedError(text)
-            self._made = commit, self._write_patches(checkout.git_dir, commit)
-        return self._made
+            self._committed = commit, self._write_patches(checkout.git_dir, commit)
+        return self._committed
 
     def _store(self, kind: str, content: bytes) -> None:
         row = (self.at_work.key, self.turn.attempt, kind, content)
@@ -468,7 +468,7 @@ class Attempt:
             if head is not None and head != commit.base:
                 commit = commits.moved(self.git, checkout.git_dir, commit, head, branch)
                 change = self._write_patches(checkout.git_dir, commit)
-                self._made = commit, change
+                self._committed = commit, change
                 self.note(f"{branch} has moved to {head}: the change is put on top of it")
             self._undelivered = commit.sha, summary
             sha = commit.sha

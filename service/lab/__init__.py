@@ -163,15 +163,15 @@ class Lab:
             return
         method = scope["method"]
         called = next((name for verb, pattern, name in _PATHS if verb == method and pattern.fullmatch(path)), None)
-        found = next((one for one in self.script if called and one.fault.operation in {called, "any"}), None)
-        if called is None or found is None:
+        pending = next((entry for entry in self.script if called and entry.fault.operation in {called, "any"}), None)
+        if called is None or pending is None:
             await self._app(scope, receive, marked)
             return
-        found.left -= 1
-        if found.left == 0:
-            self.script.remove(found)
-        fault = found.fault
-        entry = ConsumedFault(found.id, called, fault.kind, path, rfc3339(self.context.clock()))
+        pending.left -= 1
+        if pending.left == 0:
+            self.script.remove(pending)
+        fault = pending.fault
+        entry = ConsumedFault(pending.id, called, fault.kind, path, rfc3339(self.context.clock()))
         self.consumed.append(entry)
         self.number_consumed += 1
         _logger.warning("lab: fault %d (%s) hits %s", entry.fault_id, fault.kind, path)
@@ -275,8 +275,8 @@ async def read(lab: LabAccess) -> dict[str, object]:
     return {
         "offset_s": lab.offset_s,
         "expiry_now": rfc3339(lab.context.expiry_clock()),
-        "faults": [one.body() for one in lab.script],
-        "consumed": [asdict(one) for one in lab.consumed],
+        "faults": [pending.body() for pending in lab.script],
+        "consumed": [asdict(entry) for entry in lab.consumed],
         "consumed_dropped": lab.number_consumed - len(lab.consumed),
     }
 

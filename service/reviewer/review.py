@@ -124,7 +124,7 @@ class Review:
         self._focus = (*topics, *paths)
         wanted = sorted((checkout.changes.keys() | {finding.path for finding in last or ()}) & checkout.sizes.keys())
         drafts, self._unread, self._remarks = read_files(checkout.root, {path: checkout.sizes[path] for path in wanted})
-        findings = sorted(checked(drafts, self._remarks), key=lambda one: (one.path, one.line or 0, one.rule))
+        findings = sorted(checked(drafts, self._remarks), key=lambda row: (row.path, row.line or 0, row.rule))
         self._found = {finding.id: finding for finding in identified(findings, checkout.root)}
         found = self._found.values()
         own = [finding for finding in found if checkout.has_changed(finding.path, finding.line, finding.end_line)]
@@ -182,7 +182,7 @@ class Review:
             counts = ", ".join(f"{len(findings)} {name}" for name, findings in groups.items())
             yield f"## Since the last review\n\n{counts}.\n"
             for name, findings in groups.items():
-                listed = [f"{one.severity} {code(one.rule)} in {code(one.path)}{_line(one)}" for one in findings]
+                listed = [f"{row.severity} {code(row.rule)} in {code(row.path)}{_line(row)}" for row in findings]
                 yield from (f"**{name.capitalize()}**\n", *_listed(listed)) if listed else ()
             if any(finding.rule.startswith("secret-") for finding in self._resolved):
                 yield (
@@ -192,7 +192,7 @@ class Review:
         yield "## Findings\n" if shown else "## Findings\n\nNone.\n"
         for path in dict.fromkeys(finding.path for finding in shown):
             yield f"### {code(path)}\n"
-            findings = [one for one in shown if one.path == path]
+            findings = [finding for finding in shown if finding.path == path]
             yield from (
                 f"- **{finding.severity}** {code(finding.rule)}{_line(finding)}: {plain(finding.title)}"
                 for finding in findings
@@ -211,7 +211,7 @@ class Review:
         yield f"## {'What is there' if checkout.is_whole else 'What changed'}\n"
         yield f"{plural(len(changes), 'file')}, {size:,.1f} KiB; {added} lines added, {deleted} deleted."
         yield f"Kinds: {', '.join(f'{code(kind)} {number}' for kind, number in kinds)}. The largest:\n"
-        largest = sorted(changes.items(), key=lambda one: -sum(one[1] or (0, 0)))
+        largest = sorted(changes.items(), key=lambda change: -sum(change[1] or (0, 0)))
         rows = [(path, "binary" if lines is None else f"+{lines[0]} \u2212{lines[1]}") for path, lines in largest]
         yield from _listed([f"{code(path)} {lines}" for path, lines in rows])
         yield "## What was not checked\n"

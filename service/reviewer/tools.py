@@ -87,9 +87,10 @@ def read_files(root: Path, sizes: Mapping[str, int]) -> tuple[list[dict[str, obj
     modules = [path for path in paths if path.endswith((".py", ".pyi"))]
     for name, run, chosen in (("detect-secrets", _secrets, paths), ("ruff", _ruff, modules)):
         # A line with a secret is reported once, and by the tool that does not quote it.
-        reported = {(one["path"], one["line"]) for one in drafts if str(one["rule"]).startswith("secret-")}
+        reported = {(draft["path"], draft["line"]) for draft in drafts if str(draft["rule"]).startswith("secret-")}
         try:
-            drafts += [one for one in run(root, chosen) if (one["path"], one["line"]) not in reported] if chosen else []
+            more = run(root, chosen) if chosen else ()
+            drafts += [draft for draft in more if (draft["path"], draft["line"]) not in reported]
         except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
             unread.update(chosen)
             remarks.append(f"{name} failed: {type(error).__name__}")
@@ -100,9 +101,9 @@ def _secrets(root: Path, paths: Sequence[str]) -> Iterator[dict[str, object]]:
     """Have detect-secrets read files; it uses no network, and its report does not hold the secrets."""
     options = ("--cores", "1", "scan", "--no-verify", "--disable-plugin", "HexHighEntropyString")
     advice = "History keeps it: revoke it, and read the new one from a secret store."
-    for path, found in _json(root, "detect_secrets", *options, "--", *paths)["results"].items():
-        for line in sorted({one["line_number"] for one in found}):
-            kinds = [one["type"] for one in found if one["line_number"] == line]
+    for path, secrets in _json(root, "detect_secrets", *options, "--", *paths)["results"].items():
+        for line in sorted({secret["line_number"] for secret in secrets}):
+            kinds = [secret["type"] for secret in secrets if secret["line_number"] == line]
             rules = [f"secret-{kind.lower().removeprefix('secret ').replace(' ', '-')}" for kind in kinds]
             # A line is reported once, as the gravest secret that it resembles.
             rule = min(rules, key=lambda one: SEVERITIES.index(_severity(one)))

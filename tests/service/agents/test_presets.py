@@ -134,7 +134,7 @@ def test_a_message_reaches_claude_code_at_work(ready: Make, server: ModelServer)
         return asked[:1]
 
     server.otherwise = lambda request: server.answer(request) if told.wait(COLD_START_S) else Drop()
-    done = stage.turn(agent, "Count the horses, and wait for more.", said=said)
+    done = stage.turn(agent, "Count the horses, and wait for more.", unheard=said)
     last = server.questions[-1].body
 
     assert done.failure is None, done.log[-2000:]
