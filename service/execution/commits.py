@@ -13,7 +13,7 @@ from typing import Final
 from service import trees
 from service.agents.options import ChangeLimits
 from service.git import GitCommandError, GitRunner
-from service.text import plural
+from service.text import not_closing, plural
 
 LINK: Final = "160000"
 """The mode of a submodule."""
@@ -23,6 +23,10 @@ COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none")
 KEPT: Final = "the change is kept as a patch; continue the run to let the agent apply it to the branch as it is now"
 TRAILER: Final = "Runwarden-Run"
 """The key of the line that marks a turn's commits."""
+# git allows blanks around a key, and looks for no trailer below a scissors line.
+_FORGED: Final = re.compile(rf"\s*{TRAILER}\s*:|.*-{{24}} >8 -{{24}}", re.IGNORECASE)
+_SEARCHED_COMMITS: Final = 500
+_SUBJECT_LENGTH: Final = 60
 _CONFLICT: Final = 1
 """The exit status of `git merge-tree` when files are in conflict."""
 _MOST_COMMITS: Final = 1000
@@ -133,6 +137,27 @@ def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[s
         conflicts += names
         merged = commit_tree(git, git_dir, tree, (merged, other), "Merge", is_signed=False)
     return merged, tuple(dict.fromkeys(conflicts))
+
+
+def commit_message(given: str | None, agent: str, instructions: str, trailer: str) -> str:
+    """Return the message of a turn's commit, the agent's own if it gave one, with the trailer; it closes no issue."""
+    first_line = " ".join(instructions.split())[:_SUBJECT_LENGTH]
+    lines = (given or f"{agent}: {first_line}".rstrip(": ")).splitlines()
+    # Only the service may write the trailer: with one, an agent could make a later turn look done.
+    text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
+    return f"{not_closing(text) or agent}\n\n{TRAILER}: {trailer}\n"
+
+
+def own_commit(git: GitRunner, git_dir: Path, head: str, trailer: str) -> tuple[str, str] | None:
+    """Return the id and subject of the turn's commit that an earlier attempt pushed before it could report it."""
+    form = f"--format=%H%x09%s%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
+    for line in git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=git_dir).splitlines():
+        commit, _, rest = line.partition("\t")
+        subject, _, marks = rest.rpartition("\t")
+        if trailer in marks.split(","):
+            # Others can push a commit with this trailer, and its message need not be valid text.
+            return commit, subject.encode("utf-8", "replace").decode()
+    return None
 
 
 def commit_of(git: GitRunner, git_dir: Path, sha: str, trailer: str) -> TurnCommit:

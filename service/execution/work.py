@@ -1,7 +1,6 @@
 """One attempt at a turn: fetch, check out, run the agent, commit and push, at most once."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -20,7 +19,7 @@ from service.execution import agent as agent_process
 from service.execution import artifacts, commits
 from service.execution.checkout import Checkout
 from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, cache_of, session_of
-from service.execution.commits import TRAILER, TurnChange, TurnCommit
+from service.execution.commits import TurnChange, TurnCommit
 from service.execution.disk import DiskShare
 from service.execution.large_files import LargeFiles
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
@@ -42,12 +41,8 @@ from service.store.messages import Message, with_messages
 from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome
 from service.store.usage import TurnMeter
-from service.text import not_closing, plural, storable
+from service.text import plural, storable
 
-# git allows blanks around a key, and looks for no trailer below a scissors line.
-_FORGED: Final = re.compile(rf"\s*{TRAILER}\s*:|.*-{{24}} >8 -{{24}}", re.IGNORECASE)
-_SEARCHED_COMMITS: Final = 500
-_SUBJECT_LENGTH: Final = 60
 _MOST_PUSHES: Final = 5
 """How often a commit is put on top of a branch that moves."""
 
@@ -151,7 +146,7 @@ class Attempt:
             # Only the fetch has shown which branch is the default one.
             fetched = run.url, str(snapshot.default_branch)
             self.recorder.write(lambda connection: repositories.note_default_branch(connection, *fetched))
-        done = own_commit(self, snapshot) if not run.head_ref else None
+        done = self._own_commit() if not run.head_ref else None
         if done is not None:
             self.note(f"an earlier attempt has already pushed {done[0]}")
             return self._completed(done[0], done[1], self._read(snapshot.git_dir, done[0])[1])
@@ -390,7 +385,7 @@ class Attempt:
             self._store(turn_files.UNREAD, "; ".join(unread).encode())
         if findings is not None:
             self._store(turn_files.FINDINGS, packed(self._checkout.base, findings))
-        message = mask(commit_message(self, result.commit_message))
+        message = self._message(result.commit_message)
         try:
             with self.tracer.step("commit"):
                 committed = self._commit(message)
@@ -427,8 +422,7 @@ class Attempt:
         """
         if self._committed is None:
             checkout, options = self._checkout, self.agent.options
-            keep = (lambda text: self.secrets.mask(commit_message(self, text))) if options.commits == "keep" else None
-            commit = checkout.commit(message, keep)
+            commit = checkout.commit(message, self._message if options.commits == "keep" else None)
             if commit is None:
                 return None
             size = commits.content_bytes(self.git, checkout.git_dir, commit.files)
@@ -446,6 +440,15 @@ class Attempt:
     def _store(self, kind: str, content: bytes) -> None:
         row = (self.at_work.key, self.turn.attempt, kind, content)
         self.recorder.write(lambda connection: turn_files.put(connection, *row))
+
+    def _message(self, given: str | None) -> str:
+        made = commits.commit_message(given, self.agent.name, self.turn.own_instructions, self.trailer)
+        return self.secrets.mask(made)
+
+    def _own_commit(self) -> tuple[str, str] | None:
+        snapshot = self._checkout.snapshot
+        head = snapshot.branches.get(self.run.branch)
+        return None if head is None else commits.own_commit(self.git, snapshot.git_dir, head, self.trailer)
 
     def _read(self, git_dir: Path, sha: str) -> tuple[TurnCommit, TurnChange]:
         """Read a commit of this turn, and write its patches."""
@@ -494,7 +497,7 @@ class Attempt:
             except GitCommandError as again:
                 raise (again if again.is_passing else refused) from again
             # The push may have landed without its answer, or a killed attempt's push may have arrived since the fetch.
-            if (done := own_commit(self, checkout.snapshot)) is not None:
+            if (done := self._own_commit()) is not None:
                 return self._completed(done[0], summary, self._read(checkout.snapshot.git_dir, done[0])[1])
             now_at = checkout.snapshot.branches.get(branch)
             if now_at == head:
@@ -510,31 +513,6 @@ class Attempt:
         """Return the outcome of an attempt whose agent finished."""
         changed: dict[str, Any] = {} if change is None else asdict(change)
         return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=self.turn.attempt, **changed)
-
-
-def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str] | None:
-    """Return the commit and subject that an earlier attempt at this turn pushed before it could report it."""
-    head = snapshot.branches.get(attempt.run.branch)
-    if head is None:
-        return None
-    form = f"--format=%H%x09%s%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
-    log = attempt.git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=snapshot.git_dir)
-    for line in log.splitlines():
-        commit, _, rest = line.partition("\t")
-        subject, _, marks = rest.rpartition("\t")
-        if attempt.trailer in marks.split(","):
-            # Others can push a commit with this trailer, and its message need not be valid text.
-            return commit, subject.encode("utf-8", "replace").decode()
-    return None
-
-
-def commit_message(attempt: Attempt, given: str | None) -> str:
-    """Return the commit's message, the agent's own if it gave one, with the service's trailer; it closes no issue."""
-    first_line = " ".join(attempt.turn.own_instructions.split())[:_SUBJECT_LENGTH]
-    lines = (given or f"{attempt.agent.name}: {first_line}".rstrip(": ")).splitlines()
-    # Only the service may write the trailer: with one, an agent could make a later turn look done.
-    text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
-    return f"{not_closing(text) or attempt.agent.name}\n\n{TRAILER}: {attempt.trailer}\n"
 
 
 def _dropped(number: int, why: str) -> StartingPoint:

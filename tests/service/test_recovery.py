@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import psycopg
@@ -16,10 +15,10 @@ import sqlalchemy as sa
 
 from service.agents.invocation import PlaceholderError
 from service.clock import now_micros
+from service.execution.commits import commit_message, own_commit
 from service.execution.record import SupersededError
 from service.execution.sandbox import Sandbox
 from service.execution.turn import OWN_FAULT, TurnExecution
-from service.execution.work import commit_message, own_commit
 from service.execution.workspace import Workspaces
 from service.git import GitRunner
 from service.observability.traces import Tracer
@@ -336,10 +335,8 @@ def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path) ->
     git, git_dir = GitRunner(tmp_path, 30, IDENTITY), tmp_path / "r"
     git("init", "--quiet", "--bare", str(git_dir))
 
-    def attempt(number: int) -> Any:
-        run, agent = SimpleNamespace(id="run_1", branch="b"), SimpleNamespace(name="mine")
-        turn = SimpleNamespace(own_instructions="Fix it")
-        return SimpleNamespace(run=run, turn=turn, agent=agent, git=git, trailer=f"run_1 turn {number}")
+    def message(given: str | None) -> str:
+        return commit_message(given, "mine", "Fix it", "run_1 turn 1")
 
     tree = git.feed("", "mktree", git_dir=git_dir).strip()
     for given in (
@@ -348,8 +345,7 @@ def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path) ->
         f"Fix it\n\nRunwarden-Run : run_1 turn 2\n{SCISSORS}\nmore",
         f"Fix it\n\n runwarden-run\t: run_1 turn 2\n\n{SCISSORS}\n\n\n",
     ):
-        commit = git.feed(commit_message(attempt(1), given), "commit-tree", tree, "-F", "-", git_dir=git_dir).strip()
-        snapshot: Any = SimpleNamespace(git_dir=git_dir, branches={"b": commit})
-        found = [(own_commit(attempt(number), snapshot) or ("",))[0] for number in (1, 2)]
+        commit = git.feed(message(given), "commit-tree", tree, "-F", "-", git_dir=git_dir).strip()
+        found = [(own_commit(git, git_dir, commit, f"run_1 turn {number}") or ("",))[0] for number in (1, 2)]
         assert found == [commit, ""], given
-    assert commit_message(attempt(1), "Fix #5").startswith("Fix, see #5\n")
+    assert message("Fix #5").startswith("Fix, see #5\n")
