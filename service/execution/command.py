@@ -104,13 +104,13 @@ class AgentCommand:
         for name in invocation.preset_of(self.agent).guidance:
             # RuntimeError: a link that leads to itself.
             with contextlib.suppress(OSError, RuntimeError):
-                found = (tree / name).resolve(strict=True)
-                if found.is_relative_to(tree) and found.is_file() and found.stat().st_size <= _LONGEST_GUIDANCE:
+                target = (tree / name).resolve(strict=True)
+                if target.is_relative_to(tree) and target.is_file() and target.stat().st_size <= _LONGEST_GUIDANCE:
                     guidance = f"{self.inside.tree}/{name}"
                     break
         first = self.agent.argv[0] if self.program is None else str(self.program.path)
-        given = (first, self.inside.home, guidance, session, self.setup)
-        return invocation.of(self.agent, *given, is_wrapped=is_wrapped)
+        home = self.inside.home
+        return invocation.of(self.agent, first, home, guidance, session, self.setup, is_wrapped=is_wrapped)
 
     @property
     def kept(self) -> dict[Path, str]:
@@ -186,8 +186,8 @@ class AgentCommand:
         Raises:
             NoSandboxError: It needs a network, and there is none that it may have.
         """
-        trees = () if self.program is None else self.program.trees
-        readable = (*trees, *map(Path, self.agent.options.readable))
+        libraries = () if self.program is None else self.program.trees
+        readable = (*libraries, *map(Path, self.agent.options.readable))
         ports = {} if self.sockets is None else {invocation.PROXY_PORT: PROXY_SOCKET}
         if ports and self.agent.options.model is not None:
             ports[invocation.MODEL_PORT] = MODEL_SOCKET

@@ -164,8 +164,8 @@ class Setting:
         (folder / "app.pem").write_bytes(key.as_pem(private=True))
         self.host = AppHost(folder / "hosted", key)
         self.database = GitDatabase(self.host, self.bare)
-        entry = {"platform": "github", "host": "127.0.0.1", "clone_url": f"{self.host.url}/{{path}}.git"}
-        entry |= {"api_url": f"{self.host.url}/api/v3"}
+        entry = {"platform": "github", "host": "127.0.0.1", "clone_url": f"{self.host.origin}/{{path}}.git"}
+        entry |= {"api_url": f"{self.host.origin}/api/v3"}
         app = {"id": APP, "key_file": str(folder / "app.pem"), "sign": True}
         shell = ["sh", "-c", WORK]
         agents = [{"name": name, "argv": shell, "commits": name} for name in ("one", "keep")]
