@@ -13,7 +13,7 @@ from service.store import messages, turn_files, turns
 from service.store.database import AWAY, Database
 from service.store.messages import Message
 from service.store.turn_files import LARGEST_DIFF, PATCHES, Key
-from service.store.turns import Turn, TurnPause
+from service.store.turns import Turn
 
 T = TypeVar("T")
 
@@ -146,24 +146,12 @@ class TurnRecorder:
             with self.database.write() as connection:
                 messages.mark(connection, heard, "delivered")
 
-    def begin_push(self, turn: Turn, commit: str) -> None:
-        """Record the commit that is about to leave the machine.
+    def write_for(self, turn: Turn, act: Callable[[sa.Connection], bool]) -> None:
+        """Write for an attempt that still has its turn, in a transaction; `act` returns whether it has.
 
         Raises:
             SupersededError: The attempt no longer has the turn.
         """
-        self._write_for(turn, lambda connection: turns.begin_push(connection, turn, commit))
-
-    def pause(self, turn: Turn, paused: TurnPause) -> None:
-        """Give the turn's slot back until its model can be asked again.
-
-        Raises:
-            SupersededError: The attempt no longer has the turn.
-        """
-        now = self.clock()
-        self._write_for(turn, lambda connection: turns.pause(connection, turn, paused, now))
-
-    def _write_for(self, turn: Turn, act: Callable[[sa.Connection], bool]) -> None:
         if not self.write(act):
             raise SupersededError(f"{turn.run_id} turn {turn.number}: another attempt has it, or it was cancelled")
 

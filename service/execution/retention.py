@@ -172,10 +172,9 @@ class Retention:
         """This worker has checked the branches of runs that ended before this instant."""
         self._pruner = Pruner(database, folder)
         self._deletion = Deletion(database, folder, clock)
-        self._stopping = threading.Event()
 
-    def start(self, ask_for_database: Callable[[], None]) -> None:
-        """Prune now and every hour; `ask_for_database` has one worker call `prune_database`."""
+    def start(self, ask_for_database: Callable[[], None], end: threading.Event) -> None:
+        """Prune now and every hour until `end`; `ask_for_database` has one worker call `prune_database`."""
 
         def run() -> None:
             held = 0
@@ -189,15 +188,11 @@ class Retention:
                     held = self._deletion.clear_folder()
                 except Exception:  # The boundary: an outage of the database must not stop pruning forever.
                     _logger.exception("pruning failed; the next try is in an hour")
-                if self._stopping.wait(_HELD_PAUSE_S if held else _PAUSE_S):
+                if end.wait(_HELD_PAUSE_S if held else _PAUSE_S):
                     return
 
         # A daemon: pruning can be cut off anywhere and continues at the next start.
         threading.Thread(target=run, name="retention", daemon=True).start()
-
-    def close(self) -> None:
-        """Prune no more."""
-        self._stopping.set()
 
     def prune_database(self) -> tuple[int, int]:
         """Prune the database and the repositories, and finish deletions of organizations.

@@ -281,7 +281,8 @@ class TurnExecution:
         turn, change = attempt.turn, attempt.keep()
         first = turn.from_turn if change is None else turn.number if change.files else None
         fields = {**paused.change, **({} if change is None else asdict(change)), **attempt.keep_commit()}
-        self.recorder.pause(turn, replace(paused, from_turn=first, change=fields))
+        paused, now = replace(paused, from_turn=first, change=fields), self.recorder.clock()
+        self.recorder.write_for(turn, lambda connection: turns.pause(connection, turn, paused, now))
         attempt.note(why)
         raise PausedTurnError(f"{attempt.trailer}: {why}")
 

@@ -475,7 +475,7 @@ class Attempt:
                 self.note(f"{branch} has moved to {head}: the change is put on top of it")
             self._undelivered = commit.sha, summary
             sha = commit.sha
-            self.recorder.begin_push(self.turn, sha)
+            self._begin_push(sha)
             try:
                 with self.tracer.step("push"):
                     if self.api is None:
@@ -483,13 +483,13 @@ class Attempt:
                     else:
                         checkout.upload(commit)
                         sha = self.api.make(checkout.git_dir, sha, checkout.snapshot.branches.values())
-                        self.recorder.begin_push(self.turn, sha)
+                        self._begin_push(sha)
                         self.api.publish(branch, sha, head)
                 break
             except GitCommandError as error:
                 if error.is_passing:
                     # The commit that is kept for the next attempt, and not the one that was made of it.
-                    self.recorder.begin_push(self.turn, commit.sha)
+                    self._begin_push(commit.sha)
                     raise
                 refused = GitCommandError(f"the push was refused: {error}")
             try:
@@ -508,6 +508,10 @@ class Attempt:
             raise GitCommandError(f"{branch} moved at each of {_MOST_PUSHES} pushes; continue the run to try again")
         self.note(f"pushed {sha} to {branch}")
         return self._completed(sha, summary, change)
+
+    def _begin_push(self, sha: str) -> None:
+        """Record the commit that is about to leave the machine."""
+        self.recorder.write_for(self.turn, lambda connection: turns.begin_push(connection, self.turn, sha))
 
     def _completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
         """Return the outcome of an attempt whose agent finished."""

@@ -112,7 +112,7 @@ class TurnWorker:
         for thread in self._threads:
             thread.start()
         Doorbell(self._database).answer(self.wake, self._ended)
-        self._retention.start(self._prune_due.set)
+        self._retention.start(self._prune_due.set, self._ended)
 
     def stop(self) -> None:
         """Start no new turns, wait `drain_s` for those at work, and interrupt the rest.
@@ -122,7 +122,6 @@ class TurnWorker:
         grace_s = self._settings.drain_s
         self._ended.set()
         self._woken.set()
-        self._retention.close()
         # Unless the database is down, nothing more begins when this has returned.
         self._threads[0].join(_ROUND_S)
         self._engine.close(int(grace_s) + 1 if self._active else 0, grace_s if self._active else _CLOSING_S)
