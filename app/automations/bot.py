@@ -70,7 +70,6 @@ class Bot:
     journal: Callable[[Decision], None] = lambda _: None
     """Called with each decision, and again once it has a result."""
     counts: RunCounts = field(default_factory=RunCounts)
-    """Changes of runs since the bot started."""
     state: State = field(init=False)
     _runner: Runner = field(init=False)
     _dispatcher: Dispatcher = field(init=False)
@@ -209,7 +208,6 @@ class Bot:
         self._runner = Runner(
             rules=rules_of(settings.automations, name),
             state=self.state,
-            cache=engine.cache,
             responses=ResponseRunner(engine, hidden),
             observer=Observer(
                 RunFacts(engine.cache, engine.ledger, engine.extension.reason, engine.extension.turns_now), incidents

@@ -87,7 +87,7 @@ async def replay(
                 await state.writer.run(make_fast)
                 playback = Playback(history, rule, facts)
                 journal = tallies[rule.name].add
-                runners.append(Runner((rule,), state, engine.cache, NoEffects(), playback, journal, clock))
+                runners.append(Runner((rule,), state, NoEffects(), playback, journal, clock))
                 await runners[-1].decide_and_act()
             for at, number in merge(*(zip(history.moments(rule), repeat(n)) for n, rule in enumerate(rules))):
                 reached_at = at
@@ -132,14 +132,12 @@ class ReplayHistory(Struct, frozen=True):
     until: datetime
     changes: Sequence[StatusChange] = ()
     ahead: timedelta = timedelta(0)
-    """How far the times of runs are ahead of our clock."""
     stuck: Sequence[PastStuck] = ()
     spans: Sequence[HealthSpan] = ()
     """Spans of the code hosts' health, sorted by platform."""
     unknown: Sequence[UnknownSpan] = ()
     healthy_words: frozenset[str] = frozenset()
     hold: timedelta = timedelta(0)
-    """How long a host must be healthy before an incident is over."""
     runs_since: datetime | None = None
     """The time since when the cache contains every run. None: unknown."""
 

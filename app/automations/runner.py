@@ -39,7 +39,6 @@ from app.automations.rule import (
 )
 from app.engine.text import plural
 from app.engine.times import rfc3339
-from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
 from storage.records.following import Watermark
@@ -102,7 +101,6 @@ class Runner:
 
     rules: tuple[Rule, ...]
     state: State
-    cache: Cache
     responses: ResponseRunner | NoEffects
     observer: TriggerSource
     journal: Callable[[Decision], None]
@@ -269,7 +267,7 @@ class Runner:
             return None
         if (run_id := await self.state.last_result(rule.name, conversation)) is None:
             return None
-        detail = await self.cache.detail(run_id)
+        detail = await self.observer.run_facts.cache.detail(run_id)
         return run_id if detail is not None and not detail.is_final and detail.presence != "lost" else None
 
     async def _act(self, rule: Rule, decision: Decision) -> None:
@@ -364,7 +362,7 @@ class Runner:
         return "approved, but not sent in time" if decision.outcome == "approved" and over > SKEW else ""
 
     async def _send_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
-        detail = await self.cache.detail(decision.run_id)
+        detail = await self.observer.run_facts.cache.detail(decision.run_id)
         changed = changed_since(decision.occurrence, seen, None if detail is None else detail.run)
         # The time of the approval was chosen by hand, so age and quiet hours do not matter.
         approved = replace(rule, needs_approval=False, quiet=None)
@@ -386,10 +384,11 @@ class Runner:
         if not is_paused and (is_quiet(rule, now) or active_run is not None):
             return
         occurrence = decision.occurrence
-        last_run = await self.cache.detail(await self.state.last_result(rule.name, conversation) or "")
+        cache = self.observer.run_facts.cache
+        last_run = await cache.detail(await self.state.last_result(rule.name, conversation) or "")
         if rule.overlap == "queue" and last_run is not None and last_run.run.updated_at is not None:
             # It is late only since the run that it waited for has ended.
-            ended_at = last_run.run.updated_at - await self.cache.run_clock_ahead()
+            ended_at = last_run.run.updated_at - await cache.run_clock_ahead()
             occurrence = replace(occurrence, at=max(occurrence.at, ended_at))
 
         def verdict(past: RuleHistory) -> Verdict:

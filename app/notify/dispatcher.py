@@ -67,7 +67,6 @@ class Dispatcher:
     """When `[notify] on` was last changed."""
     _watermark: Watermark | None = None
     _completed: dict[str, datetime] = field(default_factory=dict)
-    """When a run last completed, by repository."""
     _unrouted: set[str] = field(default_factory=set)
     """Keys of alerts without a route, each of which is logged once."""
 

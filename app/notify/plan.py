@@ -54,7 +54,6 @@ class Situation(Struct, frozen=True):
     last_made: Mapping[tuple[str, str], tuple[datetime, bool]] = field(default_factory=dict)
     """When the last message was made, and whether one did not arrive yet, by route and batch."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
-    """Marks on the inbox's items, by group."""
 
     def has(self, group: str, newest_at: datetime) -> bool | None:
         """Whether the problem that `group` names still exists; None if a failing link hides the answer."""

@@ -43,7 +43,6 @@ class IncidentReader:
     cache: Cache
     healthy_words: Collection[str]
     health_s: float
-    """Seconds between health polls."""
     hold: timedelta
     """How long a host must be healthy before an incident is over."""
     _hosts: tuple[PlatformHealth, ...] = ()

@@ -22,6 +22,7 @@ from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Document, Output, facts
 from app.engine.text import plural, safe_block, safe_log_line, safe_text
 from app.engine.times import exact_ago, rfc3339, span
+from app.results.service import REST_S, WAIT_S
 from app.results.source import Results
 from app.results.steps import NO_LIMIT, StepLines
 from app.runs.command_rows import CACHED_HINT, RunDocument, RunLookup, badge, views
@@ -45,10 +46,6 @@ LogForm = Literal["bytes", "lines", "steps", "only_steps"]
 """`steps`, if the service knows them; otherwise `lines`."""
 TAIL: Final = 64 << 10
 """Bytes of a log that are shown unless all are asked for."""
-WAIT_S: Final = 20
-"""How long the service may hold an answer back until the log grows."""
-REST_S: Final = 1.0
-"""Pause after an answer without anything new."""
 PAUSE_S: Final = 3.0
 """Pause after a fault of the connection."""
 LONGEST_LINE: Final = 1 << 16
@@ -414,7 +411,7 @@ class LogReader:
             if follows and chunk.offset < asked_offset:
                 self.output.note("The log was replaced by a shorter one.")
             if follows and chunk.next_offset == chunk.offset and not chunk.ended:
-                await asyncio.sleep(REST_S)  # The service may answer at once, although it was asked to wait.
+                await asyncio.sleep(REST_S)
         if self._rest and chunk.ended:
             self._line(self._rest)
             self._rest = b""

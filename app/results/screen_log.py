@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 
 from app.engine.text import plural, safe_text
 from app.engine.times import span
+from app.results.service import REST_S, WAIT_S
 from app.results.steps import LABEL, StepLines
 from app.runs.screen_subject import RunSubject, SearchedPart, showing_failure, unavailable
 from storage.records.results import LogChunk, Unavailable
@@ -18,12 +19,8 @@ from widgets.results.log import FAILED_STEP, LogSpool, LogView
 
 PIECE: Final = 256 * 1024
 """Bytes of one request."""
-WAIT_S: Final = 20.0
-"""How long the service may delay an answer until there is more output."""
 PAUSE_S: Final = 5.0
 """The pause after a failed request."""
-REST_S: Final = 1.0
-"""The pause after an answer without new output."""
 QUIET_FROM: Final = timedelta(seconds=3)
 """The time without output after which the log is reported as waiting."""
 
@@ -131,7 +128,7 @@ class LogPart(SearchedPart):
         while not (self._has_ended and spool.end >= self._whole):
             # A log that is new or was replaced is read backwards from the end.
             offset = spool.end if spool.end or self._grown_at is not None else -PIECE
-            wait_s = WAIT_S if offset >= 0 and not self._has_ended else 0.0
+            wait_s = WAIT_S if offset >= 0 and not self._has_ended else 0
             shown, before = self._shown, None if self.body.is_raw else 0
             if shown is None:
                 return
@@ -150,7 +147,7 @@ class LogPart(SearchedPart):
                 return
             self._put(chunk)
             if chunk.next_offset == chunk.offset and not chunk.ended:
-                await asyncio.sleep(REST_S)  # A service that does not delay its answers must not be asked endlessly.
+                await asyncio.sleep(REST_S)
 
     def _put(self, chunk: LogChunk) -> int:
         follows, self._problem = self.body.follows, ""

@@ -18,6 +18,10 @@ _MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
 _NUMBER_KEYS: Final = ("number", "iid", "url", "html_url")
 _NUMBER: Final = re.compile(r"(?:^|/)0*([1-9]\d{0,8})/?$")
 _GREATEST: Final = 1_000_000_000
+WAIT_S: Final = 20
+"""How long the service may hold an answer back until a followed log grows."""
+REST_S: Final = 1.0
+"""The pause after an answer without new output: a service may answer at once, although it was asked to wait."""
 NOT_OFFERED: Final = Unavailable("This service does not offer results of runs. It is asked again tomorrow.")
 
 
@@ -52,10 +56,10 @@ class ServiceExtension(Struct, frozen=True):
         return RunTurns(run_id, ()) if isinstance(turns, Unavailable) else turns
 
     async def log(
-        self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
+        self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0, before: int | None = None
     ) -> LogChunk | Unavailable:
         """A piece of a turn's log, see `Client.run_log`."""
-        ask = partial(self.client.run_log, run_id, turn, offset=offset, wait_s=int(wait_s), before=before)
+        ask = partial(self.client.run_log, run_id, turn, offset=offset, wait_s=wait_s, before=before)
         return await self._ask(ask)
 
     async def failure_facts(self) -> FailureFacts | Unavailable:

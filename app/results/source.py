@@ -129,7 +129,7 @@ class Results:
         return reviews or Unavailable(f"No review: none of the {len(change.files)} changed files matches {patterns}.")
 
     async def log(
-        self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
+        self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0, before: int | None = None
     ) -> LogChunk | Unavailable:
         """A piece of a turn's log, which only a service has; see `Client.run_log`."""
         return await self._ask(lambda service: service.log(run_id, turn, offset=offset, wait_s=wait_s, before=before))

@@ -62,7 +62,6 @@ class Place(World):
         return Runner(
             rules=parse(Path("/etc/config.toml"), text).automations,
             state=self.state,
-            cache=self.cache,
             responses=self.acts,
             observer=Observer(RunFacts(self.cache, self.ledger), incidents),
             journal=self.journal.append,
