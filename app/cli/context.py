@@ -74,24 +74,15 @@ class Invocation:
 
     @contextmanager
     def exporting(self, out: "Path | None", key: str, columns: "Sequence[Column[T]]") -> "Iterator[Rows[T]]":
-        """Print many items into a file (0600), whole or not at all, or as they come on stdout (None, or `-`)."""
-        from app.cli.exits import failed
+        """Print many items into a file, see `Output.into`, or as they come on stdout (None, or `-`)."""
         from app.cli.output import Rows
-        from app.engine.atomic_file import replacing
-        from app.start.streams import NotPrintedError
 
         if out is None or str(out) == "-":
             self.rows = rows = Rows(self.output, key, columns)
             yield rows
-            return
-        try:
-            with replacing(out) as file:
-                rows = Rows(self.output._replace(stdout=file, width=None, colour=False), key, columns)
+        else:
+            with self.output.into(out, key, columns) as rows:
                 yield rows
-        except (OSError, NotPrintedError) as error:
-            why = error.reason if isinstance(error, NotPrintedError) else error.strerror
-            raise failed("usage", f"{out} cannot be written: {why}.") from error
-        self.output.note(f"{rows.count} {key} written to {out}")
 
     def warn(self, message: str) -> None:
         """Report on stderr, and in a write's document, a problem that does not change the outcome."""
