@@ -353,24 +353,16 @@ class Notice(Struct, frozen=True):
     tone: Tone = "quiet"
 
 
-def wrapped(notice: Notice, width: int) -> list[str]:
-    """The paragraphs, wrapped for a view of this width."""
-    measure = max(1, min(64, width - 2 * NOTICE_MARGIN))
-    return [part for text in notice.lines for part in wrap(text, measure) or [""]]
-
-
-def above(height: int, lines: int) -> int:
-    """Empty lines above a notice of this many lines, which places it a little above the middle."""
-    return max(0, (height - lines) // 3)
-
-
 def notice_line(notice: Notice | None, y: int, width: int, height: int) -> tuple[str, Tone, bool]:
     """Line `y` of a view of this size that shows the notice: centred text, its tone, and whether it is the title."""
-    lines = () if notice is None else (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
-    at = y - above(height, len(lines))
-    if notice is None or not 0 <= at < len(lines):
+    if notice is None:
         return " " * width, "plain", False
-    text = shorten(lines[at], max(1, width - 2 * NOTICE_MARGIN))
+    room = max(1, width - 2 * NOTICE_MARGIN)
+    paragraphs = (part for text in notice.lines for part in wrap(text, min(64, room)) or [""])
+    lines = f"{notice.glyph}  {notice.title}", "", *paragraphs
+    # A little above the middle.
+    at = y - max(0, (height - len(lines)) // 3)
+    text = shorten(lines[at], room) if 0 <= at < len(lines) else ""
     return fit(" " * ((width - cell_len(text)) // 2) + text, width), "quiet" if at else notice.tone, not at
 
 
@@ -383,12 +375,11 @@ class NoticePage(Widget):
 
     def render(self) -> Content:
         """Centred lines."""
-        if (notice := self.notice) is None:
-            return Content()
-        lines = ("", *wrapped(notice, self.size.width))
-        title = (f"{notice.glyph}  {notice.title}", f"{STYLES[notice.tone]} bold")
-        rest = [(f"\n{line}", STYLES["quiet"]) for line in lines]
-        return Content.assemble("\n" * above(self.size.height, len(lines) + 1), title, *rest)
+        lines = (notice_line(self.notice, y, *self.size) for y in range(self.size.height))
+        styled = (
+            (text.strip(), f"{STYLES[tone]} bold" if is_title else STYLES[tone]) for text, tone, is_title in lines
+        )
+        return Content("\n").join(Content.styled(*line) for line in styled)
 
 
 class Banner(Static):
