@@ -22,7 +22,6 @@ from app.runs.screen_loader import RunsLoader
 from app.runs.screen_older import OlderRuns
 from app.runs.screen_views import (
     PreferenceChange,
-    PreferencesFile,
     PreferencesWriter,
     TableQuery,
     View,
@@ -93,7 +92,7 @@ class RunsScreen(RunActions):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.preferences = PreferencesWriter(PreferencesFile.of(session.settings, session.profile), self)
+        self.preferences = PreferencesWriter(self)
         known = self.preferences.now
         query = first_query(session.settings, known)
         self.set_reactive(RunsScreen.table_query, query)

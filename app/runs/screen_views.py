@@ -159,11 +159,11 @@ class PreferencesFile(Struct, frozen=True):
 class PreferencesWriter:
     """The current preferences; changes are written in the background, one after the other."""
 
-    def __init__(self, file: PreferencesFile, screen: "BaseScreen") -> None:
+    def __init__(self, screen: "BaseScreen") -> None:
         """Read the file; the screen runs the writing, and its session shows why saving fails, once until it works."""
-        self.now = file.read()
-        self._file = file
         self._session = screen.session
+        self._file = PreferencesFile.of(self._session.settings, self._session.profile)
+        self.now = self._file.read()
         self._has_failed = False
         self._pending: list[tuple[PreferenceChange, str]] = []
         self._writer = CoalescedTask(self._write, screen.run_worker)

@@ -13,19 +13,8 @@ from msgspec.structs import replace
 from storage.cache import texts
 from storage.cache.run_sql import ACTIVE_SQL, order_by, took, where
 from storage.database import data_version, snapshot
-from storage.records import (
-    FINAL_STATUSES,
-    STATUS_ORDER,
-    ActiveRun,
-    Repository,
-    Run,
-    RunDetail,
-    RunFilter,
-    RunRow,
-    RunSort,
-    RunSummary,
-    StatusTransition,
-)
+from storage.records import FINAL_STATUSES, Run, RunDetail, RunFilter, RunRow, RunSort, RunSummary
+from storage.records.run import STATUS_ORDER, ActiveRun, Repository, StatusTransition
 from storage.values import Where, from_us, from_us_or_none, sqlite_text, to_sortable_us
 
 CAP: Final = 500

@@ -33,16 +33,8 @@ from storage.cache.run_sql import (
     took_sql,
 )
 from storage.database import immediate
-from storage.records import (
-    CANCELLED,
-    ENDING_STATUSES,
-    Presence,
-    Repository,
-    Run,
-    RunChanges,
-    RunSummary,
-    StatusTransition,
-)
+from storage.records import CANCELLED, Presence, Run, RunChanges, RunSummary
+from storage.records.run import ENDING_STATUSES, Repository, StatusTransition
 from storage.thread import DatabaseThread
 from storage.values import NO_TIME_US, from_us, sqlite_text, sqlite_text_or_none, to_sortable_us, to_us
 

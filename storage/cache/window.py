@@ -76,8 +76,7 @@ def _moves(request: WindowRequest, row: Callable[[str], int | None]) -> tuple[in
         return 0, None if request.cursor_id is None else request.cursor_index
     anchor = None if request.anchor_id is None else row(request.anchor_id)
     cursor = anchor if request.cursor_id in (None, request.anchor_id) else row(request.cursor_id)
-    shift = 0 if anchor is None else anchor - request.anchor_index
-    return shift, None if request.cursor_id is None else cursor
+    return 0 if anchor is None else anchor - request.anchor_index, None if request.cursor_id is None else cursor
 
 
 def rows(
