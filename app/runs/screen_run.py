@@ -35,11 +35,9 @@ from widgets.runs.pane import RunBar, RunTitle
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
-PARTS: Final = (
-    Tab("conversation", "C", "Conversation", "Conversation", "Conversation"),
-    Tab("review", "r", "Review", "Review", "Review"),
-    Tab("changes", "d", "Changes", "Changes", "Changes"),
-    Tab("log", "l", "Log", "Log", "Log"),
+PARTS: Final = tuple(
+    Tab(title.lower(), key, title, title, title)
+    for key, title in (("C", "Conversation"), ("r", "Review"), ("d", "Changes"), ("l", "Log"))
 )
 
 
