@@ -122,7 +122,9 @@ def of(
     }
 
     def filled(*words: str) -> tuple[str, ...]:
-        return tuple(_replace(word, values) for word in words)
+        for name, value in values.items():
+            words = tuple(word.replace(name, value) for word in words)
+        return words
 
     variables = {**preset.environment, **model.environment, **preset.untrusted_environment}
     environment = proxied | dict(zip(variables, filled(*variables.values()), strict=True))
@@ -145,9 +147,3 @@ def of(
         reader=OutcomeReader(preset.listener, preset.of_line, must_end=True),
         preset=replace(preset, hears=None) if is_text else preset,
     )
-
-
-def _replace(text: str, values: Mapping[str, str]) -> str:
-    for name, value in values.items():
-        text = text.replace(name, value)
-    return text

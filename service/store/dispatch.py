@@ -12,15 +12,63 @@ import sqlalchemy as sa
 
 from service.clock import Clock
 from service.settings import ExecutionSettings
-from service.store import events, invitations, postings, repositories, workers
 from service.store import turns as turn_store
+from service.store import workers
 from service.store.outages import ProviderOutages, clock_time
 from service.store.runs import OPEN, Run
-from service.store.schema import HAD_SLOT, WAITING, WORKS, organizations, runs, turns
+from service.store.schema import (
+    HAD_SLOT,
+    WAITING,
+    WORKS,
+    events,
+    invitations,
+    organizations,
+    postings,
+    runs,
+    schedules,
+    turns,
+)
 from service.store.turns import MADE_UP, SLOTTED, Turn
 from service.text import plural
 
 _MOST_DUE: Final = 100
+_NOW: Final[sa.BindParameter[int]] = sa.bindparam("now")
+_LANE: Final = (runs.c.url, runs.c.branch)
+_NEXT_OF_OWNER: Final = (
+    sa.select(turns.c.run_id, turns.c.number, turns.c.attempt, turns.c.organization_id, *_LANE)
+    .add_columns(WORKS, runs.c.is_restricted)
+    .join(runs, runs.c.id == turns.c.run_id)
+    .where(WAITING, turns.c.organization_id == sa.bindparam("owner"))
+    .where(turns.c.due_at.is_(None) | (turns.c.due_at <= _NOW))
+    .where(WORKS.element.not_in(sa.bindparam("held", expanding=True)) | runs.c.is_restricted.is_(True))
+    .where(sa.tuple_(*_LANE).not_in(sa.bindparam("lanes", expanding=True)))
+    .order_by(turns.c.accepted_at, turns.c.run_id)
+    .limit(1)
+)
+"""The oldest due turn of `owner` that is on none of the `lanes` and whose agent is not `held`."""
+_DUE: Final = {
+    "mail": sa.select(invitations.c.id, invitations.c.due_at.label("at")).where(
+        invitations.c.mail == "waiting", invitations.c.due_at <= _NOW
+    ),
+    "post": sa.select(postings.c.run_id, sa.func.min(postings.c.wanted_at).label("at"))
+    .where(postings.c.state == "waiting", postings.c.due_at <= _NOW)
+    .group_by(postings.c.run_id),
+    "schedule": sa.select(
+        schedules.c.repository_id + "/" + sa.cast(schedules.c.index, sa.Text), schedules.c.due_at.label("at")
+    ).where(schedules.c.due_at <= _NOW),
+    # In random order, so that no endpoint waits behind slow ones.
+    "tell": sa.select(events.c.endpoint_id, sa.func.random().label("at"))
+    .where(events.c.state == "waiting", events.c.due_at <= _NOW)
+    .group_by(events.c.endpoint_id),
+}
+"""The queries for due jobs, by kind: the key of each, and its place in the order."""
+_DUE_JOBS: Final = sa.union_all(
+    *(
+        sa.select(sa.literal(kind), *query.order_by(sa.text("at")).limit(_MOST_DUE).subquery().c)
+        for kind, query in _DUE.items()
+    )
+).order_by(sa.text("1, 3"))
+"""All of them; the kinds are named so that they sort in the order of their turn."""
 
 
 def next_turns(connection: sa.Connection, slots: int, share: int | None, now: int) -> list[Any]:
@@ -52,7 +100,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
         owner = min(able, key=taken.__getitem__)
         able.remove(owner)
         values = {"owner": owner, "lanes": [*lanes], "held": outages.held(owner, probed, now), "now": now}
-        row = connection.execute(_next_of_owner(), values).first()
+        row = connection.execute(_NEXT_OF_OWNER, values).first()
         if row is not None:
             chosen.append(row)
             if not row.is_restricted:
@@ -66,7 +114,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
 
 def due_jobs(connection: sa.Connection, now: int) -> list[str]:
     """Return the names (`KIND:KEY`) of due jobs, at most 100 of a kind: mails, then postings, schedules and events."""
-    return [f"{kind}:{key}" for kind, key, _ in connection.execute(_due_jobs(), {"now": now})]
+    return [f"{kind}:{key}" for kind, key, _ in connection.execute(_DUE_JOBS, {"now": now})]
 
 
 def share_of(connection: sa.Connection, slots: int, configured: int | None) -> int:
@@ -75,20 +123,6 @@ def share_of(connection: sa.Connection, slots: int, configured: int | None) -> i
         return configured
     alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
     return slots if alone else max(1, slots - 1)
-
-
-@cache
-def _due_jobs() -> sa.CompoundSelect[Any]:
-    # The kinds are named so that they sort in the order of their turn.
-    queries = {
-        "mail": invitations.due_mails(),
-        "post": postings.due_runs(),
-        "schedule": repositories.due_schedules(),
-        "tell": events.due_endpoints(),
-    }
-    limited = {kind: query.limit(_MOST_DUE).subquery() for kind, query in queries.items()}
-    every = sa.union_all(*(sa.select(sa.literal(kind), *query.c) for kind, query in limited.items()))
-    return every.order_by(sa.text("1, 3"))
 
 
 @cache
@@ -110,22 +144,6 @@ def _owners_by_last_slot() -> sa.Select[Any]:
 def _least(column: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
     # Not min(): for it, PostgreSQL reads all rows of a table that has no statistics yet.
     return sa.select(column).where(WAITING, *conditions).order_by(column).limit(1).scalar_subquery()
-
-
-@cache
-def _next_of_owner() -> sa.Select[Any]:
-    """The query for the oldest due turn of `owner` that is on none of the `lanes` and whose agent is not `held`."""
-    lane, of_agent = (runs.c.url, runs.c.branch), (WORKS, runs.c.is_restricted)
-    return (
-        sa.select(*(turns.c[name] for name in ("run_id", "number", "attempt", "organization_id")), *lane, *of_agent)
-        .join(runs, runs.c.id == turns.c.run_id)
-        .where(WAITING, turns.c.organization_id == sa.bindparam("owner"))
-        .where(turns.c.due_at.is_(None) | (turns.c.due_at <= sa.bindparam("now")))
-        .where(WORKS.element.not_in(sa.bindparam("held", expanding=True)) | runs.c.is_restricted.is_(True))
-        .where(sa.tuple_(*lane).not_in(sa.bindparam("lanes", expanding=True)))
-        .order_by(turns.c.accepted_at, turns.c.run_id)
-        .limit(1)
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 import sqlalchemy as sa
 
@@ -135,16 +135,6 @@ def record(
         connection.execute(sa.insert(events).values(asdict(event) | {"run_id": run_id}))
 
 
-def due_endpoints() -> sa.Select[Any]:
-    """The query for the endpoints with events that are due by `now`: their ids, in random order.
-
-    So none waits behind slow ones.
-    """
-    chance = sa.func.random().label("chance")
-    due = _due(sa.bindparam("now"))
-    return sa.select(events.c.endpoint_id, chance).where(*due).group_by(events.c.endpoint_id).order_by(chance)
-
-
 def first_due(connection: sa.Connection, endpoint_id: str, now: int) -> Event | None:
     """Return the endpoint's event that has been due the longest."""
     order = [events.c.due_at, events.c.id]
@@ -221,5 +211,5 @@ def _of(organization_id: str | None) -> sa.ColumnElement[bool]:
     return events.c.endpoint_id.in_(sa.select(event_endpoints.c.id).where(_owned(organization_id)))
 
 
-def _due(now: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], ...]:
+def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:
     return events.c.state == WAITING, events.c.due_at <= now

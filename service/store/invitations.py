@@ -1,7 +1,7 @@
 """Invitations, each open to one member for 30 days, and their mails, stored until sent (spec 3, 4.1)."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -127,12 +127,6 @@ def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
 def waiting_code(connection: sa.Connection, invitation_id: str) -> str | None:
     """Return the code in a waiting mail; None if the mail was sent or refused, or does not exist."""
     return connection.scalar(sa.select(invitations.c.code).where(*_waits(invitation_id)))
-
-
-def due_mails() -> sa.Select[Any]:
-    """The query for the invitations whose mail is due by `now`: their ids, and the order."""
-    due = (invitations.c.mail == "waiting", invitations.c.due_at <= sa.bindparam("now"))
-    return sa.select(invitations.c.id, invitations.c.due_at).where(*due).order_by(invitations.c.due_at)
 
 
 def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:

@@ -176,13 +176,6 @@ def pull_requests(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str
     return dict(connection.execute(sa.select(postings.c.run_id, postings.c.url).where(*opened)).all())
 
 
-def due_runs() -> sa.Select[Any]:
-    """The query for the runs with postings that are due by `now`: their ids, and the order."""
-    requested = sa.func.min(postings.c.wanted_at).label("requested")
-    due = _due(sa.bindparam("now"))
-    return sa.select(postings.c.run_id, requested).where(*due).group_by(postings.c.run_id).order_by(requested)
-
-
 def first_due(connection: sa.Connection, run_id: str, now: int) -> Posting | None:
     """Return a run's first due posting; a pull request comes before its review and the comment, which need it."""
     order = [postings.c.wanted_at, postings.c.kind != "pull_request", postings.c.kind]
@@ -235,7 +228,7 @@ def _again(now: int) -> dict[str, Any]:
     return _waiting(now) | {"version": postings.c.version + 1, "failure": None}
 
 
-def _due(now: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], ...]:
+def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:
     return postings.c.state == WAITING, postings.c.due_at <= now
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -159,13 +158,6 @@ def scheduled(
     query = query.order_by(schedules.c.due_at)
     rows = connection.execute(query.with_for_update(of=schedules) if is_locked else query)
     return [Schedule(owner, Repository(*rest), index, due) for owner, index, due, *rest in rows]
-
-
-def due_schedules() -> sa.Select[Any]:
-    """The query for the schedules that are due by `now`: their keys (`REPOSITORY/INDEX`), and the order."""
-    key = schedules.c.repository_id + "/" + sa.cast(schedules.c.index, sa.Text)
-    due_at = schedules.c.due_at
-    return sa.select(key, due_at).where(due_at <= sa.bindparam("now")).order_by(due_at)
 
 
 def begin_due(connection: sa.Connection, key: str, now: int) -> Schedule | None:
