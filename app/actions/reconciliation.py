@@ -471,7 +471,8 @@ class Reconciliation:
         unresolved = await self.actions.ledger.unresolved()
         links = await self.runs.cache.links()
         answered_at = [link.last_ok_at for link in links if link.subject == "runs" and not link.is_failing]
-        for action in unresolved:
+        # Cancellations first: a search may take minutes.
+        for action in sorted(unresolved, key=lambda action: action.kind != CancelRun.kind):
             now, ended_at = self.actions.clock(), action.settled_at or action.created_at
             search = self._searches.setdefault(action.action_id, Search(now, now))
             if now < search.look_at:

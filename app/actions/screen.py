@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from heapq import merge
 from typing import ClassVar, Final, cast
 
 from msgspec import Struct
@@ -231,11 +232,12 @@ class ActivityScreen(BaseScreen):
         unsent = [entry for entry in map(unsent_entry, follow_ups) if is_wanted(entry.source, condition)]
         kinds.update(entry.source.kind for entry in unsent)
         outcomes.update(entry.source.state for entry in unsent)
-        # Stable: the ledger's own order stays where times are equal.
-        entries = sorted(
-            [*unsent, *entries],
-            key=lambda entry: (entry.unknown is None, entry.waits is None, -entry.source.created_at.timestamp()),
-        )
+
+        def place(entry: ActivityEntry) -> tuple[bool, bool, float]:
+            return entry.unknown is None, entry.waits is None, -entry.source.created_at.timestamp()
+
+        # The ledger's own order stays, even if the clock was set back.
+        entries = [*merge(sorted(unsent, key=place), entries, key=place)]
         return Activity(tuple(entries), matching + len(unsent), kinds, outcomes)
 
     def extent(self, found: Activity) -> Content:

@@ -181,15 +181,17 @@ def steps(connection: sqlite3.Connection, action_id: str) -> tuple[AuditEntry, .
 
 def unknown_spans(connection: sqlite3.Connection) -> tuple[UnknownSpan, ...]:
     """The stretches in which outcomes were unknown, in the order in which they began."""
+    began = "transition IN ('unknown', 'resolution_undone', 'reopened')"
     spans = connection.execute(
         "SELECT action_id, at_us, until_us FROM (SELECT seq, action_id, transition, at_us,"
         " lead(at_us) OVER (PARTITION BY action_id ORDER BY seq) AS until_us FROM audit WHERE transition IN"
         " ('unknown', 'resolution_undone', 'reopened', 'resolved_created', 'resolved_not_created', 'sent_again'))"
-        " WHERE transition IN ('unknown', 'resolution_undone', 'reopened') ORDER BY seq"
+        f" WHERE {began} ORDER BY seq"
     ).fetchall()
-    began = "WHERE action_id IN (SELECT action_id FROM audit WHERE transition = 'unknown')"
-    actions = {action.action_id: action for action in select(connection, began)}
+    whose = f"WHERE action_id IN (SELECT action_id FROM audit WHERE {began})"
+    actions = {action.action_id: action for action in select(connection, whose)}
     return tuple(
         UnknownSpan(actions[action_id], from_us(since_us), from_us_or_none(until_us))
         for action_id, since_us, until_us in spans
+        if action_id in actions  # Damage may have taken the action and left its audit.
     )

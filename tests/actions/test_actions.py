@@ -49,7 +49,7 @@ from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.cache.cache import Cache
 from storage.ledger import Ledger, WrongStateError
-from storage.records import Action, Repository, RunFilter
+from storage.records import Action, PollOutcome, Repository, RunFilter
 from storage.values import utc_now
 from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Raw, Respond, Server, Step
 from tests.waiting import present
@@ -422,6 +422,23 @@ async def test_an_unknown_cancellation_is_settled_by_the_turn(desk: Desk, answer
     [found] = await desk.ledger.actions(limit=9)
     assert found.resolution == resolution
     assert len(desk.server.requests) - asked <= (1 if resolution else 15)
+
+
+async def test_a_search_for_a_run_keeps_no_cancellation_waiting(desk: Desk) -> None:
+    """The runs of unknown cancellations are asked first, even if a newer write is searched for."""
+    actions = desk.actions()
+    desk.server.script(Drop(), Drop())
+    await actions.submit(CancelRun("run_1"))
+    await actions.submit(StartRun("Look", API))
+    await desk.cache.record_poll(PollOutcome("runs", utc_now()))
+    desk.server.otherwise = lambda _: Respond(404, {"message": "Not Found"})
+    asked = len(desk.server.requests)
+    extension = ServiceExtension(desk.client, desk.cache.has_no_results, desk.cache.note_no_results)
+    await Reconciliation(desk.runs, Listing(desk.runs), extension, actions).work()
+
+    paths = [request.path.partition("?")[0] for request in desk.server.requests[asked:]]
+    assert paths[0].endswith("/external/runs/run_1")
+    assert paths[1].endswith("/external/runs")
 
 
 # what is said of a request before it is sent

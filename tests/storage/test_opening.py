@@ -235,6 +235,9 @@ async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
     async with await Ledger.open(ledger_path) as ledger:
         body = f'"{"x" * 1500}"'
         ids = [(await ledger.prepare(entry(str(n), "", "run.start", body))).action_id for n in range(40)]
+        for number in (19, 20):
+            await ledger.sending(ids[number])
+            await ledger.settle(ids[number], "unknown")
     _, size = root_page(ledger_path, "actions")
     spoil(ledger_path, ledger_path.read_bytes().index(ids[20].encode() + b"run.start") // size + 1, size)
     before = ledger_path.read_bytes()
@@ -242,10 +245,12 @@ async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
     async with await Ledger.open(ledger_path) as ledger:
         assert isinstance(ledger.problem, DatabaseDamagedError)
         left = [action.action_id for action in await ledger.actions()]
+        spans = {span.action.action_id for span in await ledger.unknown_spans()}
         with pytest.raises(DatabaseDamagedError, match="restore it from a backup"):
             await ledger.prepare(entry("k", "", "run.start"))
 
     assert (left[0], left[-1], len(left) > 30, ids[20] in left) == (ids[39], ids[0], True, False)
+    assert spans == {ids[19]} & {*left}, "the audit still has the lost one"
     assert ledger_path.read_bytes() == before
 
 

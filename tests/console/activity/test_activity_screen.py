@@ -85,6 +85,10 @@ def lines(scene: Scene) -> list[str]:
 async def test_writes_stand_newest_first_below_what_is_unknown_and_polls_under_health(staged: Staged) -> None:
     """What a person has to find out comes first, however old it is and however few rows are read."""
     async with room(staged, (200, 40), polls_m=60) as scene:
+        # Entered last: the clock was set back before.
+        await past(scene, OnboardProject("acme/late"), "not_sent", 250, error=REFUSED)
+        await scene.ring()
+        await scene.shows("acme/late")
         found = lines(scene)
 
         # Alike polls are one line, with what became of them, under Health alone.
@@ -97,11 +101,13 @@ async def test_writes_stand_newest_first_below_what_is_unknown_and_polls_under_h
         assert "✓ answered" in shown
 
     assert [line[14:34].strip() for line in found] == [
-        *("continue run", "onboard project", "create organization", "start run", "start agent", "create organization")
+        *("continue run", "onboard project", "onboard project", "create organization"),
+        *("start run", "start agent", "create organization"),
     ]
     assert "? unknown" in found[0]
     assert "◌ not sent" in found[1]
-    assert "bot:nightly" in found[4]
+    assert "acme/late" in found[1]
+    assert "bot:nightly" in found[5]
 
 
 FILTERS = (
