@@ -200,9 +200,11 @@ class AlreadyAskedError(ActionRefusedError):
     kind = "already_asked"
 
     def __init__(self, existing: Action) -> None:
-        super().__init__(f"This was sent before as {existing.action_id} ({existing.state}). Nothing was sent.")
+        super().__init__(
+            f"The same request was sent before as {existing.action_id} ({existing.state}). It was not sent again."
+        )
         self.existing = existing
-        self.key_taken = f"Its key was used for another request ({existing.action_id}). Nothing was sent."
+        self.key_taken = f"This retry key belongs to another request ({existing.action_id}). Nothing was sent."
         """The message if the action is for another request."""
 
     def is_for(self, request: WriteRequest) -> bool:

@@ -279,7 +279,7 @@ class RunwardenApp(BaseApp[None]):
 
         notices = self.session.notices
         if not notices:
-            self.session.notify("There was no notice yet.")
+            self.session.notify("There are no notices yet.")
         elif (opens := notices[0].opens) or (
             opens := await self.push_screen_wait(
                 ChoiceSheet[Message | None]("Notices", [(Content(notice.text), notice.opens) for notice in notices])

@@ -542,7 +542,7 @@ class Session:
     def not_open(self) -> str:
         """The answer to a key that needs the engine before it is open."""
         if (trouble := self.vitals.storage_trouble) is None:
-            return "Still opening; a moment."
+            return "The profile is still opening. Try again in a moment."
         return f"The console cannot use its own files. {trouble.lines[0]}"
 
     def poll_soon(self) -> None:

@@ -49,7 +49,7 @@ def copy_out(app: App[Any], text: str) -> str:
                 octets = text.encode("utf-8", "replace")
                 subprocess.run(argv, input=octets, capture_output=True, check=True, timeout=TMUX_S)
                 return how
-        return "not copied: tmux did not take it"
+        return "not copied: tmux did not accept it"
     if os.environ.get("STY"):
         return "not copied: GNU screen does not pass it on"
     app.copy_to_clipboard(text)

@@ -306,7 +306,7 @@ class InboxScreen(BaseScreen):
             return marked
         if (gone := self._gone) is not None:
             self._gone = None
-            self.session.notify(f"Gone: {gone.title}. Press again for the one under the cursor.")
+            self.session.notify(f"No longer open: {gone.title}. Press again to act on the selected item.")
             return ()
         return () if self._item is None else (self._item,)
 

@@ -12,10 +12,10 @@ CERTIFICATE: Final = "a certificate that is not trusted"
 CURES: Final = {
     "401": "Renew the login or token in its address.",
     "403": "Renew the login or token in its address, or allow it to post there.",
-    "404": "Correct its address: nothing is there.",
+    "404": "Correct its address: there is nothing at it.",
     "410": "Create a new address: this one was withdrawn.",
-    "429": "It takes fewer messages: raise group_interval.",
-    "5": "It may pass by itself; see whether its own service works.",
+    "429": "It limits how many messages it accepts: raise group_interval.",
+    "5": "This may pass by itself. Check whether the receiving service works.",
     "3": "Write the address that it redirects to.",
     CERTIFICATE: TRUST,
     CONNECTION: "Check the host's name and port, the network and the proxy.",
@@ -59,7 +59,7 @@ def main() -> int:
     if failed:
         answered = f" It answered {', '.join(dict.fromkeys(answers))}." if answers else ""
         cure = next((cure for start, cure in CURES.items() if any(text.startswith(start) for text in answers)), CHECK)
-        sys.stdout.write(f"{failed} of {len(order['urls'])} addresses did not take it.{answered} {cure}")
+        sys.stdout.write(f"{failed} of {len(order['urls'])} addresses did not accept it.{answered} {cure}")
     return 1 if failed else 0
 
 

@@ -120,7 +120,7 @@ class RunActions(BaseScreen):
         if not (runs := await self._runs()):
             self.session.notify("Nothing to continue: no run is selected.", severity="warning")
         elif len(runs) > 1:
-            many = f"{len(runs):,} runs are marked: here this is done for one. Press esc to unmark them."
+            many = f"{len(runs):,} runs are marked, but only one can be continued at a time. Press esc to unmark them."
             self.session.notify(many, severity="warning")
         else:
             finals, here = await engine.cache.final_statuses(), engine is self.session.engine

@@ -148,7 +148,7 @@ async def test_a_key_that_sent_something_else_ends_it(engine: Engine, peer: Lab)
     peer.put("run_1", "completed", created=peer.now)
     await looked(engine)
 
-    why = f"Its key was used for another request ({earlier.action_id}). Nothing was sent."
+    why = f"This retry key belongs to another request ({earlier.action_id}). Nothing was sent."
     assert [await became(engine, each) for each in waiting] == [("failed", why), ("done", "")]
     assert len(peer.posts) == 1
 

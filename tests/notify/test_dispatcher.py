@@ -417,7 +417,7 @@ async def test_a_redirect_is_a_failure_that_names_no_address(server: Server, tmp
 
     trouble = await tell(route(tmp_path, f"json://user:secret@{host}/"))
 
-    assert present(trouble).startswith("Route oncall: 1 of 1 addresses did not take it. It answered 302 Found.")
+    assert present(trouble).startswith("Route oncall: 1 of 1 addresses did not accept it. It answered 302 Found.")
     assert {request.path for request in server.requests} == {"/"}
 
 

@@ -197,7 +197,7 @@ async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
 
         await scene.press("e")
         assert keys(scene) == before[1:]
-        assert scene.toasts[-1].startswith("Gone: ")
+        assert scene.toasts[-1].startswith("No longer open: ")
         await scene.press("e")
         assert keys(scene) == before[2:]
 

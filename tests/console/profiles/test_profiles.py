@@ -355,7 +355,7 @@ async def test_an_action_reaches_the_service_of_its_row_and_no_other(
         of_staging = [row.run_id for row in scene.table.rows_on_show if row.profile == "acme-staging"]
         scene.table.mark(of_staging[-2:])
         await scene.press("c")
-        assert scene.toasts[-1].startswith("2 runs are marked: here this is done for one.")
+        assert scene.toasts[-1].startswith("2 runs are marked, but only one can be continued")
         await scene.press("X")
         await scene.shows("Cancel 2 runs", "acme-staging")
         await scene.press("ctrl+s")
