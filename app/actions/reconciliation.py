@@ -421,9 +421,9 @@ class Reconciliation:
             if is_run and action.kind == "organization.create":
                 raise DoubtfulIdError(f"{result_id!r} is a run's id. {kind.id_source}")
             others = await self.actions.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=EXECUTIONS)
-            makers = [other.action_id for other in others if other.result_id == result_id]
+            makers = {other.action_id for other in others if other.result_id == result_id} - {action.action_id}
             if makers and action.kind != "run.continue":
-                raise DoubtfulIdError(f"{result_id} is what {makers[0]} made. {kind.id_source}")
+                raise DoubtfulIdError(f"{result_id} is what {min(makers)} made. {kind.id_source}")
             if action.kind == "organization.create":
                 with _asking(f"knows {result_id}"):
                     try:

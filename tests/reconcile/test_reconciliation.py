@@ -11,6 +11,7 @@ from app.actions.refusals import AlreadyAskedError
 from app.api.requests import ContinueRun, StartRun, WriteRequest
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, Event
+from storage.ledger import WrongStateError
 from storage.records import Action, Repository
 from storage.values import utc_now
 from tests.cli.conftest import CommandLine
@@ -206,6 +207,17 @@ async def test_what_is_older_than_a_run_seen_before_the_send_is_no_candidate(pee
         made = next(reversed(peer.runs))
 
         assert await proposed(engine, action) == [made]
+
+
+async def test_what_was_recorded_meanwhile_is_not_taken_for_another_actions_result(engine: Engine, peer: Lab) -> None:
+    """Of two people who record the same id, the second one hears that the write is resolved."""
+    action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
+    (made,) = await proposed(engine, action)
+    await engine.actions.resolve(action.action_id, made)
+
+    await engine.reconciliation.check(action, made)
+    with pytest.raises(WrongStateError, match="resolved as created"):
+        await engine.actions.resolve(action.action_id, made)
 
 
 async def test_what_our_other_actions_made_is_no_candidate(engine: Engine, peer: Lab) -> None:
