@@ -26,6 +26,8 @@ from widgets.automations import STRIP, RuleView, Status, set_off_by, until
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
 
+MOST_WAITING: Final = 200
+"""How many requests the sheet lists, the newest ones: it draws all of them every second."""
 UPCOMING: Final = 5
 _ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continued", DoCancel: "cancelled"}
 """Retrying a turn that continued a run continues it again; any other retry starts a run."""
@@ -119,13 +121,13 @@ class Approval(Struct, frozen=True):
 
 
 async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, ...]:
-    """Read the pending approvals of an engine's profile, oldest first.
+    """Read the newest pending approvals of an engine's profile, oldest first.
 
     Raises:
         StorageError: The state cannot be read.
     """
     rules = {rule.name: rule for rule in (*PROPOSALS.values(), *rules_of(settings.automations, engine.profile.name))}
-    waiting, now = await engine.usable_state().open_decisions(outcome="waiting"), engine.clock()
+    waiting, now = (await engine.usable_state().open_decisions(outcome="waiting"))[-MOST_WAITING:], engine.clock()
     details = await engine.cache.details([decision.run_id for decision in waiting])
     approvals = []
     for decision in waiting:

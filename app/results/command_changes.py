@@ -201,7 +201,7 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
         output.record({"reviews": documents, "as_of": rfc3339(detail.last_seen_at)}, ())
     elif output.format is not Format.TABLE:
         entries = [
-            {"review": review.path, **facts(finding, FINDING_FACTS)}
+            {"review": _text(review.path), **facts(finding, FINDING_FACTS)}
             for review in reviews
             for finding in review.findings
         ]

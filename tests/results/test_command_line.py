@@ -14,7 +14,7 @@ REVIEW = b"# Review\n\n### `code.py`\n\n- **major** line 2: \x1b]0;title\x07wron
 @pytest.fixture
 def origin(tmp_path: Path) -> Origin:
     origin = Origin(tmp_path / "host")
-    files = {"code.py": b"\x1b[2Jdef f():\n\treturn 2\n", "reviews/r.md": REVIEW, 'od"d\nname': b"x"}
+    files = {"code.py": b"\x1b[2Jdef f():\n\treturn 2\n", "reviews/r\udcff.md": REVIEW, 'od"d\nname': b"x"}
     origin.commit("agent/x", files, mark="run_01 turn 1")
     return origin
 
@@ -69,9 +69,11 @@ def test_what_is_shown_to_people_moves_no_cursor(cli: CommandLine) -> None:
     shown = cli("runs", "diff", "run_01", "--color").out
     for tone in ("32", "31", "36", "1", "2", "0"):
         shown = shown.replace(f"\x1b[{tone}m", "")
+    (finding,) = cli("runs", "review", "run_01", "--output", "ndjson").out.splitlines()
     stat, names = cli("runs", "diff", "run_01", "--stat").out, cli("runs", "diff", "run_01", "--name-only").out
 
     assert "+␛[2Jdef f():" in shown
     assert "\x1b" not in shown + stat + names
-    assert names.splitlines() == ["code.py", '"od\\042d\\012name"', "reviews/r.md"]
+    assert '"reviews/r\ufffd.md"' in finding
+    assert names.splitlines() == ["code.py", '"od\\042d\\012name"', '"reviews/r\\377.md"']
     assert stat.splitlines()[-1].split()[:3] == ["3", "files,", "8"]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 
+import pytest
 from msgspec.structs import replace
 
 from app.api.requests import StartRun
@@ -205,6 +206,21 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         await scene.ring(StateChangedElsewhere())
         await scene.press("ctrl+s")
         assert (await outcomes(scene))[0] == ("waiting", "waits")
+
+
+async def test_the_sheet_lists_the_newest_requests(
+    staged: Staged, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tab counts all of them, however many there are."""
+    monkeypatch.setattr("app.automations.screen_data.MOST_WAITING", 2)
+    async with staged(changed=configured(ONE)) as scene:
+        for number in range(1, 4):
+            await waits(scene, 9 - number, run_id=f"run_{number}", run_branch=f"fix/{number}")
+        await scene.press("5")
+        await scene.shows("3 wait for approval")
+        await scene.press("V")
+        await scene.shows("Waiting for approval: 2", "fix/2", "fix/3")
+        assert "fix/1" not in scene.text
 
 
 async def test_a_proposal_waits_without_any_automation(staged: Staged, configured: Configured) -> None:
