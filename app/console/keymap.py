@@ -17,7 +17,6 @@ from textual.screen import ModalScreen
 from app.console.session import Session
 from app.engine.text import closest
 from app.profiles import UserCommand
-from app.profiles.table import KeyPath
 from widgets.kit import NO_KEY
 
 _ROOTS: Final = ("app.", "widgets.")
@@ -73,10 +72,10 @@ async def report_mistakes(session: Session) -> None:
         session.notify(problem, severity="warning")
 
 
-def unknown_actions(keys: Mapping[str, str]) -> dict[str, KeyPath]:
+def unknown_actions(keys: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """The actions in `[keys]` that do not exist, as after an update: for each a warning with the fix, and its place."""
     names = {fact.id for fact in catalog()}
-    warnings = dict[str, KeyPath]()
+    warnings = dict[str, tuple[str, str]]()
     for name in (name for name in keys if name not in names):
         near = closest(name, names)
         fix = f"Did you mean {near}?" if near else "`runwarden config keys` lists the actions."
@@ -84,18 +83,18 @@ def unknown_actions(keys: Mapping[str, str]) -> dict[str, KeyPath]:
     return warnings
 
 
-def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> dict[str, KeyPath]:
+def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> dict[str, tuple[str, str]]:
     """The mistakes in `[keys]` and in the keys of `[[commands]]`: for each a sentence with the fix, and its place."""
     facts = catalog()
-    mistakes = dict[str, KeyPath]()
-    entries: list[tuple[str, KeyPath, str]] = [(name, ("keys", name), own) for name, own in keys.items()]
-    entries += [(own.name, ("commands", at, "key"), own.key) for at, own in enumerate(commands) if own.key]
-    for name, place, keys_of in entries:
+    mistakes = dict[str, tuple[str, str]]()
+    entries = [(("keys", name), own) for name, own in keys.items()]
+    entries += [(("commands", own.name), own.key) for own in commands if own.key]
+    for place, keys_of in entries:
         for key in keys_of.split(","):
             *modifiers, last = key.split("+") if key != "+" else [key]
             is_known = last in _NAMED or (len(last) == 1 and last.isprintable())
             if not (is_known and set(modifiers) <= _MODIFIERS):
-                mistakes[f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'] = place
+                mistakes[f'{place[1]}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'] = place
     # Two actions that have the same key on the same screen: only one of them would run.
     by_id = {fact.id: fact for fact in facts}
     taken: dict[tuple[str, str], str] = {}
@@ -114,11 +113,11 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> d
                     mistakes[f"keys.{other}: {clash}"] = ("keys", other)
     # A screen's action gets its key first, so a command with the same one never runs.
     by_key = {key: fact.id for fact in reversed(facts) for key in _keys_of(fact, keys)}
-    for at, command in enumerate(commands):
+    for command in commands:
         for key in map(normal, command.key.split(",") if command.key else ()):
             if key in by_key:
                 clash = f'"{command.key}" is the key of {by_key[key]}. Choose another.'
-                mistakes[f"commands, {command.name}: {clash}"] = ("commands", at, "key")
+                mistakes[f"commands, {command.name}: {clash}"] = ("commands", command.name)
             by_key.setdefault(key, command.name)
     return mistakes
 

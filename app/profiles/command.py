@@ -186,10 +186,15 @@ def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
             yield root.table("profiles").table(profile.name).mistake(key, f"{error}.", "Correct it, or take it out.")
 
 
-def _key_mistake(root: Table, sentence: str, place: KeyPath) -> ConfigError:
-    if place[0] == "keys" and place[1] not in root.table("keys").values:
-        place = ("keys", *str(place[1]).split("."))
-    return ConfigError(sentence, cure="", file=root.file, line=line_of(root.text, place))
+def _key_mistake(root: Table, sentence: str, place: tuple[str, str]) -> ConfigError:
+    path: KeyPath = place
+    if place[0] == "commands":
+        # A command with a mistake is in the file, but not in the settings.
+        names = [command.values.get("name") for command in root.tables("commands")]
+        path = ("commands", names.index(place[1]), "key")
+    elif place[1] not in root.table("keys").values:
+        path = ("keys", *place[1].split("."))
+    return ConfigError(sentence, cure="", file=root.file, line=line_of(root.text, path))
 
 
 @config.command("keys", cls=FactCommand)

@@ -32,6 +32,12 @@ proxy = "foo://"
 theme = "runwardn"
 [keys]
 run.continue = "nonsense"
+[[commands]]
+name = "Lacks argv"
+[[commands]]
+name = "Deploy"
+argv = ["true"]
+key = "none"
 """
 
 
@@ -45,7 +51,7 @@ def test_the_check_reports_all_mistakes_at_once(lone: CommandLine) -> None:
 
     error = result.json()["error"]
     assert (result.code, error["kind"], error["file"], error["line"]) == (2, "config", str(file), 3)
-    assert sorted(problem["line"] for problem in error["problems"]) == [3, 5, 8, 9, 11, 13]
+    assert sorted(problem["line"] for problem in error["problems"]) == [3, 5, 8, 9, 11, 13, 14, 19]
     (sentence,) = (each for each in said.splitlines() if "bad.toml:5: " in each)
     assert "base_url" in sentence
 
