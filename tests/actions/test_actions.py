@@ -1,4 +1,4 @@
-"""Acting once: real ledger, real cache, and a server that fails in every way a server can."""
+"""Writes over a real ledger, a real cache, and a server that fails in every way: each is sent at most once."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ class Desk:
 
 @pytest.fixture(params=[PATIENT])
 async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
-    """Its parameter: the deadline in seconds, or the token."""
+    """`request.param` is the deadline in seconds, or the token."""
     deadline_s, token = (PATIENT, request.param) if isinstance(request.param, str) else (request.param, "test-token")
     with Server() as server:
         async with (
@@ -103,7 +103,7 @@ async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
 async def test_a_success_is_confirmed_with_what_it_made(
     desk: Desk, request_: WriteRequest, answer: dict[str, object], result_id: str
 ) -> None:
-    """The ledger has the id and the answer; a run is in the cache before any poll has seen it."""
+    """The ledger has the id and the answer, and the cache has the run before any poll has seen it."""
     desk.server.script(Respond(201, answer))
     action = await desk.actions().submit(request_)
 
@@ -116,7 +116,10 @@ async def test_a_success_is_confirmed_with_what_it_made(
 
 @pytest.mark.parametrize("status", [400, 401, 429])
 async def test_a_refusal_is_rejected_with_the_services_words(desk: Desk, status: int) -> None:
-    """A 4xx promises that nothing was done: email and key may be used again, until a request may have been executed."""
+    """A 4xx means that nothing was done, so the email and the key may be used again.
+
+    After a lost request they may not.
+    """
     desk.server.script(Respond(status, {"message": "no, because", "error_code": "E7"}), Respond(201, ORGANIZATION))
     action = await desk.actions().submit(ADA, key="k")
     second = await desk.actions().submit(ADA, key="k")
@@ -141,7 +144,7 @@ UNCERTAIN = [
 
 @pytest.mark.parametrize("step", UNCERTAIN)
 async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond | Drop | Raw) -> None:
-    """Rejected only where it is certain: one POST went out, and a second attempt is refused with the way out."""
+    """After an unknown outcome, a second attempt for the same email is refused, and the error names the way out."""
     desk.server.script(step)
     action = await desk.actions().submit(ADA)
     with pytest.raises(BlockedError, match=f"runwarden actions resolve {action.action_id}"):
@@ -149,7 +152,7 @@ async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond |
 
     assert action.state == "unknown"
     assert [request.method for request in desk.server.requests] == ["POST"]
-    # A slip of the finger is not for good; read-only it stays.
+    # A resolution can be undone, but not while the profile is read-only.
     reading = desk.actions(read_only=True)
     with pytest.raises(ReadOnlyError):
         await reading.resolve(action.action_id, "hello")
@@ -180,10 +183,10 @@ async def test_a_service_without_an_extension_rejects_its_writes_but_a_501_is_un
 
 @pytest.mark.parametrize("desk", [HASTY], indirect=True)
 async def test_a_time_out_after_sending_is_unknown(desk: Desk) -> None:
-    """The request arrived whole; whether it was carried out is unknown here."""
+    """If the deadline passes after the whole request was sent, the outcome is unknown."""
     desk.server.script(Hang())
     action = await desk.actions().submit(ADA)
-    while action.state == "not_sent":  # the machine stood still before the first byte
+    while action.state == "not_sent":  # the machine was suspended before the first byte
         action = await desk.actions().submit(ADA)
 
     assert action.state == "unknown"
@@ -205,7 +208,7 @@ async def test_a_closed_ledger_sends_nothing(desk: Desk, monkeypatch: pytest.Mon
 
 
 async def test_the_same_key_sends_once(desk: Desk) -> None:
-    """Twenty intentions with one key make one request, and every one of them hears its result."""
+    """Twenty submissions with one key make one request, and each of them gets its result."""
     desk.server.otherwise = lambda _: Respond(201, RUN)
     attempts = [desk.actions().submit(StartRun("Look", API), key="nightly/2026-05-01") for _ in range(20)]
     done = await asyncio.gather(*attempts, return_exceptions=True)
@@ -216,7 +219,7 @@ async def test_the_same_key_sends_once(desk: Desk) -> None:
 
 
 async def test_a_second_organization_for_an_address_needs_a_knowing_yes(desk: Desk) -> None:
-    """Eight at once, and one after the other: one is created; `again` creates another one."""
+    """A second organization for an address is only created with `again`, one after the other or eight at once."""
     desk.server.otherwise = lambda _: Respond(201, ORGANIZATION)
     done = await asyncio.gather(*(desk.actions().submit(ADA) for _ in range(8)), return_exceptions=True)
     for refused in (desk.actions().submit(ADA), desk.actions().rehearse(ADA)):
@@ -231,7 +234,7 @@ async def test_a_second_organization_for_an_address_needs_a_knowing_yes(desk: De
 
 
 async def test_invalid_and_read_only_leave_no_trace(desk: Desk) -> None:
-    """What was never going to be sent does not enter the ledger."""
+    """Invalid writes and writes of a read-only profile are not recorded in the ledger."""
     with pytest.raises(InvalidRequestError, match="email"):
         await desk.actions().submit(CreateOrganization("nobody"))
     for refused in (desk.actions(read_only=True).submit(ADA), desk.actions(read_only=True).rehearse(ADA)):
@@ -242,7 +245,7 @@ async def test_invalid_and_read_only_leave_no_trace(desk: Desk) -> None:
 
 
 async def test_closing_breaks_off_what_is_on_its_way_and_writes_it_down(desk: Desk) -> None:
-    """The next process that closes the ledger finds it settled: no guess at the next start."""
+    """Closing interrupts writes under way and records their outcome, so that the next start has nothing to guess."""
     desk.server.script(Hang())
     actions = desk.actions()
     sending = asyncio.create_task(actions.submit(ADA))
@@ -254,7 +257,7 @@ async def test_closing_breaks_off_what_is_on_its_way_and_writes_it_down(desk: De
     assert sending.cancelled()
 
 
-# what an answer, or a file that fails, leaves in the ledger: the truth, without the token
+# what an answer, or a file that fails, leaves in the ledger: never the token
 
 TOKEN = "s3cr+t/tok~en%41"
 ECHOES = {
@@ -264,13 +267,13 @@ ECHOES = {
     "hex": "%" + TOKEN.encode().hex("%"),
     "codes": "".join(f"\\u{ord(letter):04x}" for letter in TOKEN),
 }
-"""The token in every encoding in which a service may send a request back, as it stands between JSON's quotes."""
+"""The token in every encoding in which a service may echo it, as it appears inside JSON quotes."""
 
 
 @pytest.mark.parametrize("desk", [TOKEN], indirect=True)
 @pytest.mark.parametrize("status", [201, 400, 500, 302])
 async def test_an_answer_that_echoes_the_token_leaves_it_nowhere(desk: Desk, status: int) -> None:
-    """Not in the ledger, its audit or a message, not in an event, and not in what is read."""
+    """An echoed token is in no ledger row, audit entry, message, event or result."""
     echo = ", ".join(f'"{name}": "{text}"' for name, text in ECHOES.items())
     answer = {**RUN, "message": f"{TOKEN} is bad", "error_code": TOKEN}
     body = f'{json.dumps(answer)[:-1]}, "headers": {{{echo}}}}}'
@@ -289,7 +292,7 @@ async def test_an_answer_that_echoes_the_token_leaves_it_nowhere(desk: Desk, sta
 
 @asynccontextmanager
 async def locking(database: Ledger | Cache, busy_ms: int = 10) -> AsyncIterator[sqlite3.Connection]:
-    """Another process's connection to this file, for which we wait so long."""
+    """Another connection to this file; the ledger waits `busy_ms` for its lock."""
     await database.writer.run(lambda connection: connection.execute(f"PRAGMA busy_timeout = {busy_ms}").fetchall())
     with closing(sqlite3.connect(database.writer.path, check_same_thread=False, isolation_level=None)) as other:
         yield other
@@ -299,9 +302,9 @@ async def locking(database: Ledger | Cache, busy_ms: int = 10) -> AsyncIterator[
 async def test_a_ledger_that_cannot_record_the_answer_leaves_it_unknown(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, step: Respond | Drop
 ) -> None:
-    """Locked since the request arrived: what the service said is told, the row stays until its process has ended.
+    """If the ledger stays locked, the error reports what the service answered and the row is left unfinished.
 
-    It is tried again for a while: a short lock costs nothing.
+    A short lock is waited out.
     """
     async with locking(desk.ledger) as other:
 
@@ -335,7 +338,7 @@ async def test_a_ledger_that_cannot_record_the_answer_leaves_it_unknown(
 async def test_a_ledger_locked_before_the_first_byte_sends_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, busy_ms: int
 ) -> None:
-    """It is not sent, and says so with its id, whether the lock or the deadline ends first."""
+    """If the ledger is locked, nothing is sent and the error has the action's id, whichever time limit passes first."""
     monkeypatch.setattr("app.actions.actions.RETRY_S", 0.0)
     async with locking(desk.ledger, busy_ms) as other:
 
@@ -355,7 +358,7 @@ async def test_a_ledger_locked_before_the_first_byte_sends_nothing(
 
 @pytest.mark.parametrize("fault", ["locked", "full", "closed", "listener"])
 async def test_what_fails_after_the_ledgers_word_is_a_warning(desk: Desk, fault: str) -> None:
-    """A cache that cannot be written, or a listener that breaks: the write is confirmed, and says what went wrong."""
+    """A cache that cannot be written or a listener that raises only adds a warning to a confirmed write."""
     desk.server.script(Respond(201, {**RUN, "more": "x" * 500_000}))
     actions = desk.actions()
     async with locking(desk.cache) as other:
@@ -375,7 +378,7 @@ async def test_what_fails_after_the_ledgers_word_is_a_warning(desk: Desk, fault:
     assert len(warned) == (fault != "listener")
 
 
-# a cancellation of unknown outcome is settled by what the run says
+# a cancellation of unknown outcome is resolved by the run's turns
 
 
 def turn(number: int, outcome: str | None, started: timedelta) -> dict[str, Any]:
@@ -384,7 +387,7 @@ def turn(number: int, outcome: str | None, started: timedelta) -> dict[str, Any]
 
 
 BEFORE, AFTER = timedelta(minutes=-5), timedelta(days=1)
-"""Of when the tests were collected, which may be an hour ago."""
+"""Now, as of test collection, which may be an hour ago."""
 
 
 def told(*turns: dict[str, Any]) -> Respond:
@@ -405,7 +408,10 @@ def told(*turns: dict[str, Any]) -> Respond:
     ],
 )
 async def test_an_unknown_cancellation_is_settled_by_the_turn(desk: Desk, answer: Step, resolution: str | None) -> None:
-    """By the one that worked when it was sent; while that is not told, it stays unknown and is asked for ever later."""
+    """The turn that was active at sending decides.
+
+    While the service does not report it, polls ask less and less often.
+    """
     desk.server.script(Drop())
     sent = await desk.actions().submit(CancelRun("run_1"))
     assert sent.state == "unknown"
@@ -425,7 +431,7 @@ async def test_an_unknown_cancellation_is_settled_by_the_turn(desk: Desk, answer
 
 
 async def test_a_search_for_a_run_keeps_no_cancellation_waiting(desk: Desk) -> None:
-    """The runs of unknown cancellations are asked first, even if a newer write is searched for."""
+    """Runs with unknown cancellations are checked first, even while a newer write is searched for."""
     actions = desk.actions()
     desk.server.script(Drop(), Drop())
     await actions.submit(CancelRun("run_1"))
@@ -441,7 +447,7 @@ async def test_a_search_for_a_run_keeps_no_cancellation_waiting(desk: Desk) -> N
     assert paths[1].endswith("/external/runs")
 
 
-# what is said of a request before it is sent
+# what is reported about a request before it is sent
 
 
 @pytest.mark.parametrize(
@@ -461,13 +467,13 @@ async def test_a_search_for_a_run_keeps_no_cancellation_waiting(desk: Desk) -> N
     ],
 )
 def test_a_faulty_field_is_named(request_: WriteRequest, field: str) -> None:
-    """Each fault is told at its field, so that a form can show it there."""
+    """Each fault is reported at its field, so that a form can show it there."""
     assert [problem.field for problem in problems(request_)] == [field]
 
 
 @given(st.text(st.sampled_from("ab/.-@{}~^:?*[\\ \x7f"), min_size=1, max_size=8))
 def test_branches_that_we_let_through_are_branches_to_git(name: str) -> None:
-    """No name passes here that `git check-ref-format --branch` refuses."""
+    """Every branch name that validation accepts is also accepted by `git check-ref-format --branch`."""
     if branch_problem(name) is None:
         done = subprocess.run(["git", "check-ref-format", "--branch", name], check=False, capture_output=True)
         assert done.returncode == 0, name

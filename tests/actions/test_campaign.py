@@ -68,17 +68,17 @@ sys.exit(main(line))
 
 
 class Ended(NamedTuple):
-    """A command that ended."""
+    """The result of a command that finished."""
 
     code: int
-    """Negative: the signal that killed it."""
+    """A negative code is the number of the signal that killed it, negated."""
     out: str
 
 
 def command(environment: Mapping[str, str], line: Sequence[str], kill_at: object = "", kill_after_s: float = 0) -> Any:
-    """A command line for `run`: killed as its n-th SQL statement begins, or after some seconds.
+    """A command line for `run`, killed at its n-th SQL statement or after some seconds.
 
-    `kill_at="program"`: by the program itself, with neither its imports nor anything else prepared.
+    `kill_at="program"` starts the program itself, with neither its imports nor anything else prepared.
     """
     return environment, [str(kill_at), str(kill_after_s), *line]
 
@@ -102,11 +102,11 @@ REFUSALS: Final = (400, 401, 403, 404, 405, 409, 413, 422, 429)
 DOUBTFUL: Final = (204, 206, 302, 307, 406, 408, 418, 424, 425, 499, 500, 501, 502, 503, 504)
 LONGEST_STALL_S: Final = 0.4
 UNREAD: Final = 0.08
-"""The share of connections that end before the request was read."""
+"""The share of connections that close before the request was read."""
 
 
 def seeded(size: int) -> random.Random:
-    """The same chances in every run of a test; others in each campaign, which prints its seed."""
+    """The same random choices in every test run; a campaign gets new ones and prints its seed."""
     seed = 1 if size <= 100 else random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     return random.Random(seed)
@@ -114,7 +114,7 @@ def seeded(size: int) -> random.Random:
 
 @dataclass(slots=True)
 class Exchange:
-    """One write that was read."""
+    """One write that the peer received."""
 
     mark: str
     execute: Callable[[], None]
@@ -122,7 +122,7 @@ class Exchange:
 
     @property
     def answer(self) -> Respond:
-        """What the spec promises."""
+        """Return the answer that the spec promises."""
         return Respond(201, {**RUN, "run_id": f"run_of_{self.mark}"})
 
     @property
@@ -132,11 +132,11 @@ class Exchange:
         return f"HTTP/1.1 201 X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
     def part(self) -> bytes:
-        """The beginning of the answer, or nothing of it."""
+        """The beginning of the answer, or an empty one."""
         return self.whole[: self.rng.randrange(len(self.whole))]
 
     def maybe(self) -> None:
-        """Execute it, or not."""
+        """Whether to execute the write, at random."""
         if self.rng.random() < 0.5:
             self.execute()
 
@@ -150,7 +150,7 @@ async def succeed(it: Exchange) -> Step:
 
 
 async def succeed_late(it: Exchange) -> Step:
-    """It is executed before the answer stalls, or after."""
+    """Execute the write before or after the answer stalls."""
     is_early = it.rng.random() < 0.5
     if is_early:
         it.execute()
@@ -177,7 +177,7 @@ async def odd_success(it: Exchange) -> Step:
 
 
 async def break_off(it: Exchange) -> Step:
-    """Nothing, a part of the answer or something else, at once or late."""
+    """Send nothing, a part of the answer or garbage, at once or late."""
     it.maybe()
     stall_s = it.rng.choice([0, 0, 0, LONGEST_STALL_S])
     then: Any = "close" if stall_s else it.rng.choice(["close", "reset"])
@@ -200,7 +200,7 @@ PLAYS: Final[tuple[Play, ...]] = (
 
 @dataclass(kw_only=True, eq=False)
 class Rude(Server):
-    """Ends connections before it has read a request."""
+    """A server that closes some connections before it has read a request."""
 
     greeting: Callable[[], Drop | None]
 
@@ -220,7 +220,7 @@ class FaultyPeer:
     unread: float = UNREAD
     executed: Counter[str] = field(default_factory=Counter)
     received: Counter[str] = field(default_factory=Counter)
-    """How often each mark was read."""
+    """How often each write was received, by its mark."""
     played: Counter[str] = field(default_factory=Counter)
 
     @asynccontextmanager
@@ -253,7 +253,7 @@ CODES = {"confirmed": {0}, "unknown": {6, 130}, "rejected": {2, 4, 5, 7}, "not_s
 
 
 class Said(NamedTuple):
-    """What a command reported of one write."""
+    """What a command reported about one write."""
 
     mark: str
     code: int
@@ -264,18 +264,21 @@ class Said(NamedTuple):
 
 @dataclass(slots=True)
 class Accounts:
-    """Collected while writes are under way, compared at the end."""
+    """The three accounts, collected while writes are under way and compared at the end."""
 
     peer: FaultyPeer
     said: list[Said] = field(default_factory=list)
     states: Counter[str] = field(default_factory=Counter)
 
     def hear(self, mark: str, code: int, document: dict[str, Any]) -> None:
-        """Keep what a command reported."""
+        """Record what a command reported."""
         self.said.append(Said(mark, code, document["state"], document["action_id"], document["run"] is not None))
 
     async def contradictions(self, *ledger_files: Path, ours: bool) -> list[str]:
-        """Everything that does not fit together; `ours`: this process sent them, and counts as dead from here on."""
+        """Return everything that does not fit together.
+
+        Actions that this process (`ours`) sent count as those of a dead one.
+        """
         held: dict[str, tuple[str, Action]] = {}
         for file in ledger_files:
             async with await Ledger.open(file) as ledger:
@@ -310,7 +313,7 @@ class Accounts:
 # faults
 
 DEADLINES_S = (0.2, 0.4, 0.5, 0.7, 1.0, 5.0)
-"""Of the desks: each stands for a process with its own connections."""
+"""The number of desks; each plays a process with its own connections."""
 AT_ONCE = 16
 
 
@@ -330,7 +333,7 @@ class NoBudget:
 
 @dataclass(slots=True)
 class Storm:
-    """Many writes at once, each with its fault."""
+    """Many writes at once, each with its own fault."""
 
     folder: Path
     rng: random.Random
@@ -338,7 +341,7 @@ class Storm:
     desks: list[Actions]
 
     async def write(self, mark: str) -> None:
-        """One command: sent, perhaps interrupted, and reported as the command line reports it."""
+        """Send one write, perhaps interrupt it, and report it as the command line does."""
         desk = self.rng.choice(self.desks)
         request = StartRun(mark, API)
         sending = asyncio.create_task(sent_once(settled(desk.submit(request, key=mark)), request, mark))
@@ -356,7 +359,7 @@ class Storm:
         self.accounts.hear(mark, code, document)
 
     async def run(self, count: int) -> None:
-        """All of them, a few at a time, while the disk and other processes do their worst."""
+        """Send all of them, a few at a time, while the disk and other processes interfere."""
         vandal = asyncio.create_task(self._spoil())
         turns = asyncio.Semaphore(AT_ONCE)
 
@@ -391,7 +394,7 @@ class Storm:
 
 @pytest.fixture
 def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SSLContext:
-    """TLS of a server that the client trusts; nothing waits for long."""
+    """A TLS server that the client trusts, with short timeouts."""
     monkeypatch.setattr(database, "BUSY_WAIT_S", 0.03)
     monkeypatch.setattr("app.actions.actions.RETRY_S", 0.2)
     monkeypatch.setattr("app.actions.actions.PAUSE_S", 0.02)
@@ -402,7 +405,7 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SSLContext:
 
 @asynccontextmanager
 async def desks(folder: Path, addresses: list[str]) -> AsyncIterator[list[Actions]]:
-    """One for each deadline, with files and connections of its own."""
+    """One desk for each deadline, with its own files and connections."""
     async with AsyncExitStack() as stack:
         made = []
         for number, deadline_s in enumerate(DEADLINES_S):
@@ -424,7 +427,7 @@ async def desks(folder: Path, addresses: list[str]) -> AsyncIterator[list[Action
 async def test_thousands_of_faults_leave_three_accounts_that_agree(
     tmp_path: Path, trusted: SSLContext, size: int
 ) -> None:
-    """What the peer executed, what the ledger has, and what every command said: not one contradiction."""
+    """The peer, the ledger and the commands agree on every write, whatever faults occur."""
     peer = FaultyPeer(rng := seeded(size))
     accounts = Accounts(peer)
     async with (
@@ -443,9 +446,9 @@ async def test_thousands_of_faults_leave_three_accounts_that_agree(
 
 COMMANDS_AT_ONCE = 3
 STATEMENTS = 26
-"""Somewhat more than a command's SQL statements on files that exist."""
+"""Somewhat more than the number of a command's SQL statements on existing files."""
 FIRST_STATEMENTS = 110
-"""As above, where it makes the files."""
+"""The same for a command that creates the files."""
 ROUNDS_A_FOLDER = 8
 PLAYED = (succeed, succeed, succeed, odd_success, break_off, break_off)
 
@@ -455,7 +458,10 @@ def start(mark: str, *more: str) -> tuple[str, ...]:
 
 
 def three(rng: random.Random, given: dict[str, str], marks: list[str], round_: int) -> list[Any]:
-    """One killed at a statement, one after a while, and one of many kinds, in the last round the program itself."""
+    """Make three commands: killed at a statement, killed after a while, and of a random kind.
+
+    In the last round, one is the program itself.
+    """
     most = STATEMENTS if round_ else FIRST_STATEMENTS
     third: dict[str, Any] = {} if round_ % 2 else {"kill_at": rng.randrange(most)}
     if round_ == ROUNDS_A_FOLDER - 1:
@@ -469,7 +475,7 @@ def three(rng: random.Random, given: dict[str, str], marks: list[str], round_: i
 
 @pytest.mark.parametrize("size", [8, pytest.param(5_000, marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)])])
 async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(tmp_path: Path, size: int) -> None:
-    """Three at once on one ledger: some killed as their n-th SQL statement begins, some after a while, some not."""
+    """Three commands share one ledger; some are killed at their n-th SQL statement, some after a while, some not."""
     peer, marks, kills = FaultyPeer(rng := seeded(size), PLAYED, unread=0.05), count(), 0
     accounts = Accounts(peer)
     folders: list[Path] = []
@@ -492,7 +498,7 @@ async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(
 
 @pytest.mark.parametrize("size", [1, pytest.param(10_000, marks=[pytest.mark.campaign, pytest.mark.timeout(28_800)])])
 async def test_one_key_in_eight_processes_is_sent_once(tmp_path: Path, size: int) -> None:
-    """At the same moment, whatever the service answers: one send, and eight reports of the same result."""
+    """Eight processes with one key send one request and report the same result, whatever the service answers."""
     peer = FaultyPeer(seeded(size), (succeed, succeed_late, odd_success), unread=0)
     async with peer.listening() as address:
         given = CommandLine(tmp_path, address).environment

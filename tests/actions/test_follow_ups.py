@@ -1,4 +1,4 @@
-"""A continuation that waits for the end of its run: sent once, by the process that polls, or given up with a reason."""
+"""A continuation that waits until its run has ended is sent once, by the polling process, or dropped with a reason."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ GO_ON = ContinueRun("run_1", "Go on.", API)
 
 @pytest.fixture
 async def peer() -> AsyncIterator[Lab]:
-    """A service with one run at work."""
+    """A service with one active run."""
     async with Lab(clock=utc_now) as peer:
         peer.put("run_1", "working", created=peer.now)
         yield peer
@@ -44,14 +44,14 @@ async def engine(peer: Lab, tmp_path: Path) -> AsyncIterator[Engine]:
 
 
 async def became(engine: Engine, waiting: Decision) -> tuple[str, str]:
-    """The outcome of a follow-up, and its reason."""
+    """Return the outcome of a follow-up, and its reason."""
     found = await engine.usable_state().decision(waiting.decision_id)
     assert found is not None
     return found.outcome, found.reason
 
 
 async def looked(engine: Engine, times: int = 2) -> None:
-    """The poller had its turn so often."""
+    """Poll this many times."""
     for _ in range(times):
         assert await engine.refresh() is None
         await engine.follow_ups.work()
@@ -59,7 +59,7 @@ async def looked(engine: Engine, times: int = 2) -> None:
 
 @pytest.mark.parametrize("by", ["me", "somebody else"])
 async def test_it_goes_with_a_run_that_is_cancelled(peer: Lab, engine: Engine, by: str) -> None:
-    """Sending it would start again what was stopped; the journal says why it was not sent."""
+    """A cancelled run's continuation is not sent, since it would restart the run; the journal gives the reason."""
     waiting = await engine.follow_ups.wait(GO_ON)
     if by == "me":
         accepted = Respond(202, {"run_id": "run_1", "status": "failed"})
@@ -73,7 +73,7 @@ async def test_it_goes_with_a_run_that_is_cancelled(peer: Lab, engine: Engine, b
 
 
 async def test_one_that_is_kept_is_sent_although_its_run_is_cancelled(peer: Lab, engine: Engine) -> None:
-    """Once, as the user chose when cancelling."""
+    """A continuation that the user chose to keep when cancelling is sent, once."""
     waiting = await engine.follow_ups.wait(GO_ON)
     assert await engine.follow_ups.waiting(["run_1", "run_2"]) == (waiting,)
     await engine.follow_ups.keep(waiting)
@@ -86,7 +86,7 @@ async def test_one_that_is_kept_is_sent_although_its_run_is_cancelled(peer: Lab,
 
 
 async def test_one_that_could_not_be_kept_still_waits(engine: Engine) -> None:
-    """A process that ends while it is kept, or a disk that fails, loses no continuation."""
+    """A failing disk, or a process that exits while keeping a continuation, does not lose it."""
     waiting = await engine.follow_ups.wait(GO_ON)
     fails = "CREATE TRIGGER fails BEFORE INSERT ON decisions BEGIN SELECT RAISE(FAIL, 'disk'); END"
     await engine.usable_state().writer.run(lambda held: held.execute(fails))
@@ -97,10 +97,7 @@ async def test_one_that_could_not_be_kept_still_waits(engine: Engine) -> None:
 
 
 async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path) -> None:
-    """Also by another process than the one that was asked, after a restart, but by none that is read-only.
-
-    Its actor is who asked.
-    """
+    """Another process may send it after a restart, unless it is read-only. The recorded actor is the one who asked."""
     desk = Desk(peer, tmp_path)
     async with desk.engine() as engine:
         await engine.refresh()
@@ -125,7 +122,10 @@ async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path)
 
 
 async def test_the_same_one_waits_once(peer: Lab, tmp_path: Path) -> None:
-    """Also if several processes are asked at the same moment; another one waits beside it, and a later one after it."""
+    """The same continuation waits once, even if several processes add it at the same moment.
+
+    Different ones all wait.
+    """
     desk = Desk(peer, tmp_path)
     async with desk.engine() as one, desk.engine() as other:
         asked = await asyncio.gather(*(engine.follow_ups.wait(GO_ON) for engine in (one, other) * 4))
@@ -140,7 +140,10 @@ async def test_the_same_one_waits_once(peer: Lab, tmp_path: Path) -> None:
 
 
 async def test_a_key_that_sent_something_else_ends_it(engine: Engine, peer: Lab) -> None:
-    """It was not sent, and says so; under the key of the same request it was."""
+    """If its key was used for another request, it is not sent and the journal says so.
+
+    For the same request, it was sent.
+    """
     earlier = await engine.actions.submit(replace(GO_ON, instructions="Add tests."), key="k")
     waiting = [
         await engine.follow_ups.wait(request, "k") for request in (GO_ON, replace(GO_ON, instructions="Add tests."))
@@ -154,7 +157,7 @@ async def test_a_key_that_sent_something_else_ends_it(engine: Engine, peer: Lab)
 
 
 async def test_one_that_another_version_wrote_is_given_up(engine: Engine, peer: Lab) -> None:
-    """What it asks cannot be read, so nothing is sent."""
+    """A continuation that this version cannot read is dropped without sending anything."""
     waiting = [await engine.follow_ups.wait(replace(GO_ON, instructions=f"{number}")) for number in range(4)]
     texts = ("[]", "{", '{"path": "/external/runs", "body": {}}', None)
     values = [(text, each.decision_id) for text, each in zip(texts, waiting, strict=True)]
@@ -168,7 +171,10 @@ async def test_one_that_another_version_wrote_is_given_up(engine: Engine, peer: 
 
 
 async def test_a_fault_while_it_is_sent_does_not_end_it(engine: Engine, peer: Lab) -> None:
-    """It is not taken for one that cannot be read: the ledger says whether it was sent, and the next look sends it."""
+    """A passing fault does not drop the continuation.
+
+    The ledger says whether it was sent, and the next poll sends it.
+    """
     waiting = await engine.follow_ups.wait(GO_ON)
     peer.put("run_1", "completed", created=peer.now)
     await engine.refresh()
@@ -189,7 +195,7 @@ async def test_a_fault_while_it_is_sent_does_not_end_it(engine: Engine, peer: La
 
 
 async def test_what_could_not_be_sent_does_not_wait(engine: Engine) -> None:
-    """Neither that of a read-only profile, nor one without words."""
+    """A continuation without words, or in a read-only profile, is refused at once."""
     reading = replace(engine.actions, read_only=True)
     for actions, request, refusal in (
         (reading, GO_ON, ReadOnlyError),
@@ -203,7 +209,7 @@ async def test_what_could_not_be_sent_does_not_wait(engine: Engine) -> None:
 
 
 async def test_a_cancelled_one_is_not_sent(engine: Engine, peer: Lab) -> None:
-    """It says who cancelled it; a second time there is nothing to cancel."""
+    """The journal names who cancelled it, and cancelling it again finds nothing."""
     waiting = await engine.follow_ups.wait(GO_ON)
     cancelled = [await engine.follow_ups.cancel(waiting.decision_id) for _ in range(2)]
     peer.put("run_1", "completed", created=peer.now)
@@ -226,7 +232,7 @@ async def test_a_cancelled_one_is_not_sent(engine: Engine, peer: Lab) -> None:
 async def test_a_refusal_ends_it_and_what_passes_does_not(
     engine: Engine, peer: Lab, answer: Any, outcome: str, reason: str
 ) -> None:
-    """An unknown outcome is a person's to resolve: it is never sent again."""
+    """A refusal drops the continuation, a passing fault does not; an unknown outcome is never sent again."""
     now = utc_now()
     waiting = await engine.follow_ups.wait(GO_ON)
     peer.put("run_1", "completed", created=peer.now)
@@ -245,7 +251,7 @@ async def test_a_refusal_ends_it_and_what_passes_does_not(
 
 
 async def test_it_waits_while_an_earlier_outcome_is_unknown(engine: Engine, peer: Lab) -> None:
-    """Nothing is sent; the reason names what has to be resolved first."""
+    """Nothing is sent while an earlier outcome is unknown, and the reason names the action to resolve."""
     peer.script(Drop())
     earlier = await engine.actions.submit(GO_ON)
     waiting = await engine.follow_ups.wait(GO_ON)
@@ -258,7 +264,7 @@ async def test_it_waits_while_an_earlier_outcome_is_unknown(engine: Engine, peer
 
 
 async def test_it_is_given_up_when_the_run_is_gone(engine: Engine, peer: Lab) -> None:
-    """A minute after the service listed it last; after a day if the cache does not hold it."""
+    """It is dropped a minute after the service last listed the run. If the cache does not hold the run, after a day."""
     now = utc_now()
     gone = await engine.follow_ups.wait(GO_ON)
     never = await engine.follow_ups.wait(replace(GO_ON, run_id="run_never"))

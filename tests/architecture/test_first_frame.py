@@ -1,4 +1,4 @@
-"""What a start may import before it answers: each of these would be seen as a wait."""
+"""What a start may import before the first frame; users would notice the wait for these modules."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ HELP = "from app.__main__ import main; main(['--help'])"
     ids=["the first frame", "the first picture", "what is at hand", "help"],
 )
 def test_what_takes_long_is_not_imported_at_the_start(tmp_path: Path, program: str, slow: str) -> None:
-    """The toolkit, the network, the ledger, the forms and most libraries have to wait for the first answer."""
+    """The toolkit, the network, the ledger, the forms and most libraries are imported after the first frame."""
     done = subprocess.run(
         [sys.executable, "-c", f"{program}\nimport sys\nprint('LOADED', *sys.modules)"],
         cwd=ROOT,

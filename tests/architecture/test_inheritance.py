@@ -1,4 +1,4 @@
-"""Screens, widgets and the app are composed: at most two classes of ours stand above each."""
+"""Screens, widgets and the app have at most two of our own classes above them."""
 
 import pkgutil
 from importlib import import_module
@@ -13,7 +13,7 @@ MOST_ABOVE = 2
 
 
 def test_nothing_hides_behind_a_tall_tree_of_classes() -> None:
-    """What a class does is in its own file, in its collaborators, or in few classes above."""
+    """A reader finds what a class does in its own file, its collaborators or at most two base classes."""
     above: dict[str, int] = {}
     for package in (app, widgets):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):

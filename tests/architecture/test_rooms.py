@@ -20,9 +20,9 @@ MEETS = {
     "runs": {"results"},
     "__main__": {"cli", "console"},
 }
-"""The rooms whose work another room's work may use. What is not here meets through the engine, or through messages."""
+"""The rooms that another room may import. All others meet through the engine or through messages."""
 OPENS = {"app.cli.command_console", "app.cli.main", "app.profiles.command"}
-"""The commands that need the console: they open it, or check its keys and themes."""
+"""The commands that may import the console, since they open it or check its keys and themes."""
 
 
 def kind_of(module: str) -> str:
@@ -72,7 +72,7 @@ def test_every_import_stays_within_its_room() -> None:
 
 
 def test_no_two_files_import_each_other() -> None:
-    """No file needs itself, however long the way: imports inside functions and for type checks count as well."""
+    """No chain of imports leads back to its file; imports inside functions and for type checks count as well."""
     TopologicalSorter(imports_of(ROOT)).prepare()
 
 

@@ -1,4 +1,4 @@
-"""Tests wait for a condition with a deadline, in tests/waiting.py: a loop that sleeps and looks again can hang."""
+"""Tests wait with the functions of tests/waiting.py, which have a deadline; a loop that sleeps could hang."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ PACED = {
     "waiting.py": "it is what the others use",
     "lab.py": "a server that answers slowly, because a test asked for it",
 }
-"""Files that may sleep in a loop, and why."""
+"""Files that may sleep in a loop, with the reason."""
 
 
 def sleeps(node: ast.AST) -> bool:
@@ -20,7 +20,7 @@ def sleeps(node: ast.AST) -> bool:
 
 
 def polling_loops(source: str) -> Iterator[int]:
-    """Yield the line of each `while` that sleeps in its body and can end; one that cannot acts in the background."""
+    """Yield the line of each finite `while` loop that sleeps; an endless one runs in the background."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.While):
             inside = [inner for each in node.body for inner in ast.walk(each)]
@@ -32,7 +32,7 @@ def polling_loops(source: str) -> Iterator[int]:
 
 
 def test_no_test_looks_again_in_a_loop_of_its_own() -> None:
-    """Each wait is `eventually` or `until`, which have a deadline and say what they waited for."""
+    """Tests use `eventually` or `until`, which have a deadline and name what they waited for."""
     found = [
         f"{file.relative_to(TESTS)}:{line}"
         for file in sorted(TESTS.rglob("*.py"))

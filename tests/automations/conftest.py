@@ -1,4 +1,4 @@
-"""A real cache, ledger and state, a clock that moves when told to, and rules at work over them."""
+"""A real cache, ledger and state, a clock that the test moves, and rules that run over them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,16 +24,16 @@ from tests.storage.conftest import entry
 
 @dataclass
 class Recorder:
-    """Stands where a response would be carried out: remembers each, and answers as scripted."""
+    """Records each response instead of carrying it out, and answers as scripted."""
 
     done: list[tuple[str, str]] = field(default_factory=list)
-    """The rule's name and what set it off, oldest first."""
+    """The rule's name and its trigger, oldest first."""
     results: list[ActingResult] = field(default_factory=list)
-    """For the next ones; after the last of them everything succeeds."""
+    """The answers to the next responses; after the last one, everything succeeds."""
     raises: dict[str, StorageError] = field(default_factory=dict)
-    """By the rule's name."""
+    """Answers by the rule's name."""
     held: dict[str, asyncio.Event] = field(default_factory=dict)
-    """By the rule's name: what it does takes until this is set."""
+    """By the rule's name: its response is not done before this event is set."""
 
     async def execute(self, rule: Rule, decision: Decision) -> ActingResult:
         await asyncio.sleep(0)
@@ -69,25 +69,25 @@ class Place(World):
         )
 
     async def begun(self, text: str) -> Runner:
-        """A process with these automations, which has looked once: what comes now is news."""
+        """A process with these automations that has polled once, so that later changes are news."""
         await self.answered()
         runner = self.runner(text)
         await runner.decide_and_act()
         return runner
 
     async def answered(self) -> None:
-        """The service answers, and nothing is new."""
+        """Poll with an answer in which nothing is new."""
         for subject in ("runs", "health"):
             await self.cache.record_poll(PollOutcome(subject, self.now, None, None))
 
     async def fails(self, runner: Runner, run_id: str = "run_1") -> None:
-        """A minute later a run fails, and the process looks."""
+        """Let a run fail a minute later, and poll."""
         self.move(minutes=1)
         await self.run(run_id, "failed")
         await runner.decide_and_act()
 
     async def stuck(self, run_id: str) -> None:
-        """A run works for longer than any."""
+        """Let a run work for longer than any other."""
         for _ in range(11):
             self.move(minutes=5)
             await self.run(run_id, "working")
@@ -99,7 +99,7 @@ class Place(World):
         return waiting
 
     async def unknown_write(self, body: str = "{}", key: str = "k") -> str:
-        """A write whose answer was lost; its action's id."""
+        """Add a write whose answer was lost; return its action's id."""
         action = await self.ledger.prepare(entry(key, "", "run.start", body, at=self.ledger.clock()))
         await self.ledger.sending(action.action_id)
         await self.ledger.settle(action.action_id, "unknown", ActionFailure("timed_out", "no answer"))
@@ -119,6 +119,6 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 def rule(**keys: str) -> str:
-    """One automation's table: when a run fails, tell; with other keys as given."""
+    """One automation's table, which notifies when a run fails; other keys as given."""
     base = {"name": '"r"', "on": '{ run = "failed" }', "do": '{ notify = "default" }'}
     return "\n".join(["[[automations]]", *(f"{key} = {value}" for key, value in {**base, **keys}.items())])

@@ -1,4 +1,4 @@
-"""Acting: what a rule sends, through the ledger, and what it runs and tells."""
+"""What a rule sends through the ledger, which commands it runs, and what it notifies."""
 
 import json
 import os
@@ -26,13 +26,13 @@ RUN: dict[str, object] = {
 
 
 class Service:
-    """A service with one run, which takes every write."""
+    """A service with one run that accepts every write."""
 
     def __init__(self, server: Server) -> None:
         self.runs: list[dict[str, object]] = []
         self.posted: list[Received] = []
         self.to_post: Respond | None = None
-        """What writes are answered with; None: a new run."""
+        """The answers to writes; None: a new run."""
         server.otherwise = self.answer
         self.server = server
         self.base_url = server.base_url
@@ -51,14 +51,14 @@ class Service:
 
 @pytest.fixture
 def service() -> AsyncIterator[Service]:
-    # Of now: what was long ago when a rule began is history.
+    # The current time, since a rule ignores what happened long before it started.
     RUN.update(dict.fromkeys(("created_at", "updated_at"), datetime.now(UTC).isoformat()))
     with Server() as server:
         yield Service(server)
 
 
 def configured(service: Service | Server, folder: Path, text: str) -> Settings:
-    """A configuration file, and the settings that it makes."""
+    """Write a configuration file and return its settings."""
     token = folder / "token"
     token.write_text("secret-token")
     token.chmod(0o600)
@@ -75,12 +75,12 @@ class Said(list[tuple[str, dict[str, object]]]):
         self.append((event, facts))
 
     def outcomes(self) -> list[tuple[object, object]]:
-        """Each decision's outcome and reason."""
+        """Return each decision's outcome and reason."""
         return [(facts["outcome"], facts["reason"]) for event, facts in self if event == "decision"]
 
 
 async def fail_once(service: Service, settings: Settings) -> Said:
-    """A bot that sees the run fail, and a second look at it."""
+    """Let the bot see the run fail, and poll once more."""
     said = Said()
     bot = await Bot.open(settings, settings.profile(), said)
     try:
@@ -98,7 +98,7 @@ def automation(do: str, more: str = "") -> str:
 
 
 async def test_a_failed_run_is_continued_once(service: Service, tmp_path: Path) -> None:
-    """With its placeholders filled, marked with the rule, and in the ledger under it."""
+    """The continuation has its placeholders filled in, and its ledger row names the rule."""
     text = automation('{ continue = "{run.repository} failed on {run.branch}: {x}" }')
     said = await fail_once(service, configured(service, tmp_path, text))
 
@@ -118,7 +118,10 @@ async def test_a_failed_run_is_continued_once(service: Service, tmp_path: Path) 
     ],
 )
 async def test_what_may_or_can_not_be_sent_is_not(service: Service, tmp_path: Path, text: str, reason: str) -> None:
-    """A retry of unknown instructions, or anything of a read-only profile; the journal says why."""
+    """A retry with unknown instructions, or any write of a read-only profile, is not sent.
+
+    The journal gives the reason.
+    """
     said = await fail_once(service, configured(service, tmp_path, text))
 
     assert service.posted == []
@@ -137,7 +140,7 @@ async def test_what_may_or_can_not_be_sent_is_not(service: Service, tmp_path: Pa
 async def test_a_run_is_cancelled_where_the_service_offers_that(
     service: Service, tmp_path: Path, run_id: str, answer: Respond | None, outcome: str, reason: str | None
 ) -> None:
-    """Once, through the ledger; where it does not, and of a run whose id is no name, the journal says so."""
+    """The cancellation is sent once; if it is not offered or the run's id is invalid, the journal says so."""
     service.to_post, RUN["run_id"] = answer, run_id
     try:
         said = await fail_once(service, configured(service, tmp_path, automation("{ cancel = true }")))
@@ -152,7 +155,10 @@ async def test_a_run_is_cancelled_where_the_service_offers_that(
 async def test_a_command_gets_facts_as_arguments_and_no_secret(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A branch that looks like an option is none, no shell is involved, and no token is in its environment."""
+    """A command gets facts as arguments, without a shell.
+
+    A branch cannot pose as an option, and no token is in the environment.
+    """
     monkeypatch.setenv("RUNWARDEN_TOKEN", "another-secret")
     out = tmp_path / "out.json"
     program = "import json, os, sys; json.dump([sys.argv[2:], dict(os.environ)], open(sys.argv[1], 'w'))"
@@ -173,7 +179,7 @@ async def test_a_command_gets_facts_as_arguments_and_no_secret(
 async def test_what_waits_for_approval_is_sent_as_it_was_shown(
     service: Service, tmp_path: Path, words: str, sent: int, outcome: tuple[str, str | None]
 ) -> None:
-    """A rule whose text was edited in between sends nothing."""
+    """If a rule's text was edited after the request was shown, the approval sends nothing."""
     text = automation('{ continue = "first" }', "approval = true")
     said = await fail_once(service, configured(service, tmp_path, text))
     settings = configured(service, tmp_path, text.replace("first", words))
@@ -192,9 +198,9 @@ async def test_what_waits_for_approval_is_sent_as_it_was_shown(
 async def test_what_a_colleague_asked_is_retried(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str, continues: str | None
 ) -> None:
-    """As the service tells it; one that cannot be asked at the moment is asked again.
+    """The words come from the service, which is asked again if it does not answer.
 
-    What an event began, perhaps with less access than a new run would have, is continued.
+    A run that an event started is continued, because a new run might have more access.
     """
     monkeypatch.setattr("app.automations.runner.RETRY_AFTER", timedelta(0))
     turn = {"number": 1, "instructions": "Fix it", "caller": caller}
@@ -215,9 +221,9 @@ async def test_what_a_colleague_asked_is_retried(
 
 
 def test_a_kept_request_is_told_in_a_line() -> None:
-    """What it does, to what, and the first of its words; one that another version kept in another form is not told.
+    """A waiting request is summarized with its action, its run and its first words.
 
-    As far as the cache knows, with the run's place and what it was asked: two runs in one branch are told apart.
+    Two runs on one branch can be told apart, and a request in another version's format has no summary.
     """
     at, repository = datetime(2026, 5, 1, 12, 0, tzinfo=UTC), Repository.parse("acme/api")
     run = Run("run_1", "failed", "fix/login", repository, at, at, "{}")

@@ -1,4 +1,4 @@
-"""What was approved, who answered, and what the rules tell of themselves."""
+"""Approvals: who answered, what was approved, and how limits apply to it."""
 
 import sqlite3
 from contextlib import closing
@@ -23,7 +23,7 @@ START = '{ start = "go", repository = "acme/api" }'
 
 
 async def test_who_answered_stays_on_record_whatever_becomes_of_it(place: Place) -> None:
-    """With the machine and the time; what was answered once is not answered again."""
+    """The journal keeps who answered, on which machine and when; an answered request cannot be answered again."""
     text = rule(do=START, approval="true")
     runner = await place.begun(text)
     await place.fails(runner)
@@ -46,7 +46,7 @@ async def test_who_answered_stays_on_record_whatever_becomes_of_it(place: Place)
 
 
 async def test_a_state_of_before_is_carried_over(tmp_path: Path) -> None:
-    """Its decisions wait on, and are answered."""
+    """Decisions of an older state file still wait, and can be answered."""
     path = tmp_path / "state.sqlite3"
     before = replace(SCHEMA, steps={"0001_state": SCHEMA.steps["0001_state"]})
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -63,7 +63,7 @@ async def test_a_state_of_before_is_carried_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("overlap", "outcome"), [("skip", "skipped"), ("queue", "queued"), ("allow", "done")])
 async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: str, outcome: str) -> None:
-    """The first run is active when the second one would be sent; and of three, two are within the limit."""
+    """Limits hold for requests approved together: a limit of one active run or of two responses is not exceeded."""
     text = rule(on='{ every = "10m" }', do=START, approval="true", overlap=f'"{overlap}"', limit="{ per_hour = 2 }")
     runner = await place.begun(text)
     for _ in range(3):
@@ -83,7 +83,7 @@ async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: st
 
 
 async def test_what_another_container_took_an_hour_late_is_left_to_it(place: Place) -> None:
-    """Counted from when it was taken: an approval may have waited for long before that."""
+    """The hour counts from when the other process took the request. The approval may have waited for long before."""
     text = rule(do='{ continue = "go" }', approval="true", approval_expires='"4h"')
     runner = await place.begun(text)
     await place.fails(runner)
@@ -97,7 +97,7 @@ async def test_what_another_container_took_an_hour_late_is_left_to_it(place: Pla
 
 
 async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_that_does_it(place: Place) -> None:
-    """A bot at work closes nothing that another process is about to do."""
+    """A bot does not close a decision that another process is about to carry out."""
     text = rule(do='{ command = ["true"] }', enabled="false")
     place.acts.results = [ActingResult("failed", "not yet", may_repeat=True)]
     by_hand = place.runner(text)

@@ -1,4 +1,4 @@
-"""A new rule looks forward only: what its first look finds is history, by the service's own times."""
+"""A new rule ignores everything that its first poll finds, by the service's own times."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -25,9 +25,9 @@ def _local_behind(moment: datetime) -> str:
 async def test_a_new_rule_acts_on_runs_that_end_after_its_first_look(
     tmp_path: Path, hours: int, is_dated: bool, show_time: Callable[[datetime], str]
 ) -> None:
-    """A bot in an empty folder leaves alone what failed a minute before its start, seen at once or fetched later.
+    """A new bot ignores failures from before its start, whether it sees them at once or later.
 
-    However the service's clock is set, and whether or not its answers say how.
+    This does not depend on the service's clock or on whether its answers have a date.
     """
     offset = timedelta(hours=hours)
     with Lab(clock=lambda: datetime.now(UTC), clock_offset=offset, is_dated=is_dated, show_time=show_time) as lab:
@@ -52,7 +52,10 @@ async def test_a_new_rule_acts_on_runs_that_end_after_its_first_look(
 async def test_a_run_that_failed_again_between_two_polls_sets_a_rule_off_again(
     tmp_path: Path, tells_turns: bool
 ) -> None:
-    """Once, and in the replay too, where the service tells its turns; elsewhere an update of a run says nothing."""
+    """A second failure counts once, also in the replay, if the service lists turns.
+
+    Without them a mere update does nothing.
+    """
     with Lab(clock=lambda: datetime.now(UTC)) as lab:
         settings = configured(lab, tmp_path, automation('{ command = ["true"] }'))
         bot = await Bot.open(settings, settings.profile(), said := Said())
@@ -67,7 +70,7 @@ async def test_a_run_that_failed_again_between_two_polls_sets_a_rule_off_again(
         await bot.once()
         end_turn(1)
         await bot.once()
-        lab.move("run_1", "failed")  # It got a label, say.
+        lab.move("run_1", "failed")  # For example, the run got a label.
         await bot.once()
         assert len(said.outcomes()) == 2
         end_turn(2)

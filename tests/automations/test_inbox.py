@@ -1,4 +1,4 @@
-"""The inbox: one item for one cause, kept until it is dealt with, and back when something new happens."""
+"""The inbox has one item for each cause, until it is handled, and shows it again when something new happens."""
 
 import re
 import socket
@@ -20,7 +20,7 @@ __all__ = ["cli", "service"]
 
 
 def at(minutes: float) -> str:
-    """So many minutes from now."""
+    """The time in this many minutes."""
     return (datetime.now(UTC) + timedelta(minutes=minutes)).isoformat()
 
 
@@ -39,9 +39,9 @@ def keys(cli: CommandLine, *options: str) -> list[str]:
 
 
 def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, cli: CommandLine) -> None:
-    """Two failures in one repository are one item, which says since when; done, it comes back with the next alone.
+    """Two failures in one repository are one item; a new one brings it back alone.
 
-    What was put away is undone by one command, for all that was marked at once.
+    One undo restores everything that was put away together.
     """
     configured(service, cli.home, "")
     old = datetime.now(UTC) - timedelta(days=9)
@@ -66,7 +66,7 @@ def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, c
 
 
 def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, tmp_path: Path) -> None:
-    """An approval, a rule that is paused, one that is held back, and later that no bot has been at work."""
+    """An approval, a paused rule, a rule that is held back and a missing bot are items of the inbox."""
     text = automation('{ continue = "go on" }', "approval = true")
     configured(
         service,
@@ -98,7 +98,7 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
 
 
 def test_an_outage_is_one_item_and_one_command_retries_what_it_broke(tmp_path: Path) -> None:
-    """It says since when the host is down, until when, and how many runs failed."""
+    """The item says since when and until when the host is down, and how many runs failed."""
     with Lab(clock=utc_now, health={"github": {"status": "down"}}) as lab:
         inside = CommandLine(tmp_path, lab.base_url)
 
@@ -129,7 +129,7 @@ def test_an_outage_is_one_item_and_one_command_retries_what_it_broke(tmp_path: P
 
 
 def test_what_a_rule_retried_is_dealt_with(service: Service, cli: CommandLine) -> None:
-    """As what a person retried: it leaves the inbox, and is not retried a second time."""
+    """A failure that a rule or user retried leaves the inbox, and is not retried a second time."""
     configured(service, cli.home, automation("{ retry = true }"))
 
     def tells(request: Received) -> Respond:
@@ -150,7 +150,10 @@ def test_what_a_rule_retried_is_dealt_with(service: Service, cli: CommandLine) -
 def test_requests_of_one_rule_are_one_item_and_answered_together(
     service: Service, cli: CommandLine, tmp_path: Path
 ) -> None:
-    """All or none is rejected; what is marked as done is left out of the number and of the command."""
+    """A rule's requests are rejected together or not at all.
+
+    Those marked as done are excluded from count and command.
+    """
     configured(service, tmp_path, automation('{ continue = "go on\\nand on" }', "approval = true\noverlap = 'allow'"))
     sync(service, cli)
     sync(service, cli, RUN, {**RUN, "run_id": "run_2"})
@@ -179,7 +182,7 @@ def test_requests_of_one_rule_are_one_item_and_answered_together(
 
 
 def test_without_the_state_the_marks_are_said_to_be_unknown(service: Service, cli: CommandLine) -> None:
-    """An item that is done is listed again, but not as if it were new."""
+    """Without the state file, a done item is listed again but not presented as new."""
     configured(service, cli.home, "")
     sync(service, cli, RUN)
     cli("inbox", "done", "all")

@@ -1,4 +1,4 @@
-"""Bots killed as any of their SQL statements begins, beside others: acts at most once, and loses no message."""
+"""Bots killed at any of their SQL statements act at most once and lose no message."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ ONCE = ("watch", "--once")
 WEB = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
 RULES = ("r", "notes", "tells")
 FURTHEST = 400
-"""More SQL statements than a bot makes for one failed run."""
+"""More than the number of SQL statements that a bot executes for one failed run."""
 NOTE = """
 import os, signal, sys
 noted = os.open(sys.argv[1], os.O_CREAT | os.O_APPEND | os.O_RDWR)
@@ -35,12 +35,12 @@ os.write(noted, (sys.argv[2] + chr(10)).encode())
 if is_first and int(sys.argv[2].removeprefix("run_")) % 4 == 0:
     os.kill(os.getppid(), signal.SIGKILL)
 """
-"""Every fourth time it ends the bot that started it: what it did is done, and not entered yet."""
+"""Every fourth time it kills the bot that started it, so that its effect is done but not recorded."""
 
 
 @contextmanager
 def console(settings: Settings) -> Iterator[None]:
-    """A console's engine at work on the same folder: it polls, and shares every file."""
+    """The engine of a console that polls and shares every file of the folder."""
     opened, closing = threading.Event(), threading.Event()
 
     async def work() -> None:
@@ -60,7 +60,7 @@ def console(settings: Settings) -> Iterator[None]:
 
 
 def rules(noted: Path, told: Path) -> str:
-    """Continue, note by a program, and tell by an automation and by `[notify] on`."""
+    """Rules that continue, run a program and notify, by an automation and by `[notify] on`."""
     limit = "limit = { per_hour = 10000, per_day = 10000 }\npause_after = 0"
     note, tell = (
         json.dumps([sys.executable, "-S", "-c", NOTE, str(file), word])
@@ -68,7 +68,7 @@ def rules(noted: Path, told: Path) -> str:
     )
     notify = '[notify]\non = ["failed"]\ngroup_wait = "0s"\ngroup_interval = "0s"\n[[notify.rules]]\nroute = "oncall"\n'
     what = dict(zip(RULES, ('{ continue = "go on" }', f"{{ command = {note} }}", '{ notify = "oncall" }'), strict=True))
-    # However slow the machine, an answer comes in time.
+    # Answers arrive in time even on a slow machine.
     return f"[poll]\ndeadline_s = 600\nruns_s = 1\n{notify}[notify.routes.oncall]\ncommand = {tell}\n" + "".join(
         automation(do, limit).replace('"r"', f'"{name}"') for name, do in what.items()
     )
@@ -79,10 +79,10 @@ SHARDS = [pytest.param(100, seed, marks=[pytest.mark.campaign, pytest.mark.timeo
 
 @pytest.mark.parametrize(("kills", "seed"), [(4, 0), *SHARDS])
 def test_a_kill_at_any_statement_does_nothing_twice(service: Service, tmp_path: Path, kills: int, seed: int) -> None:
-    """Each failure is continued once, and noted once by a program, or a line of the journal says that it may not be.
+    """Each failure is continued and run through a program at most once, even beside a second bot and a console.
 
-    So is a continuation that waits for the end of its run: its outcome is unknown where its answer was lost. Each
-    failure is told at least once, and what was sent twice has one number. Beside a second bot and a console.
+    If the outcome is unknown, the journal says so; that includes a continuation that waits for its run. Each failure is
+    notified at least once, and duplicates have the same number.
     """
     noted, told = tmp_path / "noted", tmp_path / "told"
     settings = configured(service, tmp_path, rules(noted, told))

@@ -1,4 +1,4 @@
-"""Prometheus and Grafana: a real Prometheus scrapes the bot, and what ships asks for figures that there are."""
+"""A real Prometheus scrapes the bot, and the shipped rules and dashboards only ask for metrics that exist."""
 
 import shutil
 import subprocess
@@ -29,7 +29,7 @@ PROMETHEUS = pytest.mark.skipif(
     [("check", "config", SHIPPED / "watch.yml"), ("test", "rules", Path(__file__).parent / "watch.test.yml")],
 )
 def test_promtool_accepts_what_ships_and_the_alerts_fire(arguments: tuple[str, ...]) -> None:
-    """Each alert fires on what it is for, and none on a bot that is well."""
+    """Each shipped alert fires on the fault that it is for, and none fires on a healthy bot."""
     checked = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
 
     assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -19,7 +19,7 @@ START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 async def replayed(place: Place, *texts: str) -> dict[str, Replayed]:
-    """Of everything up to now."""
+    """Replay the rules over everything up to now."""
     settings = parse(Path("/etc/config.toml"), "\n".join(texts))
     engine: Any = SimpleNamespace(
         cache=place.cache,
@@ -34,19 +34,19 @@ BAD, WELL = '{ health = "not ok", for = "5m" }', '{ health = "recovered" }'
 
 
 def latest(place: Place, name: str) -> Iterable[Decision]:
-    """The rule's decisions, each as it was journalled last."""
+    """The last journal entry of each of the rule's decisions."""
     return {one.decision_id: one for one in place.journal if one.rule == name}.values()
 
 
 def quiet(begin: datetime, *, hours: int) -> str:
-    """These hours of the local day."""
+    """Quiet hours of the local day."""
     return f'"{begin.astimezone():%H:%M}-{begin.astimezone() + timedelta(hours=hours):%H:%M}"'
 
 
 async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> None:
-    """When a bot flagged it: the repository's runs took an hour until then; that later ones took minutes is nothing.
+    """A stuck run is compared with the durations known at that time, not with later ones.
 
-    What was over before the quiet hours of a rule were is passed over.
+    One that ended before the rule's quiet hours were over is skipped.
     """
     flags, slow = rule(on='{ run = "stuck" }'), [f"slow_{number}" for number in range(5)]
     quiet_one = rule(name='"quiet"', on='{ run = "stuck" }', quiet=quiet(START + timedelta(minutes=20), hours=5))
@@ -76,7 +76,7 @@ async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> 
 
 
 async def test_what_needs_an_approval_would_wait_for_it(place: Place) -> None:
-    """Nothing in a replay could give it, so it does not expire either, however long ago it was."""
+    """A replayed request never expires, however old it is, since a replay cannot approve it."""
     for number in range(20):
         await place.run("run_1", "failed" if number else "working")
         await place.run("run_2", "completed" if number % 2 else "working")
@@ -89,7 +89,10 @@ async def test_what_needs_an_approval_would_wait_for_it(place: Place) -> None:
 
 
 async def test_it_says_which_part_of_the_time_is_held(place: Place) -> None:
-    """Runs as far as the coverage reaches, hosts since their first sample, times always."""
+    """The replay reports the period it covers.
+
+    Runs count from the coverage, hosts from their first sample, schedules always.
+    """
     rules = rule(), rule(name='"h"', on=BAD), rule(name='"s"', on='{ schedule = "0 * * * *" }')
     place.move(hours=10)
     nothing = await replayed(place, *rules)
@@ -117,13 +120,13 @@ RESPONSES = (
     {"do": '{ command = ["true"] }'},
     *({"do": '{ start = "Fix {rule.name}", repository = "acme/api" }', "approval": word} for word in ("false", "true")),
 )
-"""A notification, a program, or a run, with and without approval. What a started run leads to is not replayed."""
+"""A notification, a program, or a run, with and without approval. What a started run causes is not replayed."""
 MINUTES = 25
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.campaign) for n in range(2, 1_000))])
 async def test_a_replay_equals_what_was_done(place: Place, seed: int) -> None:
-    """For random rules with random responses and limits, over a random history of runs, hosts and writes."""
+    """The replay agrees with the runner for random rules, responses and limits over a random history."""
     rng = random.Random(seed)
     texts: list[str] = []
     for number in range(3):

@@ -1,4 +1,4 @@
-"""What is known of a run beyond its row: why it ended, its labels, and which rule made it."""
+"""What is known about a run beyond its row: why it failed, its labels, and which rule started it."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ SAYS = "{ notify = 'default', text = '{run.branch}: {run.reason}' }"
 
 
 async def shown(place: Place, run_id: str, status: str = "failed", **extra: object) -> None:
-    """The service shows a run with more than the API specifies."""
+    """Let the service show a run with more fields than the API specifies."""
     await place.run(run_id, "working")
     place.move(minutes=1)
     await place.run(run_id, status)
@@ -33,7 +33,7 @@ async def shown(place: Place, run_id: str, status: str = "failed", **extra: obje
 
 
 async def started(place: Place, run_id: str, key: str = "k", **metadata: str) -> str:
-    """This machine started a run; the outcome of the write is unknown at first. Its action's id."""
+    """Record a start from this machine, whose outcome is unknown at first; return its action's id."""
     action_id = await place.unknown_write(json.dumps({"instructions": "x", "metadata": metadata}), key)
     if run_id:
         await place.ledger.resolve(action_id, run_id)
@@ -51,7 +51,7 @@ async def started(place: Place, run_id: str, key: str = "k", **metadata: str) ->
 async def test_the_reason_of_a_failure_is_what_the_service_says(
     place: Place, extra: dict[str, object], reason: str
 ) -> None:
-    """In whichever of the usual fields; where it says nothing, the sentence is one all the same."""
+    """The reason is read from any of the usual fields; without one there is still a complete sentence."""
     runner = await place.begun(rule(do=SAYS))
     await shown(place, "run_1", **extra)
     await runner.decide_and_act()
@@ -60,7 +60,7 @@ async def test_the_reason_of_a_failure_is_what_the_service_says(
 
 
 async def test_a_rule_may_ask_for_labels(place: Place) -> None:
-    """As the service shows them, else as this machine sent them; a run without them is passed over silently."""
+    """Labels come from the service, or from what this machine sent; runs without labels are skipped silently."""
     wanted = 'metadata = { team = "pay*", kind = ["nightly", "weekly"] }'
     runner = await place.begun(rule(on=f'{{ run = "failed", {wanted} }}'))
     labels = {"run_1": {"team": "payments", "kind": "weekly"}, "run_2": {"team": "payments"}, "run_3": {"team": "web"}}
@@ -76,7 +76,7 @@ async def test_a_rule_may_ask_for_labels(place: Place) -> None:
 
 
 async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) -> None:
-    """The answer was lost and a person linked the run: the journal says so, and the loop ends at the same limit."""
+    """If a user links a run after a lost answer, it counts for its rule, and the loop stops at the same limit."""
     text = rule(do='{ start = "again", repository = "acme/api" }', limit="{ per_conversation = 1 }", overlap='"allow"')
     runner = await place.begun(text)
     action_id = await started(place, "")
@@ -95,7 +95,10 @@ async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) 
 
 
 async def test_an_edit_is_the_cure_of_a_rule_that_paused_itself(place: Place) -> None:
-    """One that a person paused stays so, and one under another name is new."""
+    """Editing a rule resumes it if it had paused itself.
+
+    One that a user paused stays paused, and a renamed one is new.
+    """
     for name, why in (("a", "5 failures in a row"), ("b", "by ann"), ("c", "by ann")):
         (one,) = place.runner(rule(name=f'"{name}"')).rules
         await place.state.begin_rule(name, fingerprint(one), place.now)
@@ -112,7 +115,7 @@ async def test_an_edit_is_the_cure_of_a_rule_that_paused_itself(place: Place) ->
 
 
 async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) -> None:
-    """Of a storm of failures for the first few alone."""
+    """Run results are only requested for the first few failures of a storm."""
     asked: list[str] = []
 
     async def tell(run_id: str) -> str:
@@ -125,7 +128,7 @@ async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) 
     place.move(minutes=1)
     cache = place.cache
     await place.storm(MOST_QUESTIONS + 5, "acme/api")
-    # As a refresh does after failures: none of them asks anything.
+    # Many updates arrive at once after failures, and none of them requests results.
     await cache.store_failure_facts(FailureFacts(), await cache.questions_due())
     await runner.decide_and_act()
 
@@ -134,16 +137,16 @@ async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) 
     assert reasons == {*(f"{run_id} does not compile" for run_id in asked), "no reason given"}
 
 
-# what a run found and what it cost: asked of the service once it has ended
+# a run's findings and cost, requested from the service once the run has ended
 
 
 def on(name: str, words: str) -> str:
-    """A rule that does nothing much."""
+    """A rule with a harmless action."""
     return f'[[automations]]\nname = "{name}"\non = {{ {words} }}\ndo = {{ command = ["true"] }}\n'
 
 
 def results(*severities: str, used: float | None = None) -> dict[str, Any]:
-    """What the service tells of a run: the first turn's findings do not count, the last one's do."""
+    """The service's results of a run; only the last turn's findings count."""
     found = [{"path": "a.py", "title": "Look", "severity": one} for one in severities]
     earlier = {"number": 1, "findings": [{"path": "b.py", "title": "Gone", "severity": "blocker"}]}
     return {"turns": [earlier, {"number": 2, "findings": found}], "budget_used": used}
@@ -160,7 +163,7 @@ RULES = "".join(
 
 
 async def test_a_run_that_ends_sets_off_the_rules_that_it_meets(tmp_path: Path) -> None:
-    """Each once, over a restart, and in the replay; where the service cannot be asked at first, it is asked again."""
+    """Each matching rule acts once, even after a restart; if the service does not answer it is asked again."""
     with Lab(clock=lambda: datetime.now(UTC)) as lab:
         settings = configured(lab, tmp_path, RULES)
         ended = {
@@ -206,7 +209,7 @@ async def test_a_run_that_ends_sets_off_the_rules_that_it_meets(tmp_path: Path) 
 
 
 async def test_a_page_about_a_completed_run_is_as_urgent_as_its_findings(tmp_path: Path) -> None:
-    """A blocker is an error, and anything else that a rule asks for a warning: scripts choose by the level."""
+    """A blocker's notification has the level error, any other finding's warning: scripts choose by the level."""
     with Lab(clock=lambda: datetime.now(UTC)) as lab:
         rules = on("blockers", 'finding = "blocker"') + on("notes", 'finding = "note", repository = "acme/*"')
         rules = rules.replace('{ command = ["true"] }', '{ notify = "oncall", title = "{rule.name}" }')
@@ -224,7 +227,7 @@ async def test_a_page_about_a_completed_run_is_as_urgent_as_its_findings(tmp_pat
 
 
 async def test_a_run_that_asks_or_was_cancelled_sets_off_no_rule_on_failures(tmp_path: Path) -> None:
-    """Its answer is a person's, and its end was; until the service has told which these are, the rules wait."""
+    """A run that asks a question or was cancelled is not a failure; rules wait until the service says which it is."""
     runs = ("run_asks", "run_ended", "run_fails")
     with Lab(clock=lambda: datetime.now(UTC)) as lab:
         rules = on("again", 'run = "failed"') + on("tell", 'run = "cancelled"')

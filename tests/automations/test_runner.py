@@ -1,4 +1,4 @@
-"""The runner: each occurrence at most once, and each decision with its reason."""
+"""The runner acts on each occurrence at most once, and journals each decision with its reason."""
 
 import asyncio
 import re
@@ -33,12 +33,7 @@ UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
 async def play(place: Place, texts: list[str], steps: str) -> None:
-    """Let happen what the steps say, in their order, with these rules at work in one process after another.
-
-    `look`, `glance` (before the service answers), `next` (another process looks) and `rules N` (one with other rules);
-    `+3m`; `run_1 failed`; `stuck run_1`; `host down`; `approve`; `pause r by ann`, `resume r`; `dead` and `alive`: so
-    is the process that is acting on something; `unknown k`: a write's answer is lost; `resolve`: it had no effect.
-    """
+    """Play the steps in order with these rules, in one process after another."""
     runner, which = place.runner(texts[0]), 0
     for step in map(str.strip, re.split("[;\n]", steps.strip())):
         match step.split(maxsplit=2):
@@ -81,11 +76,11 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
 
 LATER = "the rule is paused: 2 failures in a row, the last one: no such agent"
 STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = {
-    # What sets a rule off: the rules, what their actions answer, the steps, who acted, the journal's outcomes.
+    # The rules, the answers to their actions, the steps, who acted, and the journal's outcomes.
     "a run that fails, once, in this process and the next": (
         [rule()], [], "run_1 working; look; +3m; run_1 failed; look; look; next", "r", ["acting", "done"],
     ),
-    # What its first looks show of the time before is history.
+    # Events before a rule's first poll are history.
     "a time after its first look": (
         [rule(on='{ schedule = "10 12 * * *" }')], [], "+10m; look; look; next; +1d; look; next", "r",
         ["acting", "done"],
@@ -216,7 +211,7 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
 async def test_a_rule_acts_on(
     place: Place, texts: list[str], results: list[ActingResult], steps: str, acted: str, outcomes: list[str]
 ) -> None:
-    """Each occurrence at most once, across processes, and nothing without a line that says why."""
+    """The rules act on each occurrence at most once across processes, and the journal explains every decision."""
     place.acts.results = [*results]
     await play(place, texts, steps)
 
@@ -227,7 +222,7 @@ async def test_a_rule_acts_on(
 
 
 async def test_a_rule_whose_files_fail_holds_up_no_other(place: Place) -> None:
-    """It is tried again; the others act."""
+    """A rule whose files fail is tried again, and the other rules act meanwhile."""
     runner = await place.begun("\n".join([rule(do=CONTINUE), rule(name='"s"')]))
     place.acts.raises = {"r": StorageError("the ledger can only be read", path=Path("ledger"))}
     await place.fails(runner)
@@ -242,7 +237,7 @@ async def test_a_rule_whose_files_fail_holds_up_no_other(place: Place) -> None:
 async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was done is entered once there is room again; a command is not run a second time."""
+    """If the disk is full after a command ran, its outcome is recorded later and the command is not run again."""
     runner = await place.begun(rule())
     place.move(minutes=1)
     await place.run("run_1", "failed")
@@ -264,7 +259,7 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
 
 @pytest.mark.parametrize(("file", "error"), [("state", "start it again"), ("ledger", "Put it back")])
 async def test_a_file_that_is_moved_away_is_not_used_any_longer(place: Place, file: str, error: str) -> None:
-    """Another process would begin a new one, know nothing of what is done here, and both would act."""
+    """A moved state file is no longer used: a second process would create a new one, and both would act."""
     runner = await place.begun(rule())
     place.move(minutes=1)
     await place.run("run_1", "failed")
@@ -277,7 +272,7 @@ async def test_a_file_that_is_moved_away_is_not_used_any_longer(place: Place, fi
 
 
 async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
-    """A rule's next one waits for its earlier one, also when other rules are read; a paused rule's is skipped."""
+    """A rule waits for its own earlier program only, even after a reload; a paused rule's next program is skipped."""
     slow, quick = rule(name='"slow"', do=COMMAND, pause_after="1"), rule(name='"quick"', do=COMMAND)
     runner = await place.begun(f"{slow}\n{quick}")
     place.acts.held["slow"] = asyncio.Event()
@@ -307,7 +302,7 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
 
 
 async def test_queued_programs_keep_to_the_limits(place: Place) -> None:
-    """Thirty failures while a program runs are not thirty programs: each is decided on again when it could begin."""
+    """Thirty failures during one program do not start thirty programs: limits are checked again before each starts."""
     runner = await place.begun(rule(do=COMMAND, limit="{ per_hour = 3 }"))
     place.acts.held["r"] = asyncio.Event()
     for number in range(30):
@@ -321,7 +316,7 @@ async def test_queued_programs_keep_to_the_limits(place: Place) -> None:
     assert Counter(outcome for outcome, _ in place.outcomes) == {"acting": 1, "queued": 29, "done": 3, "limited": 27}
 
 
-# loops: rules that set themselves or each other off
+# loops: rules that trigger themselves or each other
 
 
 TO_WEB = '{ start = "go", repository = "acme/web" }'
@@ -341,7 +336,7 @@ CASES = {
 
 @pytest.mark.parametrize("texts", CASES.values(), ids=CASES)
 async def test_a_loop_ends_at_its_limit_and_says_so_once(place: Place, texts: list[str]) -> None:
-    """However many turns and runs it makes; `automations check` warns of it beforehand."""
+    """A loop stops at its limit, however many turns and runs it makes, and `automations check` warns about it."""
     text = "\n".join(texts)
     rules = parse(Path("/etc/config.toml"), text).automations
     assert any("trigger" in line for each in rules for line in warnings(each, rules, place.now))

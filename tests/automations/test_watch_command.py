@@ -1,4 +1,4 @@
-"""`runwarden watch` and `runwarden automations`, as processes of their own."""
+"""`runwarden watch` and `runwarden automations`, run as processes."""
 
 import json
 import os
@@ -28,7 +28,7 @@ __all__ = ["service"]
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
-    """Everything comes from the configuration in this folder."""
+    """A command line that only reads the configuration in this folder."""
     config = str(tmp_path / "config.toml")
     return CommandLine(tmp_path, more={"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "", "RUNWARDEN_CONFIG": config})
 
@@ -55,9 +55,9 @@ def line(process: Program, event: str) -> dict[str, object]:
 
 
 def test_a_bot_reloads_hands_over_and_ends_as_asked(service: Service, cli: CommandLine) -> None:
-    """Ready is said to systemd, a bad configuration refused; the second one goes on when the first has ended.
+    """The bot reports ready to systemd, refuses a bad configuration, and a second bot takes over when it exits.
 
-    Prometheus reads the figures, which a hostile status does not break.
+    Prometheus can scrape it even if a run has a hostile status.
     """
     configured(service, cli.home, automation('{ continue = "go on" }'))
     service.runs = [{**RUN, "status": 'a"\nb'}]
@@ -106,14 +106,14 @@ def test_a_bot_reloads_hands_over_and_ends_as_asked(service: Service, cli: Comma
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_rules_program_may_end_before_the_bot_does(service: Service, cli: CommandLine, *, ends: bool) -> None:
-    """SIGTERM waits for it, and the journal has its outcome; a second one kills it, and its outcome is unknown."""
+    """SIGTERM waits for the program and journals its outcome; a second SIGTERM kills it and the outcome is unknown."""
     fifo, place = cli.home / "fifo", cli.home / "pid"
     os.mkfifo(fifo)
     os.mkfifo(place)
     script = f"echo $$ > {place}; read x < {fifo}"
     configured(service, cli.home, automation(f"{{ command = {json.dumps(['sh', '-c', script])} }}"))
     with pytest.MonkeyPatch.context() as patch:
-        # Otherwise the bot would wait until the lease of the first look expires.
+        # Otherwise the bot would wait until the lease of the first poll expires.
         patch.setattr("app.automations.bot.LEASE_S", 0.0)
         assert cli("watch", "--once").code == 0
     service.runs = [RUN]
@@ -137,7 +137,7 @@ def test_a_rules_program_may_end_before_the_bot_does(service: Service, cli: Comm
 
 
 def test_a_restored_backup_fires_nothing_twice(service: Service, cli: CommandLine) -> None:
-    """The drill: act, copy, lose the folder, put the copy back; the fetched history sets nothing off again."""
+    """After a restored backup, the refetched history triggers no rule a second time."""
     configured(service, cli.home, automation('{ continue = "go on" }'))
     for runs in ([], [RUN]):
         service.runs = list(runs)
@@ -154,9 +154,9 @@ def test_a_restored_backup_fires_nothing_twice(service: Service, cli: CommandLin
 
 
 def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLine) -> None:
-    """List, check with a replay, log, pause, resume; JSON holds the same."""
+    """The commands list, check with a replay, show the log, pause and resume; their JSON has the same facts."""
     configured(service, cli.home, automation('{ continue = "go on" }', 'overlap = "allow"'))
-    # The service's clock is ahead: by its time, this run failed after the rule began.
+    # The service's clock is ahead, so by its time this run failed after the rule started.
     began, failed = (datetime.now(UTC) + timedelta(hours=hours) for hours in (-1, 1))
     old_run = {**RUN, "run_id": "run_0", "created_at": began.isoformat(), "updated_at": failed.isoformat()}
     for runs in ([old_run], [RUN, old_run]):
@@ -180,7 +180,7 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     assert next(cli.home.rglob("state.sqlite3")).stat().st_mode & 0o77 == 0
 
 
-# Not `sigwait`: while it waits, the kernel shows the signal as one that is not held.
+# Not `sigwait`: while it waits, the kernel does not list the signal as handled.
 HOLDS = """
 import signal, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
@@ -198,12 +198,12 @@ WAITS = "import sys; print(end='.', flush=True); sys.stdin.read()"
         (["/usr/bin/runwarden", "--profile", "acme", "watch"], HOLDS, True),
         (["app", "watch", "--once"], HOLDS, False),
         (["/usr/bin/watch", "ls"], HOLDS, False),
-        # It has not come to handle the signal: its default would end it.
+        # The process does not handle the signal yet, so the default action would kill it.
         (["-m", "app.demo.live", "/tmp/demo"], WAITS, False),
     ],
 )
 def test_only_a_bot_is_told_of_new_rules(argv: list[str], code: str, is_told: bool) -> None:
-    """Another process of that number would end of the signal, as would a bot that works once."""
+    """The reload signal goes to running bots only, since it would kill any other process, including a one-shot bot."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", code, *argv], stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Who works: of consoles and bots on one folder, one polls and one bot acts, whatever becomes of the cache."""
+"""Of all consoles and bots on one folder, one polls and one bot acts, even if the cache is deleted."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ __all__ = ["service"]
 
 @asynccontextmanager
 async def at_work(settings: Settings) -> AsyncIterator[tuple[Bot, Said]]:
-    """A bot that runs, and what it says."""
+    """A running bot and its log."""
     bot = await Bot.open(settings, settings.profile(), said := Said())
     working = asyncio.create_task(bot.run())
     try:
@@ -31,7 +31,7 @@ async def at_work(settings: Settings) -> AsyncIterator[tuple[Bot, Said]]:
 
 
 async def looked(bot: Bot) -> None:
-    """Wait until its rules have looked: what comes from now on is news."""
+    """Wait until its rules have seen the present state, so that later changes are news."""
 
     async def has_looked() -> bool:
         state = (await bot.state.rule_states()).get("r")
@@ -42,7 +42,7 @@ async def looked(bot: Bot) -> None:
 
 
 async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service, tmp_path: Path) -> None:
-    """The bot goes on, does nothing a second time, and misses nothing; the other one stands by."""
+    """After the cache is deleted, the bot continues without repeating or missing anything. The other one stands by."""
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "{run.id}" }'))
     async with at_work(settings) as (bot, said):
         await looked(bot)
@@ -66,7 +66,7 @@ async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service,
 async def test_a_bot_that_cannot_work_says_so_and_is_not_well(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """Whether its rules break or its state is gone: in its log, once, and in its health; mended, it goes on."""
+    """A bot with broken rules or without its state logs that once and reports unhealthy; once fixed, it continues."""
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))
     async with at_work(settings) as (bot, said):
         await looked(bot)
@@ -94,7 +94,7 @@ async def test_a_bot_that_cannot_work_says_so_and_is_not_well(
 
 
 async def test_a_bot_without_its_state_says_so_and_is_not_well(service: Service, tmp_path: Path) -> None:
-    """In its log and in its health; once the file is back, it goes on."""
+    """A bot without its state file logs that and reports unhealthy; once the file is back, it continues."""
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))
     async with at_work(settings) as (bot, said):
         await looked(bot)
@@ -112,7 +112,7 @@ async def test_a_bot_without_its_state_says_so_and_is_not_well(service: Service,
 
 
 async def test_a_slow_deed_keeps_the_lease(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is renewed while a program runs, however long: no other bot is let in."""
+    """The lease is renewed while a program runs, so no other bot takes over."""
     monkeypatch.setattr("app.automations.bot.LEASE_S", 3.0)
     begun, go = tmp_path / "begun", tmp_path / "go"
     argv = json.dumps(["sh", "-c", f"touch {begun}; until [ -e {go} ]; do sleep 0.05; done"])

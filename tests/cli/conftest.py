@@ -22,7 +22,7 @@ from tests.service_process import ROOT
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended, and what it printed."""
+    """A command's exit code and output."""
 
     code: int
     out: str
@@ -33,13 +33,13 @@ class Result:
 
 
 def outcomes(result: Result) -> dict[str, str]:
-    """What each run's row says."""
+    """The outcome in each run's row."""
     return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """`runwarden` with a home folder for this test only, called in the test's own process or begun as another."""
+    """`runwarden` with a home folder for this test only, called in the test's process or started as another."""
 
     home: Path
     base_url: str = "http://127.0.0.1:9/v1"
@@ -53,11 +53,11 @@ class CommandLine:
         return own | {"RUNWARDEN_DATA_DIR": str(self.home / "data")} | self.more
 
     def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
-        """Run the command to its end; an empty value unsets a variable."""
+        """Run the command until it exits; an empty value unsets a variable."""
         given = {name: value for name, value in {**self.environment, **environment}.items() if value}
         with (
             patch.dict(os.environ, given, clear=True),
-            # What is waited for is close: a command looks again soon.
+            # Waits are short in tests, so a command polls often.
             patch("app.runs.command_wait.FIRST_PAUSE_S", 0.05),
             patch("app.runs.command_wait.LONGEST_PAUSE_S", 0.2),
             patch("app.results.command_results.PAUSE_S", 0.05),
@@ -67,12 +67,12 @@ class CommandLine:
             try:
                 code = main(arguments)
             except SystemExit as ended:
-                # The service's own program, which takes our place, ends as programs do.
+                # The service's own program replaces this process, and exits like any program.
                 code = int(ended.code or 0)
             sys.stdout.flush()
             sys.stderr.flush()
         for name in OURS:
-            # The handlers of a process end with it.
+            # A real process's signal handlers disappear with it.
             logging.getLogger(name).handlers.clear()
             logging.getLogger(name).setLevel(logging.NOTSET)
         return Result(code, out.getvalue().decode(), err.getvalue().decode())
@@ -95,7 +95,7 @@ def faulty(tmp_path: Path, server: Server) -> CommandLine:
 
 @pytest.fixture
 def board() -> Iterator[Lab]:
-    """A service whose runs the test decides."""
+    """A service whose runs the test controls."""
     with Lab() as board:
         yield board
 

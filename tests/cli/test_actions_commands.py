@@ -1,4 +1,4 @@
-"""The ledger on the command line: what became of each write, and what a person says of it."""
+"""The ledger on the command line: the outcome of each write, and how a user resolves an unknown one."""
 
 import json
 import sqlite3
@@ -10,7 +10,10 @@ from tests.program import CREATE
 
 
 def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, server: Server) -> None:
-    """Not read-only, nor an id that the service does not know, nor another address's; a second word is refused."""
+    """The id must be known to the service and belong to the address.
+
+    A second answer and a read-only profile are refused.
+    """
 
     def invited(name: str, email: str) -> dict[str, object]:
         return {"invitation_id": f"inv_{name}", "organization_id": f"org_{name}", "email": email, "state": "sent"}
@@ -43,7 +46,7 @@ def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, serve
 
 
 def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server) -> None:
-    """As an option or on stdin; anything else sends nothing."""
+    """Sending again requires the email as an option or on stdin; with anything else, nothing is sent."""
     server.script(Drop(), Drop(), Respond(201, ORGANIZATION))
     first = faulty(*CREATE).json()["action_id"]
     resolve = ("actions", "resolve", "--send-again", "--json")
@@ -64,7 +67,7 @@ def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server
 
 
 def test_a_message_is_only_resolved_with_its_own_id(faulty: CommandLine, server: Server) -> None:
-    """The run lists its messages."""
+    """A message is resolved with its own id, which the run's list of messages shows."""
     messages = [{"message_id": f"msg_{number}", "text": text} for number, text in enumerate(("hello", "other"))]
     detail = {**RUN, "status": "working", "turns": [{"number": 1, "messages": messages}]}
 
@@ -85,7 +88,7 @@ def test_a_message_is_only_resolved_with_its_own_id(faulty: CommandLine, server:
 def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
     faulty: CommandLine, server: Server
 ) -> None:
-    """`hello` is no organization's id, nor is one that another creation made, nor that of a run in the cache."""
+    """Without --force, an id must look like an organization's, and belong to no other creation or cached run."""
     server.script(Respond(200, {"runs": [{**RUN, "run_id": "run_2"}]}), Respond(201, ORGANIZATION), Drop())
     faulty("runs", "list", "--json")
     faulty(*CREATE)
@@ -112,7 +115,7 @@ ADA = ("ada", "desk", "console", "console:ada")
 
 
 def test_an_export_says_who_did_what_when_and_where_to(faulty: CommandLine, server: Server) -> None:
-    """In each format and into a file; a spreadsheet executes none of it, and no token is in it. Newest first."""
+    """Exports in each format, newest first, have no token, and a spreadsheet executes none of their cells."""
     server.script(Respond(201, RUN), Respond(201, ORGANIZATION))
     faulty("runs", "start", "-R", "acme/api", "=1+1")
     [ledger] = (faulty.home / "data").rglob("ledger.sqlite3")

@@ -1,4 +1,4 @@
-"""What a command keeps to: the service's clock, and the wait that any process was told."""
+"""Commands follow the service's clock, and the wait that it asked any process to keep."""
 
 from datetime import timedelta
 
@@ -19,7 +19,10 @@ from tests.lab import Lab
 def test_a_clock_that_disagrees_is_reported_and_moves_no_run(
     boarded: CommandLine, board: Lab, ahead: timedelta, said: str
 ) -> None:
-    """By `health`, even of what is cached; seconds are noise. A run is as old as its service says."""
+    """`health` reports a clock difference, even with --cached, but not mere seconds.
+
+    Ages of runs use the service's clock.
+    """
     board.clock, board.clock_offset, board.health = utc_now, ahead, {"github": {"status": "ok"}}
     board.put("run_1", "working", created=utc_now() - timedelta(minutes=5.5))
     out = boarded("health").out

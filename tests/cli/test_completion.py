@@ -5,7 +5,7 @@ from tests.lab import Lab
 
 
 def completed(at: CommandLine, *words: str) -> list[str]:
-    """What bash would offer for the last word."""
+    """Return what bash would offer for the last word."""
     asked = {"_RUNWARDEN_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["runwarden", *words])}
     done = at(**asked, COMP_CWORD=str(len(words)))
     assert (done.code, done.err) == (0, "")
@@ -13,7 +13,7 @@ def completed(at: CommandLine, *words: str) -> list[str]:
 
 
 def test_what_others_named_is_completed_from_the_cache_and_quoted(boarded: CommandLine, board: Lab) -> None:
-    """In bash's line a status is one word, and nothing that runs; the script that offers it installs once."""
+    """Foreign names complete from the cache as one quoted word in bash, which executes none of it."""
     for number, status in enumerate(("$(touch owned)", "a b", "x\nplain,y")):
         board.put(f"odd_{number}", status)
     assert boarded("runs", "list").code == 0

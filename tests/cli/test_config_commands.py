@@ -5,7 +5,7 @@ from tests.cli.conftest import CommandLine
 
 
 def test_init_writes_a_file_that_is_ones_own_and_never_over_another(lone: CommandLine) -> None:
-    """0600, and only --force replaces. The path is told before it is there."""
+    """`config init` creates the file with mode 0600, prints its path first, and replaces a file only with --force."""
     told = lone("config", "path", "--json").json()
     path = Path(told["path"])
     assert told == {"path": str(lone.home / ".config/runwarden/config.toml"), "exists": False}
@@ -42,7 +42,7 @@ key = "none"
 
 
 def test_the_check_reports_all_mistakes_at_once(lone: CommandLine) -> None:
-    """Each with its file and line, and none that only follows from another, such as a mistaken default profile."""
+    """Each mistake has its file and line; mistakes that only follow from another are not reported."""
     file = lone.home / "bad.toml"
     file.write_text(MISTAKEN)
 
@@ -57,7 +57,7 @@ def test_the_check_reports_all_mistakes_at_once(lone: CommandLine) -> None:
 
 
 def test_the_check_warns_of_routes_that_reach_no_one(lone: CommandLine) -> None:
-    """A page that nobody gets is noticed before it is needed; the variable may be set where the bot runs."""
+    """A route whose variable is unset gives a warning, since the variable may only be set where the bot runs."""
     file = lone.home / "routes.toml"
     file.write_text(
         '[profiles.a]\nbase_url = "https://a.example/v1"\ntoken_env = "TOKEN_A"\n'
@@ -75,7 +75,7 @@ def test_the_check_warns_of_routes_that_reach_no_one(lone: CommandLine) -> None:
 
 
 def test_what_a_file_comes_to_is_told_without_tokens(lone: CommandLine) -> None:
-    """Where a token comes from, not what it is."""
+    """The output names where a token comes from, and never shows the token."""
     file = lone.home / "two.toml"
     file.write_text(
         'default_profile = "b"\n'
@@ -102,7 +102,7 @@ base_url = "https://acme.example/v1"
 
 
 def test_one_key_is_set_and_the_rest_of_the_file_stays(lone: CommandLine) -> None:
-    """Comments, order and all; what would not be valid is not set."""
+    """Setting a key keeps comments and order; an invalid value is not written."""
     file = lone.home / "own.toml"
     for arguments, was, becomes in (
         (["poll.runs_s", "30"], "runs_s = 10", "runs_s = 30"),

@@ -1,4 +1,4 @@
-"""What people who know other command lines take for granted, and what scripts rely on."""
+"""Conventions that users of other command lines expect and that scripts rely on."""
 
 import re
 import runpy
@@ -24,14 +24,14 @@ from tests.waiting import present
 
 
 def test_a_contradiction_or_a_misspelling_is_refused(lone: CommandLine) -> None:
-    """Neither of two wishes is dropped in silence; the format may be anywhere."""
+    """Contradictory options are refused, and none is dropped silently; the format option may come anywhere."""
     for line in ("--json runs list --cached", "runs -o json list --cached"):
         assert lone(*line.split()).json()["runs"] == []
     for line, named in (
         ("-o csv runs list --cached --json", "--json"),
         ("runs list --cached --active --status completed", "--active"),
         ("--profile a config check --profile b", "--profile"),
-        # What was meant is named; an empty list would pass for the answer.
+        # The error suggests the intended word; an empty list would look like a valid answer.
         ("runs export --cached --status !complete", "completed"),
         ("runs list --cached --search staus:failed", "Did you mean status:?"),
         ("runs lst", "list"),
@@ -42,7 +42,7 @@ def test_a_contradiction_or_a_misspelling_is_refused(lone: CommandLine) -> None:
 
 
 def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine) -> None:
-    """Exit code 2, and nothing on stderr that a script would have to parse; without JSON stdout stays empty."""
+    """Exit code 2 with JSON on stdout and nothing on stderr to parse; without --json, stdout stays empty."""
     for line in (
         "runs bogus --json",
         "runs list --output=ndjson --limit 0",
@@ -62,7 +62,7 @@ def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine) -> None:
 
 
 def test_the_log_has_requests_and_never_the_token(boarded: CommandLine) -> None:
-    """On stderr or in a file; stdout stays what it was."""
+    """The log goes to stderr or a file and leaves stdout unchanged; it never contains the token."""
     plain, verbose = boarded("runs", "list", "--json"), boarded("-v", "runs", "list", "--json")
     boarded("runs", "start", "-R", "acme/api", "Say nothing of this.", "--log-file", "log", "-v")
     log = boarded.home / "log"
@@ -94,7 +94,7 @@ ALL = dict(commands(root))
 
 
 def test_the_reference_is_made_of_the_commands() -> None:
-    """After a change of a command, `make reference` writes the page again."""
+    """The reference page is up to date; `make reference` writes it again after a command changed."""
     written = runpy.run_path(str(DOCS / "reference.py"))
 
     assert written["PAGE"].read_text("utf-8") == written["reference"]()
@@ -105,7 +105,7 @@ def descendants(root: Any) -> list[Any]:
 
 
 def test_the_page_lists_every_kind_of_error_with_its_exit_code() -> None:
-    """And no others: each is raised somewhere."""
+    """The page lists exactly the kinds of error that the code raises."""
     page = (DOCS / "use/commands.md").read_text("utf-8").partition("\n## Errors")[2].partition("\n## ")[0]
     groups = re.findall(r"(\d+)(?:, \d+)?: (`\w+`(?:, `\w+`)*)", re.sub(r" \([^)]*\)", "", page))
     listed = {(int(code), kind) for code, kinds in groups for kind in re.findall(r"\w+", kinds)}
@@ -118,7 +118,7 @@ def test_the_page_lists_every_kind_of_error_with_its_exit_code() -> None:
 
 
 def test_every_kind_of_error_has_an_exit_code() -> None:
-    """A new error cannot slip through with another one's code; a bug is left to the process's boundary."""
+    """A new kind of error needs its own exit code; bugs are handled at the process's boundary."""
     files = [failure_of(error("Broken.", path=Path("/x"))) for error in descendants(StorageError)]
     closed = present(failure_of(RouteError("The route is closed. Open it.")))
     limited = of_api_error(RateLimitedError("Slow down.", retry_after_s=7.0))
@@ -136,13 +136,16 @@ def test_every_kind_of_error_has_an_exit_code() -> None:
 def test_the_services_commands_take_options_before_and_after_their_name(
     lone: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A data folder behind the command's name goes first; a spreadsheet executes nothing."""
+    """Options of service commands work before and after the command's name.
+
+    A spreadsheet executes none of the output.
+    """
 
     def execv(_: str, argv: list[str]) -> None:
         assert argv[1:4] == ["-P", "-m", "service"]
         main([*map(str, argv[4:])], prog_name="runwarden service")
 
-    # The program that takes our place is run inside the test.
+    # The service's program, which would replace this process, runs inside the test.
     monkeypatch.setattr("os.execv", execv)
     before, behind = (str(tmp_path / name) for name in ("before", "behind"))
     assert lone("--data-dir", before, "service", "org", "create", "=One", "--json").code == 0

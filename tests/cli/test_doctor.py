@@ -1,10 +1,10 @@
-"""`runwarden doctor`: what an issue needs, and nothing that should not be in one."""
+"""`runwarden doctor` prints what an issue report needs, and nothing private."""
 
 from tests.cli.conftest import CommandLine
 
 
 def test_a_healthy_machine_is_reported_in_full_and_nothing_private(boarded: CommandLine) -> None:
-    """Every part has its line; no token, address, home folder or name of a profile is in it."""
+    """Each part has a line, and none shows a token, an address, the home folder or a profile's name."""
     report, told = boarded("doctor", "--json"), boarded("doctor")
     checks = {check["name"]: check for check in report.json()["checks"]}
 

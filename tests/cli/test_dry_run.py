@@ -1,4 +1,4 @@
-"""`--dry-run`: the request as it would be sent, and nothing sent or recorded."""
+"""`--dry-run` prints the request as it would be sent, and sends and records nothing."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def ledger(home: Path) -> bytes:
 
 @pytest.mark.parametrize("write", WRITES, ids=" ".join)
 def test_it_prints_what_the_command_then_sends(boarded: CommandLine, board: Lab, write: tuple[str, ...]) -> None:
-    """Method, address, headers and body, in every format, the token masked; the ledger is as it was."""
+    """The output has the method, address, headers and body with the token masked; the ledger is unchanged."""
     board.put("run_1", "completed")
     boarded("runs", "list")
     before, count = ledger(boarded.home), len(board.requests)
@@ -47,7 +47,7 @@ def test_it_prints_what_the_command_then_sends(boarded: CommandLine, board: Lab,
 
 
 def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine, server: Server) -> None:
-    """With the same exit code; sending what is unknown again is rehearsed without a confirmation."""
+    """A dry run fails with the same message and exit code; sending again needs no confirmation in it."""
     server.script(Drop(), Respond(201, ORGANIZATION), Respond(201, RUN))
     unknown = faulty(*CREATE).json()["action_id"]
     done = faulty("orgs", "create", "done@example.com", "--json").json()["action_id"]

@@ -30,7 +30,10 @@ def hosts(**statuses: str) -> Respond:
     ],
 )
 def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer: Respond, code: int, word: str) -> None:
-    """The worst host that is known counts. A link that is down says nothing of hosts."""
+    """The worst known host decides the exit code, as in monitoring plugins.
+
+    A lost connection says nothing about hosts.
+    """
     server.script(answer, answer)
 
     line, document = faulty("health"), faulty("health", "--json")
@@ -43,7 +46,7 @@ def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer:
 
 
 def test_a_host_that_is_gone_while_it_is_down_is_neither_bad_nor_recovered(faulty: CommandLine, server: Server) -> None:
-    """It is unknown for a day, in the exit code, in JSON and in the inbox; named again, it has recovered."""
+    """It is unknown for a day in the exit code, in JSON and in the inbox; once listed again, it has recovered."""
     gone = (hosts(github="ok"), Respond(404, {"message": "no installation"}))
     server.script(hosts(github="ok", gitlab="unreachable"), *gone, hosts(github="ok", gitlab="ok"))
     codes = [faulty("health").code]
@@ -61,7 +64,7 @@ def test_a_host_that_is_gone_while_it_is_down_is_neither_bad_nor_recovered(fault
 
 
 def test_health_that_could_not_be_read_for_long_is_not_what_was_last_seen(faulty: CommandLine, server: Server) -> None:
-    """Neither for `--cached`, nor in the inbox, nor in a snapshot."""
+    """After a long outage, `--cached`, the inbox and the snapshot show health as unknown instead of the last status."""
     server.script(hosts(github="ok"), Respond(503), Respond(503))
     faulty("health")
     assert (faulty("health").code, faulty("health", "--cached").code, faulty("inbox").err) == (
@@ -85,7 +88,7 @@ def test_health_that_could_not_be_read_for_long_is_not_what_was_last_seen(faulty
 
 
 def test_a_host_that_was_seen_once_has_no_beginning() -> None:
-    """`since 0s ago` would be when it was asked, not when it began."""
+    """A host that was seen once shows no duration: `since 0s ago` would be when it was polled, not when it started."""
     for since, old, said in (
         (timedelta(hours=-3), "degraded", "github: ok since 3h ago"),
         (timedelta(0), None, "github: ok, since when is not known yet"),

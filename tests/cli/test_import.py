@@ -15,7 +15,7 @@ from tests.lab import ORGANIZATION, Drop, Hang, Received, Respond, Server, Step
 
 
 def creating(request: Received) -> Step:
-    """An organization for every request."""
+    """A server that creates an organization for every request."""
     body = request.json()
     assert isinstance(body, dict)
     name = str(body["email"])
@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> Path:
 def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(
     faulty: CommandLine, server: Server, file: Path
 ) -> None:
-    """Exit code 6; no email is ever sent twice without a person's word."""
+    """Exit code 6; no email is sent a second time before a user resolves the outcome."""
     server.otherwise = creating
     server.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Drop())
 
@@ -56,7 +56,7 @@ def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(
 
 
 def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, server: Server, file: Path) -> None:
-    """Exit code 2; the row may be tried again, corrected. What every row would suffer stops them all."""
+    """Exit code 2; the corrected row may be imported again. An error that every row would get stops the import."""
     server.otherwise = creating
     for step, code in ((Respond(429, {"message": "slow"}), 5), (Respond(403, {"message": "no"}), 4)):
         server.script(step)
@@ -75,7 +75,7 @@ def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, server: Ser
 
 
 def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, server: Server, file: Path) -> None:
-    """Exit code 130, and every row accounted for."""
+    """Exit code 130, with the outcome of every row."""
     server.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Hang())
     process = faulty.begin("orgs", "import", str(file), "--json")
     server.wait_for(2)
@@ -87,7 +87,10 @@ def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, server
 
 
 def test_a_file_with_a_mistake_sends_nothing_at_all(faulty: CommandLine, server: Server, file: Path) -> None:
-    """Everything is checked before the first row is sent. A list may come on stdin; mistakes name the stream."""
+    """The whole file is checked before the first row is sent.
+
+    The list may come from stdin, and errors then name stdin.
+    """
     for content, said in (
         (b"a@example.com\n", "columns"),
         (b"email\na@example.com\nnobody\n", "Line 3"),
@@ -104,7 +107,10 @@ def test_a_file_with_a_mistake_sends_nothing_at_all(faulty: CommandLine, server:
 
 
 def test_an_import_that_is_killed_twice_makes_each_organization_once(faulty: CommandLine, server: Server) -> None:
-    """A write that was carried out, and one that was not: a person looks up which, and starts the import again."""
+    """Each organization is created once, even if the import is killed during one write and before another.
+
+    A user resolves both, and starts the import again.
+    """
     rows, made = [f"row{n}@example.com" for n in range(12)], Counter[str]()
     (faulty.home / "many.csv").write_text("\n".join(["email", *rows]))
 
@@ -134,7 +140,7 @@ def test_an_import_that_is_killed_twice_makes_each_organization_once(faulty: Com
 def test_the_ledger_decides_when_a_row_is_entered(
     faulty: CommandLine, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not the look before it; if it fails, the rows that were sent are told all the same."""
+    """The ledger is checked again at each row; if it fails, the outcomes of the rows already sent are still printed."""
     server.otherwise = creating
     faulty("orgs", "create", "a@example.com")
     prepare, prepared = Ledger.prepare, []

@@ -17,7 +17,7 @@ COLUMNS: tuple[Column[dict[str, Any]], ...] = (
 
 
 class Utf8(StringIO):
-    """A stream that says how it encodes, as a terminal does."""
+    """A stream that reports its encoding, as a terminal does."""
 
     encoding = "utf-8"
 
@@ -29,7 +29,7 @@ def printer(form: Format) -> tuple[Output, StringIO, StringIO]:
 
 @given(st.dictionaries(st.text(), st.text() | st.floats(allow_nan=False, allow_infinity=False) | st.none()))
 def test_json_survives_and_moves_no_cursor(entry: dict[str, Any]) -> None:
-    """Whatever the service sent comes out equal, and as characters that a terminal only shows."""
+    """JSON output decodes to exactly what the service sent, and has no character that a terminal obeys."""
     output, out, _ = printer(Format.JSON)
 
     output.listing("runs", [entry], ())
@@ -39,7 +39,7 @@ def test_json_survives_and_moves_no_cursor(entry: dict[str, Any]) -> None:
 
 
 def test_ndjson_is_one_object_a_line_and_no_csv_cell_is_a_formula() -> None:
-    """Anyone who may push names a branch; a spreadsheet must not run it. Of nothing, stdout has nothing."""
+    """Anyone who can push can name a branch, and a spreadsheet must not run it. Without rows, stdout stays empty."""
     ndjson, lines, _ = printer(Format.NDJSON)
     ndjson.listing("runs", [{"a": "x\ny"}, {"a": 2}], ())
     table, out, err = printer(Format.TABLE)

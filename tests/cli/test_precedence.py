@@ -1,4 +1,4 @@
-"""Which service a command goes to, where options, the environment and files disagree."""
+"""Which service a command uses if options, the environment and files disagree."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ OF_B = '[profiles.b]\nbase_url = "https://b.example"\n'
 
 @pytest.fixture
 def other() -> Iterator[Server]:
-    """The service that the file names; the environment names another."""
+    """The service that the file names, while the environment names another."""
     with Server() as server:
         server.script(*[Respond(201, RUN)] * 5)
         yield server
@@ -38,7 +38,7 @@ def _write(home: Path, address: str, before: str = "", after: str = OWN_TOKEN) -
 def test_a_file_or_a_profile_named_on_the_command_line_beats_the_address_in_the_environment(
     two: CommandLine, server: Server, other: Server
 ) -> None:
-    """The variable, even a wrong one, is reported as unused. Without an explicit choice the environment decides."""
+    """The variable is reported as unused, even if it is invalid. Without an explicit choice the environment decides."""
     for options, variables, by in (
         (NAMED, {}, "--config"),
         (("--profile", "two"), {"RUNWARDEN_CONFIG": "two.toml", "RUNWARDEN_BASE_URL": "nonsense"}, "--profile"),
@@ -62,7 +62,10 @@ def test_the_token_of_one_service_never_goes_to_another(
     two: CommandLine, server: Server, other: Server, source: str, options: tuple[str, ...],
     variables: dict[str, str],
 ) -> None:  # fmt: skip
-    """RUNWARDEN_TOKEN belongs to RUNWARDEN_BASE_URL where both are set; alone, or on stdin, a token is free."""
+    """RUNWARDEN_TOKEN belongs to RUNWARDEN_BASE_URL if both are set.
+
+    Alone, or on stdin, a token goes to any service.
+    """
     _write(two.home, other.base_url, after=source)
     variables = {"RUNWARDEN_CONFIG": "two.toml", **variables}
 
@@ -92,10 +95,10 @@ def test_the_token_of_one_service_never_goes_to_another(
 def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
     two: CommandLine, other: Server, source: str, address: str, variables: dict[str, str], code: int
 ) -> None:  # fmt: skip
-    """Unless a profile names it, RUNWARDEN_BASE_URL says whose it is, or both have the same address."""
+    """It is sent if a profile names it, RUNWARDEN_BASE_URL assigns it, or both services have the same address."""
     second = f'[profiles.b]\nbase_url = "{address or other.base_url}"\n'
     _write(two.home, other.base_url, 'default_profile = "two"\n' + second, source)
-    # Empty: the address of the other service.
+    # Empty stands for the other service's address.
     variables = {"RUNWARDEN_BASE_URL": "", **{name: value or other.base_url for name, value in variables.items()}}
 
     result = two(*NAMED, *START, **variables)
@@ -107,7 +110,7 @@ def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
 
 
 def test_every_variable_gives_way_to_what_the_command_line_chose(lone: CommandLine) -> None:
-    """A variable that adds what the choice leaves open is used; any other is named, once, and has no effect."""
+    """A variable that only fills a gap in the choice is used; any other is reported once and ignored."""
     for before, options, variables, unused, profile in (
         ("", NAMED, {"RUNWARDEN_PROFILE": "prod"}, ["RUNWARDEN_PROFILE"], "two"),
         ("", NAMED, {"RUNWARDEN_CONFIG": "one.toml"}, ["RUNWARDEN_CONFIG"], "two"),

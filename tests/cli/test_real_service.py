@@ -1,4 +1,4 @@
-"""The command line against the real service; the tests of one file share it."""
+"""The command line against the real service, which the tests of this file share."""
 
 import json
 import re
@@ -18,7 +18,7 @@ SPEC_FIELDS = {"run_id", "status", "branch_name", "repository", "created_at", "u
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """The service: each test looks only at what it made. Agents see the tests' folders."""
+    """The service, whose agents can read the tests' folders; each test checks only its own runs."""
     running = start_service(tmp_path_factory.mktemp("service"), settings='[execution]\nsandbox = "none"\n')
     yield running
     running.stop()
@@ -32,14 +32,14 @@ def real(tmp_path: Path, service: RunningService) -> CommandLine:
 
 @pytest.fixture
 def with_git(real: CommandLine, service: RunningService) -> CommandLine:
-    """A command line with the repository configured; `real` asks the service only."""
+    """A command line with the repository configured; `real` only asks the service."""
     config = real.home / "config.toml"
     config.write_text(f'[repositories]\n"acme/api" = "{service.repositories["acme/api"]}"\n')
     return replace(real, more={"RUNWARDEN_CONFIG": str(config)})
 
 
 def test_both_sources_tell_the_same_change(real: CommandLine, with_git: CommandLine) -> None:
-    """From git and from the service: patch, files and commit agree."""
+    """Git and the service give the same patch, files and commit."""
     start = ("runs", "start", "-R", "acme/api", "--branch", "agent/both", "--wait", "--json", "Note it")
     run_id = real(*start).json()["run"]["run_id"]
     told = [each("runs", "diff", run_id, "--patch", "--json").json() for each in (real, with_git)]
@@ -54,7 +54,7 @@ def test_both_sources_tell_the_same_change(real: CommandLine, with_git: CommandL
 def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
     service: RunningService, real: CommandLine, with_git: CommandLine, tmp_path: Path
 ) -> None:
-    """Each says that no branch has it; with git configured as well, which does not know of it."""
+    """Each command says that no branch has the change, even if git is configured and does not know it."""
     (tmp_path / "half").write_text("[ -e half.txt ] && exit 0\necho half > half.txt\nexit 7\n")
     service.admin("agent", "add", "half", "--argv", f"/bin/sh {tmp_path / 'half'}")
     begun = real("agents", "start", "half", "-R", "acme/api", "--wait", "--json").json()
@@ -77,7 +77,7 @@ def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
 
 
 def test_a_run_is_started_once_and_waited_for(real: CommandLine, service: RunningService) -> None:
-    """Listed as received, with what was observed; a second turn joins it."""
+    """The start returns at once; a second turn joins the run, and waiting reports its result."""
     made = real(
         *("runs", "start", "-R", "acme/api", "--branch", "fix/login", "--metadata", "ticket=7", "--metadata", "who=me"),
         *("Review the login", "--wait", "--timeout", "5m", "--json"),
@@ -119,7 +119,7 @@ def start(real: CommandLine, agent: str, *options: str) -> str:
 
 
 def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
-    """Without a control that a terminal obeys; two names are one command."""
+    """The output has no control character that a terminal obeys; both names of the command work."""
     script = r"printf 'plain\a\033[2Jline \033[31mred\033[0m \033[8mhidden\n10%%\r20%%\rdone\n'; echo made > made.txt"
     (file := tmp_path / "noisy").write_text(script)
     service.admin("agent", "add", "noisy", "--argv", f"/bin/sh {file}")
@@ -144,7 +144,7 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
 
 
 def test_what_is_said_to_a_run_is_in_the_ledger_and_in_its_conversation(real: CommandLine, tmp_path: Path) -> None:
-    """An agent that takes nothing while it works gets it in the next turn; one that has ended, not at all."""
+    """An agent that cannot take messages while it works gets it in the next turn; an ended run refuses it."""
     run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'gate'}")
     said, listed = real("runs", "say", run_id, "nothing", "new"), real("actions", "list", "--kind", "run.say", "--json")
     (tmp_path / "gate").touch()
@@ -159,7 +159,7 @@ def test_what_is_said_to_a_run_is_in_the_ledger_and_in_its_conversation(real: Co
 
 
 def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path) -> None:
-    """Cancelling twice does no harm. Documents have the service's status and the outcome; filters go by the outcome."""
+    """Cancelling twice is harmless. Documents have both the service's status and the outcome, which filters use."""
     run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'never'}")
     eventually(lambda: "at work on turn 1" in real("runs", "log", run_id).out, "the agent works")
     first, second = real("runs", "cancel", run_id, "--json"), real("runs", "cancel", run_id)
@@ -188,7 +188,7 @@ def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path)
 
 
 def test_an_organization_is_created_listed_and_invited_again(real: CommandLine, service: RunningService) -> None:
-    """Its mail waits in the outbox and its invitation counts days, until it is accepted and cannot be sent again."""
+    """The invitation mail is in the outbox and its age is shown; once accepted, it cannot be sent again."""
     created = real("orgs", "create", "again@example.com", "--offer-code", "PARTNER", "--json")
     document = created.json()
     made = document["organization"]["organization_id"]
@@ -211,7 +211,7 @@ def test_an_organization_is_created_listed_and_invited_again(real: CommandLine, 
 
 
 def test_agents_are_listed_with_their_inputs(real: CommandLine, service: RunningService) -> None:
-    """An optional input is shown in brackets, with its default."""
+    """An optional input is listed in brackets with its default."""
     focus, depth = '{ choices = ["speed", "security"], required = true }', '{ type = "integer", default = 2 }'
     options = ("--inputs", f"{{ focus = {focus}, depth = {depth} }}", "--prompt", "On {inputs.focus}")
     service.admin("agent", "add", "looker", "--argv", "true", "--description", "Looks at one thing.", *options)
@@ -225,7 +225,7 @@ def test_agents_are_listed_with_their_inputs(real: CommandLine, service: Running
 
 
 def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
-    """For reading and for writing; a token that may only create organizations does so, and reads no runs."""
+    """Reads and writes exit with 4; a token for creating organizations can create them, but not read runs."""
     stranger = CommandLine(real.home, real.base_url, "not-a-token")
     for arguments in (["runs", "list"], ["token", "check"], ["orgs", "create", "a@example.com"]):
         result = stranger(*arguments, "--json")
@@ -241,7 +241,7 @@ def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: Command
 
 
 def test_an_onboarding_that_gitlab_refused_is_confirmed_and_fails(real: CommandLine) -> None:
-    """The document has the project and whether it succeeded."""
+    """The document has the project and says that onboarding failed."""
     good = real("gitlab", "onboard", "gitlab:acme/tools", "--json")
     bad = real("gitlab", "onboard", "acme/none", "--json")
 

@@ -1,4 +1,4 @@
-"""`runs view`, `runs log`, `runs artifacts` and `runs cancel`, against a service that misbehaves."""
+"""`runs view`, `runs log`, `runs artifacts` and `runs cancel`, against a misbehaving service."""
 
 import json
 
@@ -7,7 +7,7 @@ from tests.lab import Drop, Lab, Respond
 
 
 def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> None:
-    """--all and --json cut nothing, --raw gives the bytes."""
+    """--all and --json leave nothing out, and --raw prints the bytes."""
     long = "x" * 200_000
     board.put("run_1", "completed")
     board.turns["run_1"] = {"turns": [{"number": 1, "state": "completed"}]}
@@ -36,7 +36,7 @@ def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> N
 
 
 def test_artifacts_are_listed_and_saved(boarded: CommandLine, board: Lab) -> None:
-    """Of equal names the newest turn's, in the current folder or in -C; nothing is replaced, and no name leads out."""
+    """The newest turn's artifact wins; files go to the current folder or -C, are never replaced, and stay inside it."""
     files = {(1, "a b/x.png"): b"\x89\0", (1, "report.md"): b"old", (2, "report.md"): b"new", (2, "../out"): b"out"}
     board.put("run_1", "completed")
     board.artifacts |= {("run_1", *key): content for key, content in files.items()}
@@ -69,7 +69,7 @@ def test_artifacts_are_listed_and_saved(boarded: CommandLine, board: Lab) -> Non
 
 
 def test_a_pull_request_and_what_a_turn_cost_are_shown(boarded: CommandLine, board: Lab) -> None:
-    """With what keeps the rest from being posted."""
+    """The output has the reason why the remaining findings cannot be posted."""
     url = "https://github.example/acme/api/pull/7"
     postings = [
         {"kind": "pull_request", "state": "posted", "url": url},
@@ -90,7 +90,7 @@ def test_a_pull_request_and_what_a_turn_cost_are_shown(boarded: CommandLine, boa
 
 
 def test_a_log_is_followed_through_faults_but_not_where_there_is_none(boarded: CommandLine, board: Lab) -> None:
-    """A log that became shorter is read on from its end. A service without cancellations refuses one."""
+    """After the log became shorter, following continues at its new end. Without cancellations, `cancel` is refused."""
 
     def piece(data: bytes, offset: int, size: int, *, ended: bool = False) -> Respond:
         places = {"Offset": offset, "Next": offset + len(data), "Size": size, "Ended": str(ended).lower()}

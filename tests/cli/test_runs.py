@@ -8,7 +8,7 @@ from tests.lab import Hang, Lab, Respond, Server, stamp
 
 
 def test_instructions_come_from_a_file_stdin_or_an_editor(boarded: CommandLine) -> None:
-    """Each way, the very same text is sent; on stdin, the token's line may come before it."""
+    """The text arrives unchanged from each source; on stdin, the token's line may come before it."""
     task = "Look at web\nthoroughly\n"
     (boarded.home / "task.md").write_text(task)
     (boarded.home / "editor.sh").write_text('#!/bin/sh\nprintf "Look at web\\nthoroughly\\n" > "$1"\n')
@@ -24,14 +24,14 @@ def test_instructions_come_from_a_file_stdin_or_an_editor(boarded: CommandLine) 
 
 
 def ids(boarded: CommandLine, *arguments: str) -> list[str]:
-    """The runs that are listed."""
+    """The ids of the listed runs."""
     listing = boarded("runs", "list", *arguments, "--json").json()
     assert listing["count"] == len(listing["runs"])
     return [run["run_id"] for run in listing["runs"]]
 
 
 def test_filters_hold_together(boarded: CommandLine, board: Lab) -> None:
-    """Those the API has and those it lacks, as options and as a query, live and from the cache."""
+    """Filters combine, as options and as a query, live and cached, including those that the API does not have."""
     for number, status in enumerate(["completed", "failed", "working", "failed"]):
         board.put(f"run_{number}", status, created=number, branch_name=f"agent/b{number}")
     board.put("run_other", "failed", created=9, repository={"platform": "gitlab", "data": {"project_path": "acme/x"}})
@@ -44,17 +44,17 @@ def test_filters_hold_together(boarded: CommandLine, board: Lab) -> None:
         (["--limit", "2"], ["run_other", "run_3"]),
         (["--search", "status:failed repo:acme/*"], ["run_3", "run_1"]),
         (["--search", "is:ended -branch:agent/b1 -repo:gitlab:"], ["run_3", "run_0"]),
-        # A date ends with its day, for `--to` as for `until:`.
+        # `--to` and `until:` include the whole day.
         (["--search", "-until:2026-05-01"], []),
         (["--from", "2026-05-01", "--to", "2026-05-01", "--active"], ["run_2"]),
-        # Options and query hold together, as if they were one line.
+        # Options and query are combined as if they were one line.
         (["--search", "repo:acme/api", "--status", "failed", "--branch", "!agent/b1"], ["run_3"]),
     ):
         assert ids(boarded, *arguments) == ids(boarded, *arguments, "--cached") == found, arguments
 
 
 def test_a_part_of_an_id_names_one_run_or_none(boarded: CommandLine, board: Lab) -> None:
-    """Its end has four characters at least; a write says which run it is. Nothing guesses which of several is meant."""
+    """A part needs four characters, an ambiguous one is refused, and a write reports the full id that it uses."""
     for created, run_id in enumerate(("run_1a_wxyz", "run_1b_wxyz", "run_01X37QCR")):
         board.put(run_id, "working", created=created)
 
@@ -72,7 +72,7 @@ def test_a_part_of_an_id_names_one_run_or_none(boarded: CommandLine, board: Lab)
 
 @pytest.mark.parametrize(("status", "code"), [(401, 4), (404, 7), (429, 5), (500, 8), (0, 8)])
 def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: Server, status: int, code: int) -> None:
-    """404 for the list means that the address does not lead to the API. 0: no answer within the deadline."""
+    """A 404 for the list means a wrong API address, and status 0 means no answer within the deadline."""
     server.script(Respond(status, {"message": "so it is"}, {"Location": "/v1/elsewhere"}) if status else Hang())
     (faulty.home / "config.toml").write_text(f"[poll]\ndeadline_s = {5 if status else 0.5}\n")
 
@@ -84,7 +84,7 @@ def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: Server,
 
 
 def test_every_format_says_what_was_left_out(boarded: CommandLine, board: Lab) -> None:
-    """Entries without a usable id: a short list is not taken for the whole."""
+    """Entries without a usable id are counted, so that a short list is not taken for the complete one."""
     board.put("run_1", created=0)
     board.nulls = 2
     for words in (("list",), ("list", "-o", "ndjson"), ("export",)):
@@ -95,7 +95,7 @@ def test_every_format_says_what_was_left_out(boarded: CommandLine, board: Lab) -
 def test_the_service_and_the_cache_answer_without_each_other(
     boarded: CommandLine, board: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer is shown while another process holds the cache; `--cached` never touches the network."""
+    """The answer is shown while another process locks the cache; `--cached` never uses the network."""
     monkeypatch.setattr("storage.database.BUSY_WAIT_S", 0.05)
     board.put("run_1", created=0)
     board.health = {"github": {"status": "ok"}}
@@ -120,7 +120,10 @@ def test_the_service_and_the_cache_answer_without_each_other(
 
 
 def test_without_a_terminal_the_console_is_a_snapshot_of_the_newest_runs(boarded: CommandLine, board: Lab) -> None:
-    """After the first sync, counts first, then a table. Old rows stay, marked stale, and the exit code says why."""
+    """Counts and a table are printed after the first sync.
+
+    Stale rows are marked, and the exit code gives the reason.
+    """
     for number, status in enumerate(["completed", "working", "queued", "working"] * 10):
         board.put(f"run_{number:02}", status, created=number)
     board.health = {"github": {"status": "degraded"}}

@@ -1,4 +1,4 @@
-"""`runs cancel` with a filter or several runs: a preview, one question, a cap, and each cancellation once."""
+"""`runs cancel` with a filter or several ids: it shows a preview, asks once, has a cap, and sends each once."""
 
 import csv
 from io import StringIO
@@ -11,7 +11,7 @@ from tests.lab import Lab
 
 @pytest.fixture
 def many(boarded: CommandLine, board: Lab) -> CommandLine:
-    """A service with three active runs and one that has ended."""
+    """A service with three active runs and an ended one."""
     for number, status in enumerate(("queued", "working", "completed", "working")):
         board.put(f"run_{number}", status, created=number)
         board.turns[f"run_{number}"] = {"turns": [{"number": 1}]}
@@ -20,7 +20,7 @@ def many(boarded: CommandLine, board: Lab) -> CommandLine:
 
 
 def test_a_filter_cancels_the_active_runs_that_match_once(many: CommandLine, board: Lab) -> None:
-    """Those that have ended are left alone; a key sends each once; several runs may be named instead."""
+    """Ended runs are left alone, a key sends each cancellation once, and several ids may replace the filter."""
     cancel = ("runs", "cancel", "-R", "acme/api", "--yes", "--json", "--key", "k")
 
     dry, result = many(*cancel, "--dry-run"), many(*cancel)
@@ -42,7 +42,7 @@ def test_a_filter_cancels_the_active_runs_that_match_once(many: CommandLine, boa
 
 
 def test_nothing_is_cancelled_without_a_yes_or_beyond_the_cap(many: CommandLine, board: Lab) -> None:
-    """The runs are listed before the question; every refusal names the way on."""
+    """The runs are listed before the question, and each refusal explains how to continue."""
     unasked = many("runs", "cancel", "--active")
     (many.home / "c.toml").write_text("[console]\nsend_cap = 2\n")
     refused = {

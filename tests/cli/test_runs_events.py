@@ -1,4 +1,4 @@
-"""`runs events`: each change of status once, whichever process saw it."""
+"""`runs events` prints each change of status once, whichever process saw it."""
 
 import json
 from datetime import timedelta
@@ -23,9 +23,9 @@ def moves(found: list[dict[str, Any]]) -> list[tuple[str, str | None, str]]:
 
 
 def test_each_change_comes_once_after_the_cursor(boarded: CommandLine, board: Lab) -> None:
-    """Other commands see changes as well. Before the first poll, what had ended is history, and what was active is not.
+    """Changes that other commands saw count.
 
-    That is so for each page of its answer.
+    Before the first poll, ended runs are history and active ones are not, on every page.
     """
     board.put("run_0", "completed", created=0)
     board.put("run_1", "working", created=1)
@@ -53,7 +53,7 @@ def test_each_change_comes_once_after_the_cursor(boarded: CommandLine, board: La
 
 
 def test_following_goes_on_where_it_was_killed_while_others_poll(boarded: CommandLine, board: Lab) -> None:
-    """No change is lost or printed twice, whether this process, a bot or nobody polled meanwhile."""
+    """No change is lost or printed twice, whether this process, a bot or none polled in between."""
     board.put("run_1", "queued", created=1)
     cursor = boarded("runs", "events", "--since", "now", "--json").json()["cursor"]
     seen: list[dict[str, Any]] = []
@@ -72,7 +72,10 @@ def test_following_goes_on_where_it_was_killed_while_others_poll(boarded: Comman
 
 
 def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine, board: Lab) -> None:
-    """The service lists it as failed, and says elsewhere that it was cancelled. A signal ends it without an error."""
+    """The service first lists a cancelled run as failed and shows elsewhere that it was cancelled.
+
+    A signal stops following without an error.
+    """
     board.put("run_1", "working", created=1)
     board.otherwise = lambda asked: (
         Respond(200, {"questions": [], "cancelled": ["run_1"]})
@@ -94,7 +97,7 @@ def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine,
 
 
 def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, board: Lab) -> None:
-    """The error names the fix, and what was seen before is printed all the same."""
+    """The error gives the fix, and events from before it are still printed."""
     board.put("run_1", "working", created=1)
     boarded("runs", "events")
     board.move("run_1", "completed", updated=2)
@@ -126,7 +129,7 @@ FIRST: dict[str, list[str]] = {
 def test_the_first_answer_of_any_command_divides_history_from_news(
     boarded: CommandLine, board: Lab, first: str
 ) -> None:
-    """A run that begins and ends between two commands is an event, though nothing has polled; older ones are none."""
+    """A run that starts and finishes between two commands is an event, though nothing polled; older runs are not."""
     if first != "an empty service":
         board.put("run_0", "completed", created=0)
         board.put("run_1", "failed", created=1)

@@ -1,4 +1,4 @@
-"""`runs retry`: what failed is sent once more, once for each failure."""
+"""`runs retry` sends failed runs once more, once for each failure."""
 
 import json
 import re
@@ -15,11 +15,11 @@ RETRY = ("runs", "retry", "--yes", "--json")
 
 @dataclass
 class Works:
-    """A service whose starts and continuations are on a board, where the test ends them."""
+    """A service that puts starts and continuations on a board, where the test finishes them."""
 
     board: Lab = field(default_factory=Lab)
     refuse: dict[str, Step] = field(default_factory=dict)
-    """By instructions: what is answered instead."""
+    """Answers for certain instructions, instead of the usual one."""
 
     def __call__(self, request: Received) -> Step:
         if request.method == "GET":
@@ -32,7 +32,7 @@ class Works:
         return Respond(201, self.board.runs[run_id])
 
     def end(self, run_id: str, status: str, *, updated: float) -> None:
-        """Let a run end."""
+        """Finish a run."""
         self.board.put(run_id, status, created=int(run_id.removeprefix("run_")), updated=updated)
 
 
@@ -52,7 +52,7 @@ def failed(faulty: CommandLine, works: Works, count: int) -> list[str]:
 
 
 def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, server: Server, works: Works) -> None:
-    """A second call finds that it was done; what fails again is another failure, and a key another intention."""
+    """A second call reports that it was done; a new failure or another key is sent."""
     own = faulty("runs", "start", "-R", "acme/api", "--branch", "b/{action}", "--metadata", "n=1", "One", "--json")
     faulty("runs", "start", "-R", "acme/web", "Two")
     works.end("run_1", "completed", updated=60)
@@ -65,7 +65,7 @@ def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, 
     again = faulty(*RETRY, "run_0", "run_1")
 
     assert (result.code, outcomes(result)) == (0, {"run_0": "sent", "run_1": "sent"})
-    # A start that carried its own id carries a new one.
+    # A start with a client-chosen id gets a new one.
     renamed = first[0].decode().replace(own.json()["action_id"], result.json()["rows"][0]["action_id"])
     assert [json.loads(body) for body in server.posts[3:]] == [json.loads(renamed), json.loads(first[2])]
     assert [row["result_id"] for row in result.json()["rows"]] == ["run_2", "run_1"]
@@ -78,7 +78,7 @@ def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, 
 
 
 def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: Server, works: Works) -> None:
-    """The others are sent all the same, with a warning if the code host is down; the exit code tells of the rest."""
+    """The others are still sent, with a warning if the code host is down; the exit code covers the rest."""
     for number, status in enumerate(["failed", "completed", "working"]):
         faulty("runs", "start", "-R", "acme/api", f"Task {number}")
         works.end(f"run_{number}", status, updated=60)
@@ -101,7 +101,10 @@ def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: S
 def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
     faulty: CommandLine, server: Server, works: Works
 ) -> None:
-    """A refusal of one run lets the others go; an unknown outcome does not, and is not sent again by the next call."""
+    """After a refusal of one run the batch continues.
+
+    After an unknown outcome it stops, and the next call does not resend it.
+    """
     ids = failed(faulty, works, 4)
     works.refuse = {"Task 0": Respond(400, {"message": "no"}), "Task 2": Drop()}
 
@@ -116,7 +119,7 @@ def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
 
 
 def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, works: Works) -> None:
-    """One question for all of them, on a terminal; a dry run asks nothing and prints the requests."""
+    """A terminal gets one question for all runs; a dry run asks nothing and prints the requests."""
     (faulty.home / "c.toml").write_text("[console]\nsend_cap = 1\n")
     failed(faulty, works, 2)
     before = len(server.posts)
@@ -136,7 +139,7 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, work
 
 
 def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server, works: Works) -> None:
-    """A second call waits for what the first sent; time runs out."""
+    """A second call waits for the runs that the first one sent, until the time limit."""
     failed(faulty, works, 2)
     works.end("run_0", "completed", updated=61)
     faulty("runs", "continue", "run_0", "Next")
@@ -158,7 +161,7 @@ def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server
 def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
     faulty: CommandLine, server: Server, works: Works
 ) -> None:
-    """As the service tells it, not what this machine sent before. If it cannot be asked, nothing is sent."""
+    """The words come from the service, not from this machine's ledger. If it cannot be asked, nothing is sent."""
     faulty("runs", "start", "-R", "acme/api", "Mine")
     for updated, status in enumerate(("completed", "working", "failed"), 60):
         works.end("run_0", status, updated=updated)

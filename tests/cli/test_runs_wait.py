@@ -1,4 +1,4 @@
-"""Waiting for the end of runs, and how it ends."""
+"""Waiting until runs end, and the exit codes of it."""
 
 import json
 import signal
@@ -12,7 +12,7 @@ from tests.lab import EXECUTION, Lab, Received, Step
 
 
 def test_waiting_ends_as_the_runs_do(boarded: CommandLine, board: Lab) -> None:
-    """0 all completed, 1 one failed, 3 time ran out; a bare number is seconds."""
+    """The exit code is 0 if all completed, 1 if one failed, 3 after the time limit; a bare number means seconds."""
     for number, status in enumerate(("completed", "failed", "working", "queued")):
         board.put(f"run_{number}", status, created=number)
     for run_ids, code, kind in (
@@ -28,7 +28,7 @@ def test_waiting_ends_as_the_runs_do(boarded: CommandLine, board: Lab) -> None:
 
 
 def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boarded: CommandLine, board: Lab) -> None:
-    """A 429 on the way is told, and waited out; why a run stays queued is said once for each reason."""
+    """A 429 is reported and waited out, and the reason why a run is queued is printed once."""
     board.put("run_1", "queued", created=0)
     reason = "waiting for git.example since 01:02"
     board.turns["run_1"] = {"turns": [{"number": 1, "state": "queued", "reason": reason}]}
@@ -47,7 +47,7 @@ def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boar
 
 @pytest.mark.parametrize("words", ["continue", "start"])
 def test_a_list_that_lags_behind_a_write_ends_no_waiting(boarded: CommandLine, board: Lab, words: str) -> None:
-    """Neither does the earlier turn's end count for the new one, nor is a new run lost that is not listed yet."""
+    """An earlier turn's end does not count for the new turn, and a new run that is not listed yet is waited for."""
     board.put("run_0", "completed", created=-120, updated=-90)
     board.put("run_1", "completed", created=-60, updated=-30)
     stale = dict(board.runs)
@@ -79,7 +79,7 @@ def test_a_list_that_lags_behind_a_write_ends_no_waiting(boarded: CommandLine, b
 def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     boarded: CommandLine, board: Lab, by: str, code: int, kind: str
 ) -> None:
-    """The error is in the format asked for: interrupted, or a run that can never end."""
+    """The error has the requested format, whether waiting was interrupted or the run has vanished."""
     board.put("run_0", "completed", created=0, updated=5)
     board.put("run_1", "working", created=1)
     boarded("runs", "list")
@@ -92,7 +92,7 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
         del board.runs["run_1"]
         board.wait_for(len(board.requests) + 1)
         with closing(sqlite3.connect(next(boarded.home.rglob("cache.sqlite3")))) as cache, cache:
-            # Nothing is lost that was shown in the last minute.
+            # A run that was listed within the last minute does not count as lost.
             cache.execute("UPDATE sightings SET asked_us = asked_us - 61000000")
     out, err = process.communicate(timeout=120)
 
@@ -101,7 +101,10 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
 
 
 def test_an_agents_run_is_waited_for_where_its_id_is_listed(boarded: CommandLine, board: Lab) -> None:
-    """It appears later than the execution, and its end is the command's; no other run is taken for its own."""
+    """The run is listed later than the execution.
+
+    Its end is the command's result, and no other run is mistaken for it.
+    """
     board.put("run_1", "working")
     start = ("agents", "start", "nightly", "-R", "acme/api", "--wait")
 

@@ -25,14 +25,14 @@ START = ("runs", "start", "-R", "acme/api", "--json", "Review")
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locks are waited for a moment only."""
+    """Wait for locks for a moment only."""
     monkeypatch.setattr(database, "BUSY_WAIT_S", 0.05)
     monkeypatch.setattr("app.actions.actions.RETRY_S", 0.0)
 
 
 @pytest.fixture
 def locked(faulty: CommandLine, server: Server, name: str) -> Iterator[sqlite3.Connection]:
-    """Held from when the POST arrives."""
+    """Locks the ledger from the moment the POST arrives."""
     faulty("runs", "list", "--cached")
     (path,) = (faulty.home / "data").rglob(name)
     with closing(sqlite3.connect(path, check_same_thread=False, isolation_level=None)) as connection:
@@ -56,7 +56,7 @@ def test_a_run_that_the_cache_could_not_take_is_waited_for(
     faulty: CommandLine, server: Server, locked: sqlite3.Connection, command: tuple[str, ...], turns: list[str],
     code: int,
 ) -> None:  # fmt: skip
-    """The write is confirmed, with a warning. The service is asked, and its answer counts, not the turn before."""
+    """The write is confirmed with a warning. Waiting asks the service, and ignores the turn before."""
     lock, turns, last = server.otherwise, [*turns], turns[-1]
 
     def answer(received: Received) -> Respond:
@@ -82,7 +82,10 @@ def test_a_run_that_the_cache_could_not_take_is_waited_for(
 
 @pytest.mark.parametrize("name", ["ledger.sqlite3"])
 def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine, locked: sqlite3.Connection) -> None:
-    """Exit code 6 with its id and what the service said; once its process is dead the ledger says the same."""
+    """Exit code 6 with the action's id and the service's answer.
+
+    Once the process is dead, the ledger says unknown too.
+    """
     result = faulty("--profile", "environment", *START)
     locked.execute("ROLLBACK")
     locked.execute("UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (2**22 + 1,))
@@ -99,7 +102,7 @@ def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine
 
 
 def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: CommandLine, server: Server) -> None:
-    """Not even of a write whose outcome the ledger cannot take yet; the next command finds it unknown."""
+    """This holds even if the ledger cannot record the outcome yet; the next command finds it unknown."""
     faulty("actions", "list")
     (path,) = (faulty.home / "data").rglob("ledger.sqlite3")
     with closing(sqlite3.connect(path, check_same_thread=False, isolation_level=None)) as connection:
@@ -126,7 +129,7 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
 
 
 def test_what_fails_after_a_write_does_not_call_it_unsent(faulty: CommandLine, server: Server) -> None:
-    """A close that fails is a warning. Interrupted before its document is printed, the outcome comes with the error."""
+    """A failing close is a warning. If interrupted before the document is printed, the error includes the outcome."""
     server.otherwise = lambda _: Respond(201, ORGANIZATION)
     known = ("confirmed", "not_sent", "interrupted", "the disk is gone")
     for place, error, code, words in (
@@ -140,7 +143,7 @@ def test_what_fails_after_a_write_does_not_call_it_unsent(faulty: CommandLine, s
 
 
 def test_the_ledger_is_read_though_the_cache_cannot_be_used(faulty: CommandLine, server: Server) -> None:
-    """As on a full disk. A cache of another version is replaced, and told once on stderr."""
+    """The ledger can be listed on a full disk. A cache of another version is replaced, with one note on stderr."""
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
     (cache,) = (faulty.home / "data").rglob("cache.sqlite3")
@@ -170,7 +173,7 @@ def test_the_ledger_is_read_though_the_cache_cannot_be_used(faulty: CommandLine,
 def test_a_stream_that_cannot_be_written_does_not_change_a_writes_exit_code(
     faulty: CommandLine, server: Server, stdout: str, stderr: str, step: Respond | Drop, code: int
 ) -> None:
-    """A reader that has gone, or a full disk, neither keeps a write from being sent nor hides its outcome."""
+    """A closed pipe or a full disk neither prevents the write nor hides its outcome."""
     server.script(step)
     gone, writing = os.pipe()
     os.close(gone)
@@ -186,7 +189,7 @@ def test_a_stream_that_cannot_be_written_does_not_change_a_writes_exit_code(
 def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
     faulty: CommandLine, server: Server, content: bytes | None
 ) -> None:
-    """Junk, or a newer program's: a write's document with `not_sent`; what can be read is listed, with a warning."""
+    """With a corrupt or newer ledger the document says `not_sent`; readable rows are listed with a warning."""
     server.script(Respond(201, ORGANIZATION))
     faulty(*CREATE)
     (ledger,) = (faulty.home / "data").rglob("ledger.sqlite3")
@@ -214,7 +217,7 @@ def redirected(line: CommandLine, redirection: str, *arguments: str) -> subproce
 
 
 def test_a_process_without_streams_does_what_it_is_asked_for(lone: CommandLine) -> None:
-    """A job started with its streams closed has the exit code of its work; what is meant for stdout is in no file."""
+    """Without stdin, stdout and stderr the exit code is the work's, and no output ends up in another file."""
     done = redirected(lone, "<&- >&- 2>&-", "runs", "list", "--cached", "--json")
 
     assert (done.returncode, done.stdout) == (0, "")

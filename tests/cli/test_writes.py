@@ -9,7 +9,7 @@ from tests.program import CREATE
 
 
 def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLine, server: Server) -> None:
-    """An invitation is neither sent nor waiting; a service that is down is remarked on; `--cached` asks nothing."""
+    """The invitation shows as neither sent nor waiting; a service that is down is noted; `--cached` asks nothing."""
     server.script(Respond(201, ORGANIZATION))
     faulty("orgs", "create", "ada@example.com")
     plain = faulty("orgs", "list")
@@ -27,7 +27,7 @@ def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLi
 
 
 def test_a_named_agent_is_told_what_to_do_in_words(faulty: CommandLine, server: Server) -> None:
-    """Its input `instructions` is given once. JSON inputs are sent as JSON."""
+    """The input `instructions` may be given once. JSON inputs are sent as JSON."""
     server.script(Respond(201, EXECUTION), Respond(201, EXECUTION))
     start = ("agents", "start", "nightly", "-R", "acme/api", "--json")
     twice = faulty(*start, "Fix it", "--input", "instructions=x").json()["error"]
@@ -55,7 +55,7 @@ def test_a_named_agent_is_told_what_to_do_in_words(faulty: CommandLine, server: 
 def test_each_answer_to_a_write_has_its_exit_code(
     faulty: CommandLine, server: Server, step: Respond | Raw, code: int, state: str, kind: str
 ) -> None:
-    """And the document is there all the same. It says where the write went; for people, stderr does."""
+    """Each write prints its document and where it was sent, on stderr if the output is for people."""
     server.script(step, step)
 
     result = faulty(*CREATE)
@@ -72,7 +72,7 @@ def test_each_answer_to_a_write_has_its_exit_code(
 def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
     faulty: CommandLine, server: Server, lone: CommandLine
 ) -> None:
-    """Where nothing listens nothing is sent. A started run is reported however the waiting for its end goes wrong."""
+    """If nothing listens, nothing is sent. A started run is reported even if waiting for it fails."""
     server.script(Respond(201, RUN), Respond(401, {"message": "expired"}), Hang())
     started = faulty("runs", "start", "-R", "acme/api", "--wait", "--json", "Review")
     process = faulty.begin(*CREATE)
@@ -91,7 +91,7 @@ def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
 
 
 def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, server: Server) -> None:
-    """Scripts read the same fields from every outcome, whatever kept the request from being sent."""
+    """Scripts read the same fields, even if the request was refused before sending."""
     server.script(Drop())
     assert faulty(*CREATE).code == 6
     for arguments, code, kind, field in (
@@ -114,7 +114,7 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
 
 
 def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, server: Server) -> None:
-    """A bot sends it once. A cancellation drops it, and says so before, unless the user keeps it."""
+    """A bot sends it once. Cancelling the run warns about it and drops it, unless the user keeps it."""
     board = Lab()
     board.put("run_1", "working", created=1)
 

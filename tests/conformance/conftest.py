@@ -1,4 +1,4 @@
-"""The transcribed specification, and one service with its lab open that it is held against."""
+"""The transcribed specification, and a service with an open lab to check against it."""
 
 import json
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from tests.service.conftest import Laboratory
 from tests.service_process import FORKS, RunningService, start_service
 
 SPEC: Final = Path(__file__).parent / "spec.yaml"
-# The limits have their own tests; a campaign of thousands of requests must not meet them.
+# The limits have their own tests, and a campaign of thousands of requests must not run into them.
 SETTINGS: Final = "[limits]\nrequests_per_minute = 100000000\nactive_runs = 100000\n"
 
 
 class Subject(Laboratory):
-    """The service that is judged."""
+    """The service under test."""
 
     def __init__(self, service: RunningService, judge: ProcessPoolExecutor) -> None:
         super().__init__(service)
@@ -49,7 +49,7 @@ class Subject(Laboratory):
             *("--generation-database", "none", "--warnings", "off", "--request-timeout", "60"),
             *("--report", "json", "--report-json-path", str(report)),
             *("--max-examples", str(examples), "--seed", str(seed)),
-            # That what fits the schema is accepted can only be asked where the schema knows the world.
+            # Acceptance can only be checked if the schema knows which objects exist.
             *(options or ("--exclude-checks", "positive_data_acceptance")),
         ]
         output = self._judge.submit(_schemathesis, folder, given).result()
@@ -58,7 +58,7 @@ class Subject(Laboratory):
 
 
 def _schemathesis(folder: Path, arguments: list[str]) -> str:
-    """Run it in the judge's process, since it changes what Hypothesis prints; return its output."""
+    """Run schemathesis in the service's process, since it changes what Hypothesis prints; return its output."""
     from schemathesis.cli import schemathesis
 
     with chdir(folder):
@@ -72,12 +72,12 @@ def specification() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    # Without a worker: what is judged is the contract, and thousands of accepted runs would be executed beside it.
+    # No worker: the subject is the contract, and thousands of accepted runs would be executed as well.
     arguments = ["--lab", "--no-worker"]
     service = start_service(tmp_path_factory.mktemp("conformance"), settings=SETTINGS, arguments=arguments)
     forgejo = ("--platform", "forgejo", "--host", "forgejo.example", "--group", "acme")
     service.admin("host", "connect", "--org", "acme", *forgejo, "--probe", "git", "--clone-url", "/srv/{path}.git")
-    # One process for all campaigns: what it imports takes two seconds.
+    # One process for all campaigns, since its imports take two seconds.
     with ProcessPoolExecutor(1, FORKS) as judge:
         yield Subject(service, judge)
     service.stop()

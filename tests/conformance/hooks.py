@@ -1,11 +1,11 @@
-"""What schemathesis checks besides its own: the rules of failure that no schema of a single operation can hold."""
+"""Additional checks for schemathesis: the rules for failures that no single operation's schema can express."""
 
 from schemathesis import Case, CheckContext, Response, check
 
 
 @check
 def failure_manners(ctx: CheckContext, response: Response, case: Case) -> None:
-    """Every failure, a 404 or 405 that no operation documents included, has the body of spec 2.8; none is a 422."""
+    """Every failure has the body of spec 2.8, even a 404 or 405 that no operation documents; none is a 422."""
     status = response.status_code
     assert status != 422, "a fault of the caller is 400 here, never 422"
     if status < 400 or case.method.upper() == "HEAD":

@@ -1,4 +1,4 @@
-"""What the service says of itself (/openapi.json) and the transcribed specification say the same."""
+"""The service's own description (/openapi.json) and the transcribed specification agree."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ EXTENSIONS = {
     "POST /external/runs/{run_id}/cancel",
     "POST /external/runs/{run_id}/messages",
 }
-"""What the service has beside the specification, under a tag that says so."""
+"""What the service offers in addition to the specification, under its own tag."""
 
 
 def resolved(document: dict[str, Any], node: Any) -> Any:
@@ -62,7 +62,7 @@ def body(operation: dict[str, Any]) -> Any:
 
 
 def statuses(operation: dict[str, Any]) -> set[str]:
-    """Return the documented statuses; `default`, which stands for 405 and the like, is no status."""
+    """Return the documented statuses without `default`, which covers 405 and others."""
     return set(operation["responses"]) - {"default"}
 
 
@@ -81,9 +81,9 @@ def types(schema: dict[str, Any]) -> set[str]:
 
 
 def test_the_service_describes_itself_as_the_specification_does(specification: Any, subject: Subject) -> None:
-    """The same six operations under /v1, their parameters, bodies, statuses and failures; extensions are marked.
+    """Both have the same six operations under /v1 with their parameters, bodies and statuses.
 
-    Each call says who may make it.
+    Extensions are marked, and each call names who may make it.
     """
     described = dict(subject.http.get(f"{subject.root}/openapi.json").json())
     ours, theirs = operations(described, "/v1"), operations(specification)

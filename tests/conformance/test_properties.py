@@ -19,7 +19,7 @@ RUNS = 150
 INSERTIONS = 4
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEWEST = (datetime(2025, 6, 1, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-# Examples share one history on purpose, and each of them is some requests long.
+# Examples share one history on purpose, and each makes several requests.
 SHARED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 SEEDS = itertools.count(1000)
 Run = dict[str, Any]
@@ -27,14 +27,14 @@ Run = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def history(subject: Subject) -> Iterator[list[Run]]:
-    """150 runs within four seconds of the past, newest first: dense enough for bounds to fall between them."""
+    """150 runs within four seconds of the past, newest first, so that date bounds fall between them."""
     subject.order("/runs", {"organization": "acme", "runs": RUNS, "span": f"{SPAN_S}s", "until": UNTIL, "active": 20})
     yield walk(subject, 100, {"date_to": UNTIL})
     subject.order("/reset", {})
 
 
 def walk(subject: Subject, size: int, filters: dict[str, str], between: Callable[[], None] | None = None) -> list[Run]:
-    """Return what the pages hold, one after the other; `between` is called after each of the first pages."""
+    """Return the pages' runs in order; `between` is called after each of the first pages."""
     found: list[Run] = []
     token: str | None = None
     for number in itertools.count():
@@ -70,7 +70,7 @@ def micros(text: str) -> int:
 def test_pages_partition_the_filtered_set_while_others_insert(
     subject: Subject, history: list[Run], size: int, status: str | None, place: int
 ) -> None:
-    """Each run that matches is on exactly one page, newest first, though others are inserted between the pages."""
+    """Each matching run is on exactly one page, newest first, even if runs are inserted between the pages."""
     assume(size > 2 or status is not None or place >= 0)
     repository = None if place < 0 else named(history[place])
     chosen = {"status": status, "repository": repository, "date_to": UNTIL}
@@ -78,7 +78,7 @@ def test_pages_partition_the_filtered_set_while_others_insert(
     before = [run["run_id"] for run in history if status in {None, run["status"]} and repository in {None, named(run)}]
 
     def insert() -> None:
-        """Made-up runs into the walked span, and an accepted run into the present."""
+        """Insert old runs into the walked span, and an accepted run at the present."""
         order = {"organization": "acme", "runs": 3, "span": "2s", "until": UNTIL, "seed": next(SEEDS)}
         subject.order("/runs", order)
         body = {"repository": "acme/api", "inputs": {"instructions": "nothing"}}
@@ -96,7 +96,7 @@ def test_pages_partition_the_filtered_set_while_others_insert(
 
 @st.composite
 def bounds(draw: st.DrawFn) -> tuple[int, str, int]:
-    """Draw an instant (0 and less: that of a run of the history), digits beyond the microsecond, and an offset."""
+    """Draw an instant (0 or less: a run's own), digits beyond the microsecond, and an offset."""
     instants = st.integers(NEWEST - (SPAN_S + 1) * 1_000_000, NEWEST + 1_000_000)
     instant = draw(st.one_of(instants, st.integers(0, RUNS - 1).map(lambda place: -place)))
     beyond = draw(st.one_of(st.just(""), st.text("0123456789", min_size=1, max_size=4)))
@@ -104,7 +104,7 @@ def bounds(draw: st.DrawFn) -> tuple[int, str, int]:
 
 
 def written(drawn: tuple[int, str, int], history: list[Run]) -> tuple[str, Fraction]:
-    """Return the text of a drawn bound, and the exact instant that it names in microseconds."""
+    """Return the text of a drawn bound, and its exact time in microseconds."""
     instant, beyond, minutes = drawn
     if instant <= 0:
         instant = micros(history[-instant]["created_at"])
@@ -119,7 +119,7 @@ def written(drawn: tuple[int, str, int], history: list[Run]) -> tuple[str, Fract
 def test_date_bounds_are_inclusive_and_exact(
     subject: Subject, history: list[Run], start: tuple[int, str, int] | None, end: tuple[int, str, int]
 ) -> None:
-    """Whatever the offset and however many digits: exactly the runs of the closed range, to the last fraction."""
+    """A range includes both bounds exactly, whatever the offset and the number of digits."""
     text, last = written(end, history)
     filters, first = {"date_to": text}, Fraction(0)
     if start is not None:
@@ -136,7 +136,7 @@ def test_date_bounds_are_inclusive_and_exact(
 def test_a_cursor_that_was_tampered_with_is_refused(
     subject: Subject, history: list[Run], data: st.DataObject, place: int
 ) -> None:
-    """One flipped bit, one character more, less or another, another spelling of the same bytes: 400, never a page."""
+    """A changed bit, an extra or missing character, or another spelling of the same bytes gives a 400."""
     token = subject.runs(page_size=place, date_to=UNTIL).json()["next_token"]
     raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     at, bit = data.draw(st.integers(0, len(token) - 1)), data.draw(st.integers(0, len(raw) * 8 - 1))
@@ -152,7 +152,7 @@ def test_a_cursor_that_was_tampered_with_is_refused(
 
 
 def test_a_cursor_belongs_to_its_filters(subject: Subject, history: list[Run]) -> None:
-    """With the same filters it goes on, in any page size; with others it is refused."""
+    """A cursor continues with the same filters in any page size, and is refused with others."""
     filters = ({}, {"status": "completed"}, {"repository": "acme/api"}, {"date_from": "2025-05-01T00:00:00Z"})
     for mine in filters:
         token = subject.runs(page_size=1, date_to=UNTIL, **mine).json()["next_token"]

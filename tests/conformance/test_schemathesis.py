@@ -1,4 +1,7 @@
-"""Hundreds of generated requests, in a campaign thousands, held against the transcribed specification (spec 2 to 9)."""
+"""Hundreds of generated requests are checked against the transcribed specification (spec 2 to 9).
+
+A campaign makes thousands.
+"""
 
 import copy
 import re
@@ -40,10 +43,10 @@ SEGMENT = "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
 
 
 def known(described: dict[str, Any]) -> dict[str, Any]:
-    """Return what the service publishes of the same six operations, with what exists in the tests' world.
+    """Return the published description of the six operations, with ids that exist in the tests' world.
 
-    Nothing of the form of a request is narrowed but what no schema can say: reserved domains, the bytes of a branch,
-    what an object that is free holds, and that `data` needs a platform and goes with no repository.
+    It narrows a request's form only by rules that a schema cannot state: reserved domains, the bytes of a branch,
+    contents of free objects, and that `data` needs a platform and no repository.
     """
     made = copy.deepcopy(described)
     paths = made["paths"] = {
@@ -83,7 +86,7 @@ def known(described: dict[str, Any]) -> dict[str, Any]:
 
 
 def judge(report: dict[str, Any], at_least: int, operations: int = 6) -> None:
-    """Nothing was found, every operation was tried, and often enough."""
+    """Check that nothing was found, and that every operation was tried often enough."""
     assert report["failures"] == [], report["output"]
     assert report["errors"] == [], report["output"]
     assert (report["complete"], report["exit_code"]) == (True, 0), report["output"]
@@ -98,20 +101,20 @@ def judge(report: dict[str, Any], at_least: int, operations: int = 6) -> None:
 def test_whatever_is_sent_the_answer_conforms(
     subject: Subject, specification: dict[str, Any], tmp_path: Path, examples: int, at_least: int, seed: int
 ) -> None:
-    """A documented status, type and body, never a 5xx; violations and wrong methods refused; no token, no way."""
+    """Answers have a documented status, type and body, and never a 5xx; violations are refused, and no token leaks."""
     judge(subject.campaign(tmp_path, specification, examples, seed), at_least)
 
 
 @pytest.mark.parametrize("examples", [1, pytest.param(300, marks=CAMPAIGN)])
 def test_what_the_published_description_allows_is_accepted(subject: Subject, tmp_path: Path, examples: int) -> None:
-    """Its lengths, formats, enums and alternatives leave nothing out that is refused, in a world that is known."""
+    """Nothing that the published lengths, formats, enums and alternatives allow is refused."""
     described = known(dict(subject.http.get(f"{subject.root}/openapi.json").json()))
     options = ("--mode", "positive", "--phases", "coverage,fuzzing")
     judge(subject.campaign(tmp_path, described, examples, 20250131, *options), 50)
 
 
 def fits(field: dict[str, Any], value: str | int) -> bool:
-    """Whether a value fits what is published of a field."""
+    """Whether a value fits the published schema of a field."""
     field = field.get("anyOf", [field])[0]
     if isinstance(value, int):
         return bool(value <= field["maximum"])
@@ -119,7 +122,7 @@ def fits(field: dict[str, Any], value: str | int) -> bool:
 
 
 def test_what_is_refused_does_not_fit_the_published_description(subject: Subject) -> None:
-    """Values that an outsider tried; the service refuses each."""
+    """The service refuses each of these values, and the published schema excludes them."""
     described = subject.http.get(f"{subject.root}/openapi.json").json()["paths"]
 
     def field(path: str, name: str) -> dict[str, Any]:
@@ -151,7 +154,7 @@ def test_what_is_refused_does_not_fit_the_published_description(subject: Subject
 
 @pytest.mark.parametrize("examples", [1, pytest.param(300, marks=CAMPAIGN)])
 def test_the_extension_answers_as_it_says(subject: Subject, tmp_path: Path, examples: int) -> None:
-    """Results of runs (docs/dev/api.md), as OpenAPI describes them: of a run that there is, and of one of its turns."""
+    """The results of a run and of one of its turns (docs/dev/api.md) match their OpenAPI description."""
     described = dict(subject.http.get(f"{subject.root}/openapi.json").json())
     described["paths"] = {
         path.removeprefix("/v1"): item
@@ -162,7 +165,7 @@ def test_the_extension_answers_as_it_says(subject: Subject, tmp_path: Path, exam
     there = {"run_id": {"type": "string", "enum": [run_id]}, "n": {"type": "integer", "enum": [1]}}
     for item in described["paths"].values():
         for operation in item.values():
-            # Nothing works on the run, so that a call that waits would wait to its end.
+            # Nothing works on the run, so a call that waits would last until its time limit.
             given = [one for one in operation.get("parameters", []) if one["name"] != "wait"]
             operation["parameters"] = [one | {"schema": there.get(one["name"], one["schema"])} for one in given]
     judge(subject.campaign(tmp_path, described, examples, 20250131), 80, operations=11)
