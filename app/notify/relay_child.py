@@ -38,14 +38,14 @@ def main() -> int:
         proxies = dict.fromkeys(("http", "https"), network.address_of(request.url))
         ours = {"allow_redirects": False, "proxies": proxies, "cert": order["client_cert"]}
         try:
-            text = send(self, request, **{**options, **ours})
+            response = send(self, request, **{**options, **ours})
         except requests.RequestException as error:
             no_connection = CERTIFICATE if REFUSED in str(error) else CONNECTION + network.through(request.url)
             answers.append(no_connection if isinstance(error, requests.ConnectionError) else type(error).__name__)
             raise
-        if not text.ok or text.is_redirect:
-            answers.append(f"{text.status_code} {text.reason or ''}".strip())
-        return text
+        if not response.ok or response.is_redirect:
+            answers.append(f"{response.status_code} {response.reason or ''}".strip())
+        return response
 
     requests.Session.send = once  # type: ignore[method-assign] # its own process, and nothing else runs in it
     order, network = json.load(sys.stdin), Network()

@@ -235,15 +235,15 @@ def mark(connection: sqlite3.Connection, marked: Mapping[str, Mark], at: datetim
     (last,) = connection.execute("SELECT coalesce(max(step), 0) FROM inbox_undo").fetchone()
     connection.execute("DELETE FROM inbox_undo WHERE step <= ?", (last + 1 - LEVELS,))
     connection.execute("DELETE FROM inbox WHERE marked_us < ? AND NOT muted", (to_us(at - MARK_KEPT),))
-    for key, now in marked.items():
+    for key, new in marked.items():
         name = sqlite_text(key)
         before = connection.execute(f"SELECT {_MARK} FROM inbox WHERE key = ?", (name,)).fetchone()
         values = (last + 1, name, *(before or (None, None, 0, None)))
         connection.execute(f"INSERT INTO inbox_undo (step, key, {_MARK}) VALUES (?, ?, ?, ?, ?, ?)", values)
         done, snoozed, seen = (
-            None if until is None else to_us(until) for until in (now.done_until, now.snoozed_until, now.seen_until)
+            None if until is None else to_us(until) for until in (new.done_until, new.snoozed_until, new.seen_until)
         )
-        _set(connection, name, (done, snoozed, int(now.is_muted), seen), at)
+        _set(connection, name, (done, snoozed, int(new.is_muted), seen), at)
 
 
 def undo(connection: sqlite3.Connection, at: datetime) -> tuple[str, ...]:
