@@ -17,7 +17,6 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -131,26 +130,11 @@ class SigningSettings(_Section):
 class ExecutionSettings(_Section):
     """How turns are executed."""
 
-    model_config = ConfigDict(
-        json_schema_extra=lambda schema: schema["properties"].update(
-            organization_places=schema["properties"]["organization_slots"] | {"deprecated": True}
-        )
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_one_name(cls, given: object) -> object:
-        if isinstance(given, dict) and {"organization_slots", "organization_places"} <= given.keys():
-            raise ValueError("organization_places is the old name of organization_slots: remove it")
-        return given
-
     concurrency: Annotated[int, Field(ge=1, le=64)] = 2
     """Turns executed at the same time in one process."""
-    organization_slots: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, validation_alias=AliasChoices("organization_slots", "organization_places")
-    )
+    organization_slots: Annotated[int, Field(ge=1)] | None = None
     """Turns of one organization executed at the same time, on all workers; None for all slots but one if there are
-    other organizations. `organization_places` is its old name."""
+    other organizations."""
     sandbox: Sandboxing = "require"
     """`require`: runs wait while bubblewrap does not work here; `none`: agents have the service's permissions."""
     agent_network: Literal["private", "host"] = "private"

@@ -288,7 +288,7 @@ def _notify(table: Table) -> NotifySettings:
     notify = table.into(NotifySettings, routes=tuple(routes.values()))
     for rule, rule_table in zip(notify.rules, table.tables("rules"), strict=True):
         for name in rule.routes:
-            check_route(rule_table, "routes" if "routes" in rule_table.values else "route", name, names)
+            check_route(rule_table, "route", name, names)
     return notify
 
 

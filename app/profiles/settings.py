@@ -81,8 +81,6 @@ class NotifyRoute(Struct, frozen=True):
 class NotifyRule(Struct, frozen=True):
     """A row of the routing table: matching alerts go over its routes; the first match counts."""
 
-    OLD_KEYS: ClassVar[Mapping[str, str]] = {"routes": "route"}
-    """Former keys of fields, by name; they are still read."""
     routes: OneOrMore = field(name="route")
     severity: Level = "information"
     """The lowest severity that matches."""

@@ -47,16 +47,14 @@ class Table(Struct, frozen=True):
         keys = dict(zip(names, kind.__struct_encode_fields__, strict=True))
         defaults = dict(zip(reversed(names), reversed(kind.__struct_defaults__), strict=False))
         no_keys = getattr(kind, "NO_KEYS", ())
-        named = getattr(kind, "OLD_KEYS", {}).items()
-        old = {new: old for old, new in named if old in self.values and new not in self.values}
-        known = {*(key for name, key in keys.items() if name not in no_keys), *also, *old.values()}
+        known = {*(key for name, key in keys.items() if name not in no_keys), *also}
         for key in self.values:
             if key not in known:
                 self.fail(key, "there is no such key.", did_you_mean(key, known))
         for name, key in keys.items():
             if name not in no_keys and name not in values:
                 default = defaults.get(name, _REQUIRED) if base is None else getattr(base, name)
-                values[name] = self.get(old.get(key, key), kind.__annotations__[name], default)
+                values[name] = self.get(key, kind.__annotations__[name], default)
         try:
             return kind(**values)
         except MistakeError as mistake:

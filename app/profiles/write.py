@@ -153,7 +153,6 @@ def _object(kind: type[Any], **overrides: dict[str, Any]) -> dict[str, Any]:
         match field, text:
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
                 descriptions[name] = {"description": " ".join(words.split())}
-    old = getattr(kind, "OLD_KEYS", {})
     optional = kind.__struct_fields__[len(kind.__struct_fields__) - len(kind.__struct_defaults__) :]
     return {
         "type": "object",
@@ -163,9 +162,8 @@ def _object(kind: type[Any], **overrides: dict[str, Any]) -> dict[str, Any]:
         | {
             key: (overrides.get(key) or _of(kind.__annotations__[name])) | descriptions.get(name, {})
             for name, key in fields.items()
-        }
-        | {name: _of(kind.__annotations__[name]) | {"deprecated": True} for name in old},
-        "required": [key for name, key in fields.items() if name not in optional and key not in old.values()],
+        },
+        "required": [key for name, key in fields.items() if name not in optional],
     }
 
 

@@ -84,8 +84,7 @@ class DurableEngine:
         def execute_turn(run_id: str, number: int) -> None:
             work(turn, run_id, number)
 
-        # The name is that of older releases, whose records may be in the queue.
-        @DBOS.workflow(name="run_errand", max_recovery_attempts=None)
+        @DBOS.workflow(name="run_job", max_recovery_attempts=None)
         def run_job(name: str, key: str) -> None:
             work(job, name, key)
 

@@ -101,7 +101,7 @@ def test_every_setting_of_the_service_is_listed_and_no_other() -> None:
     listed = dict[str, str]()
     for names, default in rows:
         section = ""
-        for name in re.findall(r"`([a-z_.*]+)`", names.partition(" (old")[0]) + re.findall(r"`(\.[a-z_]+)`", names):
+        for name in re.findall(r"`([a-z_.*]+)`", names) + re.findall(r"`(\.[a-z_]+)`", names):
             section = section if name.startswith(".") else name.rpartition(".")[0]
             listed[f"{section}{name}" if name.startswith(".") else name] = default
     covered = {name.removesuffix(".*") for name in listed if name.endswith(".*")}
