@@ -46,18 +46,18 @@ WIDE = (140, 40)
 SMALL = (80, 24)
 UNKEYED = ("runs.", "run.", "facts.")
 MESSAGE = "disk I/O error. Look at the disk"
-"""What a disk that fails is said to do."""
+"""The error message of a failing disk."""
 
 
 @dataclass
 class Scene:
-    """A console on show, and everything that can happen to it."""
+    """A running console, with methods for everything that can happen to it."""
 
     pilot: Pilot[None]
     engine: Engine
     clock: SceneClock
     painted: tuple[int, list[str]] = (0, [])
-    """The lines of the screen, and the loop's round in which they were painted."""
+    """The lines of the screen, and the round of the loop in which they were painted."""
 
     @property
     def app(self) -> RunwardenApp:
@@ -76,30 +76,30 @@ class Scene:
     def lines(self) -> list[str]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, QuietLoop)
-        # A test that asserts several things about one screen has it painted once.
+        # A test that asserts several things about one screen paints it once.
         if self.painted[0] != loop.rounds:
             self.painted = loop.rounds, lines(self.app)
         return self.painted[1]
 
     @property
     def toasts(self) -> list[str]:
-        """What they said so far, in full: on the screen their lines are broken."""
+        """The full texts of all toasts so far; the screen breaks their lines."""
         return [message for _, message in TOASTS.get(self.app, [])]
 
     @property
     def titles(self) -> list[str]:
-        """Of the toasts that have one, the first one first."""
+        """The titles of the toasts that have one, oldest first."""
         return [title for title, _ in TOASTS.get(self.app, []) if title]
 
     @property
     def rows(self) -> list[str]:
-        """The table's lines that hold a run."""
+        """The table's lines that show a run."""
         region = self.table.region
         shown = [line[region.x : region.right - 1] for line in self.lines[region.y + HEADER : region.bottom]]
         return [line for line in shown if line.strip()]
 
     async def settle(self) -> None:
-        """Waits until nothing is on its way any more."""
+        """Waits until nothing is in progress."""
         await quiet(self.app)
 
     async def shows(self, *words: str) -> None:
@@ -113,10 +113,10 @@ class Scene:
         await until(are_shown, f"the screen shows {words}", saw=lambda: self.text)
 
     async def press(self, *keys: str) -> None:
-        """One after the other, each once the one before it is answered, what it reads in the background included.
+        """Press keys, each after the console has answered the one before, including reads in the background.
 
         Characters for a field come at once, as from a fast typist. The id of an action without a key stands for a key
-        that a user gave it.
+        that a user configured.
         """
         pressed = deque(keys)
         while pressed:
@@ -129,7 +129,7 @@ class Scene:
             await self.settle()
 
     async def to_all_runs(self) -> None:
-        """Goes back to the runs as the console began: nothing open, searched, grouped or marked, and the newest run."""
+        """Goes back to the initial runs, with nothing open, searched, grouped or marked, and to the newest run."""
         for _ in range(2):
             while len(self.app.screen_stack) > 1:
                 self.app.screen.dismiss(None)
@@ -141,12 +141,12 @@ class Scene:
         await self.press("left", "home")
 
     async def sync(self) -> None:
-        """Asks the service once, under what is painted: what is not painted again after it would stay."""
+        """Polls the service once, with the screen painted first, so that anything not repainted stays visible."""
         await self.engine.refresh()
         await self.settle()
 
     async def ring(self, event: Event | None = None) -> None:
-        """The engine says that something changed; by itself: all may have, in another process."""
+        """Reports a change, as the engine does; without arguments all may have changed, in another process."""
         self.engine.events.publish(event or CacheChangedElsewhere())
         await self.settle()
 
@@ -155,7 +155,7 @@ class Scene:
             await self.ring(LinkChanged(await self.engine.cache.record_poll(outcome)))
 
     async def tick(self, **by: float) -> None:
-        """Lets time pass, and the screen see it."""
+        """Lets time pass, and the screen notice it."""
         self.clock.move(**by)
         self.app.screen.beat()
         await self.settle()
@@ -172,7 +172,7 @@ def pytest_asyncio_loop_factories() -> dict[str, type[QuietLoop]]:
 
 @pytest.fixture(autouse=True, scope="module")
 def quiet_textual() -> Iterator[None]:
-    """Keys wait for what they cause; style sheets are parsed once; no cursor blinks and no toast goes away."""
+    """Keys wait for their effects, style sheets are parsed once, cursors do not blink and toasts stay."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.pilot.Pilot", QuietPilot)
         parse_style_sheets_once(patch)
@@ -180,9 +180,9 @@ def quiet_textual() -> Iterator[None]:
         patch.setattr(Input, "cursor_blink", False)
         patch.setattr(TextArea, "cursor_blink", False)
         patch.setattr(SecondPress, "PAUSE_S", 0)
-        # Screens tick with the scene's clock alone: on a busy machine, real seconds would pass between two keys.
+        # Screens tick with the scene's clock alone; on a busy machine, real seconds would pass between two keys.
         patch.setattr("app.console.base.TICK_S", 3600.0)
-        # What was said is there to be read, however late: the machine decides how soon a test looks.
+        # Toasts stay until a test reads them, however slow the machine is.
         patch.setattr(Notification, "has_expired", False)
         patch.setattr(Notification, "time_left", 3600.0)
         note_what_is_said_and_asked(patch)
@@ -205,7 +205,7 @@ def quiet_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def staged(board: Lab, tmp_path: Path) -> Staged:
-    """Puts the console on show, over the real engine on that service; `changed` is what a user configured."""
+    """Starts the console over the real engine on that service; `changed` is the user's configuration."""
 
     @asynccontextmanager
     async def stage(
@@ -222,7 +222,7 @@ def staged(board: Lab, tmp_path: Path) -> Staged:
         async with engine_on(settings, clock) as engine:
             if synced:
                 await engine.refresh()
-                # Another console was open for an hour before, and saw the active runs all the time.
+                # Another console was open for an hour before, and saw the active runs during that time.
                 await engine.cache.writer.run(
                     lambda db: db.execute("UPDATE watched SET since_us = since_us - 3600000000")
                 )
@@ -238,13 +238,13 @@ def staged(board: Lab, tmp_path: Path) -> Staged:
 
 @pytest.fixture
 def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    """Compares a screen with the picture that was accepted before."""
+    """Compares a screen with its accepted picture."""
     return snapshot.use_extension(SVGImageExtension)
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Hasty:
-    """Presses the key that sends too soon after the preview, or after the press before."""
+    """Presses the send key too soon after the preview, or after the press before."""
 
     async def press(scene: Scene, key: str) -> None:
         monkeypatch.setattr(SecondPress, "PAUSE_S", 3600)
@@ -255,14 +255,14 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> Hasty:
 
 
 class Disk:
-    """The disk below cache and ledger."""
+    """A disk below cache and ledger that a test can break."""
 
     fails = False
 
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    """Every method of cache and ledger fails while it does."""
+    """Makes every method of cache and ledger fail while `disk.fails`."""
     disk, run = Disk(), DatabaseThread.run
 
     async def failing(self: DatabaseThread, *arguments: Any, **options: Any) -> Any:

@@ -1,8 +1,8 @@
 """Driving a console: a key waits until it is answered, and no longer.
 
-Textual's pilot watches how busy the processor is, 20 ms at a time and twice a key. That is slow on a quiet machine,
-and blind on a busy one, where a console without any processor time looks idle. Here, the event loop itself reports
-when it has nothing left to run.
+Textual's pilot watches how busy the processor is, 20 ms at a time and twice a key. That is slow on a quiet machine, and
+wrong on a busy one, where a console that gets no processor time looks idle. Here, the event loop itself reports when it
+has nothing left to run.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ T = TypeVar("T")
 RESIZE_S = 0.009
 FRAME_S = 0.02
 MOMENT_S = 0.1
-"""A timer of at most this is part of an answer: the pause before a search or a resize; but the next frame is not."""
+"""Timers up to this many seconds belong to an answer: the pause before a search or a resize, but not the next frame."""
 MOST_FRAMES = 8
-"""A screen behind a sheet may repaint with every frame, for ever; no key needs more frames than this."""
+"""A screen behind a sheet may repaint with every frame forever; no key needs more frames than this."""
 ENOUGH_S = 0.5
-"""A key of the pilot waits this long for work in the background, which may hang on purpose."""
+"""How long a pilot's key waits for background work, which may hang on purpose."""
 
 
 class _Selector(DefaultSelector):
@@ -59,11 +59,11 @@ class _Selector(DefaultSelector):
 
 
 class QuietLoop(asyncio.SelectorEventLoop):
-    """Knows when nothing is left to run: no callback, no job on a thread and no short timer."""
+    """Reports when nothing is left to run: no callback, no job on a thread and no short timer."""
 
     def __init__(self) -> None:
         self.rounds = 0
-        """How often it has looked for something to run: between two looks, nothing on a screen changes."""
+        """How often the loop looked for something to run; between two looks, nothing on a screen changes."""
         self._resting: asyncio.Future[None] | None = None
         self._has_worked = False
         self._jobs = 0
@@ -74,11 +74,11 @@ class QuietLoop(asyncio.SelectorEventLoop):
 
     @property
     def listens(self) -> bool:
-        """Whether somebody waits for a socket; the loop itself has one of its own."""
+        """Whether anyone waits for a socket besides the loop's own."""
         return len(self._watched.get_map()) > 1
 
     def call_at(self, when: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
-        """As usual, and count the short timers."""
+        """Schedule as usual, and count the short timers."""
         handle = super().call_at(when, *arguments, **options)
         delay_s = when - self.time()
         if (delay_s <= RESIZE_S or FRAME_S < delay_s <= MOMENT_S) and not self._repeats():
@@ -86,14 +86,14 @@ class QuietLoop(asyncio.SelectorEventLoop):
         return handle
 
     def run_in_executor(self, executor: Any, call: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """As usual, and count the jobs."""
+        """Run as usual, and count the jobs."""
         future = super().run_in_executor(executor, call, *arguments)
         self._jobs += 1
         future.add_done_callback(self._job_done)
         return future
 
     async def rest(self, at_most_s: float | None = None) -> bool:
-        """Wait until nothing is left to run, or for so long; return whether anything was run, and all of it ended."""
+        """Wait until nothing is left to run, or for this long; return whether anything ran, and all of it ended."""
         self._resting, self._has_worked = self.create_future(), False
         try:
             await asyncio.wait_for(self._resting, at_most_s)
@@ -102,7 +102,7 @@ class QuietLoop(asyncio.SelectorEventLoop):
         return self._has_worked
 
     def _repeats(self) -> bool:
-        """Whether the running task has waited before, as one that moves an indicator does while it is shown."""
+        """Whether the running task has waited before, as one that animates an indicator does."""
         task = asyncio.current_task(self) if self.is_running() else None
         if task is None or task in self._waited:
             return task is not None
@@ -129,16 +129,16 @@ class QuietLoop(asyncio.SelectorEventLoop):
 
 
 class QuietPilot(Pilot[Any]):
-    """Waits for what a key or a click caused, instead of for the processor."""
+    """Waits for the effects of a key or a click, instead of for the processor."""
 
     async def press(self, *pressed: str) -> None:
-        """Press keys, each once the one before it is answered."""
+        """Press keys, each after the one before is answered."""
         for key in pressed:
             self.app.post_message(key_event(key))
             await self.pause()
 
     async def pause(self, delay: float | None = None) -> None:
-        """Wait until all is answered; for work in the background, half a second at most."""
+        """Wait until all is answered; for background work, half a second at most."""
         await answered(self.app, ENOUGH_S)
         if running := _running(self.app):
             await asyncio.wait([asyncio.ensure_future(_ended(worker)) for worker in running], timeout=ENOUGH_S)
@@ -154,7 +154,7 @@ def key_event(key: str) -> events.Key:
 
 
 async def answered(app: App[Any], at_most_s: float | None = None) -> None:
-    """Wait until every message is answered and the screen is laid out, or for so long."""
+    """Wait until every message is answered and the screen is laid out, or for this long."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, QuietLoop)
     await loop.rest(at_most_s)
@@ -163,14 +163,14 @@ async def answered(app: App[Any], at_most_s: float | None = None) -> None:
             return
         if loop.listens and at_most_s is None:
             await _handlers_end(app)
-        # The next frame now, instead of after Textual's sixtieth of a second.
+        # Paint the next frame now, instead of after Textual's sixtieth of a second.
         await Pilot(app).wait_for_animation()
         if not await loop.rest(at_most_s):
             return
 
 
 async def _handlers_end(app: App[Any]) -> None:
-    """A handler that waits for a service leaves the loop at rest: ask the nodes that may have such a handler."""
+    """Ask the nodes that may have one: a handler that waits for a service leaves the loop idle."""
     asked: set[MessagePump] = set()
     for node in (app, *app.screen.walk_children(with_self=True)):
         if type(node).__module__.startswith("app.") and node.call_later(lambda node=node: asked.discard(node)):
@@ -179,12 +179,12 @@ async def _handlers_end(app: App[Any]) -> None:
 
 
 async def quiet(app: App[Any]) -> None:
-    """Wait until nothing is on its way any more, work in the background included."""
+    """Wait until nothing is in progress, including background work."""
     await answered(app)
     ends: dict[Any, asyncio.Future[None]] = {}
     while running := _running(app):
         ends |= {worker: asyncio.ensure_future(_ended(worker)) for worker in running if worker not in ends}
-        # A worker need not end: it may open a sheet and wait for the answer.
+        # A worker may not end at all: it may open a sheet and wait for the answer.
         waited = [ends[worker] for worker in running]
         await asyncio.wait(waited, timeout=MOMENT_S, return_when=asyncio.FIRST_COMPLETED)
         await answered(app)
@@ -197,18 +197,18 @@ def _running(app: App[Any]) -> list[Any]:
 
 
 async def _ended(worker: Any) -> None:
-    # A newer one of its kind may have taken its place.
+    # A newer worker of its kind may have replaced it.
     with suppress(WorkerCancelled):
         await worker.wait()
 
 
 def lines(app: App[Any]) -> list[str]:
-    """What is on the screen, line by line."""
+    """The lines of the screen."""
     return _shown(app, styles=False).split("\n")
 
 
 def strips(app: App[Any]) -> list[list[Segment]]:
-    """What is on the screen, line by line, with its colours."""
+    """The lines of the screen, with colours."""
     console = Console(width=1000)
     shown = _shown(app, styles=True).split("\n")
     return [list(Text.from_ansi(line).render(console)) for line in shown]
@@ -221,7 +221,7 @@ def _shown(app: App[Any], *, styles: bool) -> str:
 
 
 def paint_on_demand(patch: pytest.MonkeyPatch) -> None:
-    """Widgets draw only when a test or a mouse event asks what is shown: the frames between go to no terminal."""
+    """Widgets draw only when a test or a mouse event reads the screen, so intermediate frames are skipped."""
     render = Widget.render_lines
 
     def painted(ask: Callable[..., T]) -> Callable[..., T]:
@@ -268,7 +268,7 @@ TOASTS: WeakKeyDictionary[App[Any], list[tuple[str, str]]] = WeakKeyDictionary()
 
 
 def note_what_is_said_and_asked(patch: pytest.MonkeyPatch) -> None:
-    """Note each toast, whether the app shows toasts or not, and how many workers wait for the answer of a sheet."""
+    """Record each toast, even if the app shows none, and count the workers that wait for a sheet's answer."""
     notify, ask = App.notify, App.push_screen_wait
 
     def noting(app: App[Any], message: str, *, title: str = "", **how: Any) -> None:

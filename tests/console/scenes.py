@@ -21,7 +21,7 @@ from tests.lab import START, Clock, Lab
 LOST = ActionFailure("timed_out", "No answer within 20 s.")
 TOKEN_VARIABLE = "RUNWARDEN_SCENE_TOKEN"
 MINUTES_INTO_THE_DAY = 600.0
-"""Now, in the board's minutes: 22:00 UTC."""
+"""The current time, in the board's minutes: 22:00 UTC."""
 
 REPOSITORIES = ("acme/api", "acme/web", "acme/payment-service", "acme/infrastructure", "gitlab:acme/tools")
 BRANCHES = (
@@ -42,7 +42,7 @@ class SceneClock(Clock):
 
 
 def a_day(board: Lab, runs: int = 60) -> None:
-    """Fills the board with a day's runs, the newest a minute old."""
+    """Fills the board with a day's runs, the newest of them a minute old."""
     for number in range(runs):
         age = 1.0 + number * 7.3 + (number % 5) * 0.9
         status = "working" if number in {0, 2, 5} else "queued" if number == 1 else "completed"
@@ -80,13 +80,13 @@ def settings_for(base_url: str, data_dir: Path, *, read_only: bool = False, **co
 
 @asynccontextmanager
 async def engine_on(settings: Settings, clock: SceneClock) -> AsyncIterator[Engine]:
-    """The real engine of the scene's profile; it does not poll by itself."""
+    """The real engine of the scene's profile, without automatic polls."""
     async with await Engine.open(settings, settings.profile(), actor="console", clock=clock) as engine:
         yield engine
 
 
 class StillEngines(ProfileEngines):
-    """The first profile's engine is open already, or does not poll by itself."""
+    """Provides the first profile's open engine; engines of other profiles do not poll automatically."""
 
     def __init__(self, settings: Settings, profile: Profile, clock: SceneClock, engine: Engine | None = None) -> None:
         super().__init__(settings, profile, os.environ if engine is None else {}, clock)
@@ -99,7 +99,7 @@ class StillEngines(ProfileEngines):
 
 
 def app_on(settings: Settings, clock: SceneClock, engine: Engine) -> RunwardenApp:
-    """The console as a terminal would see it just after start, over an engine that is open already."""
+    """The console just after start, over an engine that is already open."""
     profile = settings.profile()
     first = first_picture(settings, profile, clock())
     return RunwardenApp(settings, profile, StillEngines(settings, profile, clock, engine), first, clock)
@@ -115,7 +115,7 @@ async def enter(
     made: str | None = None,
     error: ActionFailure = LOST,
 ) -> None:
-    """A write of the past, moved through the ledger as the program moves it."""
+    """Records a past write in the ledger, as the program does."""
     at, texts = ledger.clock(), (request.subject, key, request.path, as_json(request), actor)
     prepared = await ledger.prepare(Action(new_action_id(at), request.kind, *texts, "prepared", at))
     if state != "not_sent":

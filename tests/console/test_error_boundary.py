@@ -1,4 +1,4 @@
-"""Whatever fails of our own files becomes a notice: no key of any screen ends the console."""
+"""A failure of our own files becomes a notice: no key of any screen makes the console exit."""
 
 import asyncio
 from functools import partial
@@ -20,16 +20,16 @@ WAYS = (
     *("", "enter", "2", "3", "4", "5", "6", "7"),
     *("s", "t", "runs.export", "runs.save_view", "n", "3 n"),
 )
-"""The keys that lead to each screen from the runs, and to a few of the sheets and forms."""
+"""The keys that open each screen, and some sheets and forms, from the list of runs."""
 
 
 def kinds_of(screen: Screen[Any]) -> list[type]:
-    """Its own classes."""
+    """The widget's own classes, without Textual's."""
     return [kind for kind in type(screen).__mro__ if issubclass(kind, DOMNode) and kind.__module__.startswith("app.")]
 
 
 def bindings_of(screen: Screen[Any]) -> list[Binding]:
-    """The bindings that its own classes declare, one for each action; what leaves the screen comes last."""
+    """The bindings that its own classes declare, one for each action; those that leave the screen come last."""
     ours = kinds_of(screen)
     found = [binding for kind in ours for binding in Binding.make_bindings(vars(kind).get("BINDINGS", ()))]
     actions = {binding.action: binding for binding in reversed(found)}
@@ -37,27 +37,27 @@ def bindings_of(screen: Screen[Any]) -> list[Binding]:
 
 
 def actor_of(screen: Screen[Any], action: str) -> type:
-    """The class that acts: screens that inherit it act alike."""
+    """The class that defines the action; screens that inherit it behave the same."""
     name = f"action_{action.partition('(')[0].rpartition('.')[2]}"
     return next((kind for kind in kinds_of(screen) if name in vars(kind)), Screen)
 
 
 async def there(scene: Scene, way: str) -> Screen[Any]:
-    """Goes to a screen, from the runs as the console began: keys before may have searched, grouped or marked."""
+    """Opens a screen from the initial runs, since earlier keys may have searched, grouped or marked."""
     await scene.to_all_runs()
     await scene.press(*way.split())
     return scene.app.screen
 
 
 async def takes_messages(node: MessagePump) -> None:
-    """Returns once its message loop has gone on."""
+    """Returns once its message loop has handled another message."""
     answered = asyncio.Event()
     node.call_later(answered.set)
     await until(answered.is_set, f"{node} takes messages")
 
 
 async def press_all(scene: Scene, disk: Disk, way: str, pressed: set[tuple[type, str]]) -> None:
-    """Every binding of a screen, while our files fail; those that screens share once."""
+    """Presses every binding of a screen while our files fail; shared ones are pressed once."""
     screen = await there(scene, way)
     assert isinstance(screen, RunsScreen) is (way == ""), f"{way!r} leads nowhere"
     for binding in bindings_of(screen):
@@ -78,7 +78,7 @@ async def press_all(scene: Scene, disk: Disk, way: str, pressed: set[tuple[type,
 
 
 async def test_no_key_ends_the_console_while_our_files_fail(staged: Staged, disk: Disk) -> None:
-    """Each binding of each screen, with a cache and a ledger whose every method fails."""
+    """Every binding of every screen is pressed, while every method of cache and ledger fails."""
     async with staged(SMALL) as scene:
         pressed: set[tuple[type, str]] = set()
         for way in WAYS:
@@ -86,7 +86,7 @@ async def test_no_key_ends_the_console_while_our_files_fail(staged: Staged, disk
 
 
 async def test_a_message_and_a_worker_have_the_same_boundary(staged: Staged, disk: Disk) -> None:
-    """What a handler or a worker of a screen or of the app raises is said, and all go on."""
+    """An exception in a handler or worker of a screen or of the app is reported, and everything continues."""
     async with staged() as scene:
         fail = scene.engine.cache.links
         screen = await there(scene, "s")
@@ -94,7 +94,7 @@ async def test_a_message_and_a_worker_have_the_same_boundary(staged: Staged, dis
         screen.call_later(fail)
         screen.run_worker(fail)
         screen.set_timer(0.001, fail)
-        # A room behind a sheet is laid out a moment later.
+        # A screen behind a sheet is laid out a moment later.
         await scene.shows(MESSAGE)
 
         disk.fails = False
@@ -110,7 +110,7 @@ async def test_a_message_and_a_worker_have_the_same_boundary(staged: Staged, dis
         async def fail_with(error: RunwardenError) -> None:
             raise error
 
-        # As a toast: what is on show may be as true as before.
+        # A toast, since the rows on the screen may still be correct.
         for kind in (UnreachableError, GitError):
             scene.app.screen.call_later(fail_with, kind(f"{kind.__name__} is said."))
             scene.app.screen.run_worker(partial(fail_with, kind(f"{kind.__name__} is said.")))

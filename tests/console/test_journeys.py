@@ -1,4 +1,4 @@
-"""The ten ways that people go most, each in at most five keys (docs/use/console.md), and writes from many places."""
+"""The ten most common tasks take at most five keys each (docs/use/console.md); and writes from many screens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ NEW_RUN: Final = "run_01JYSTARTED"
 
 @dataclass(kw_only=True, eq=False)
 class Service(Lab):
-    """The lab, which rejects and loses what it is told to; the first run that is started has a name of its own."""
+    """The lab, which rejects and loses requests as scripted; the first started run has its own id."""
 
     rejects: Step | None = None
-    """What every write is answered with."""
+    """The answer to every write."""
     rejects_at: str = ""
-    """The branch that no run is started on."""
+    """Starts on this branch are refused."""
     loses: bool = False
-    """Writes take effect, and no answer arrives."""
+    """Whether writes take effect without an answer."""
 
     def answer(self, request: Received) -> Step:
-        """As the lab, but for what is refused or lost."""
+        """Answer as the lab does, except for refused and lost requests."""
         if request.method != "POST":
             return super().answer(request)
         body = request.json()
@@ -54,7 +54,7 @@ class Service(Lab):
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    """A day's runs."""
+    """A service with a day's runs."""
     with Service() as service:
         a_day(service)
         yield service
@@ -62,7 +62,7 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 def board(service: Service) -> Service:
-    """What `staged` shows."""
+    """The service that `staged` shows."""
     return service
 
 
@@ -76,13 +76,13 @@ STEPS: Final = [
 
 
 class Journey(NamedTuple):
-    """From the list of runs to what a person wanted to see, or wanted done."""
+    """The keys from the list of runs to a goal."""
 
     name: str
-    """As docs/use/console.md has it."""
+    """The keys, as docs/use/console.md lists them."""
     keys: str
     ends: tuple[str, ...]
-    """What is on the screen then, or in a toast."""
+    """The text that is then on the screen or in a toast."""
 
 
 PRESSED: Final = {"]": "right_square_bracket", "!": "exclamation_mark", "↓": "down"}
@@ -109,7 +109,7 @@ JOURNEYS: Final = (
 
 
 def a_week(service: Service) -> None:
-    """Runs of last Tuesday and of the night, and of each run its turn and a log with an error far above its end."""
+    """Runs of last Tuesday and of the night, each with a turn and a log with an error far above its end."""
     tools = {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
     service.put(TUESDAY, "failed", created=-(3 * 1440 + 120), branch_name="fix/tuesday")
     service.put("run_01JXTUESDAYTOO", created=-(3 * 1440 + 125))
@@ -123,7 +123,7 @@ def a_week(service: Service) -> None:
 
 
 async def a_night(scene: Scene, service: Service) -> None:
-    """A host that was away, a run of ours that failed, an organization, an unknown write, and one to approve."""
+    """A recovered host, a failed run of ours, an organization, an unknown write, and a request for approval."""
     engine = scene.engine
     for minutes in range(600, 0, -10):
         gitlab = "unreachable" if 510 <= minutes < 540 else "ok"
@@ -143,7 +143,7 @@ async def a_night(scene: Scene, service: Service) -> None:
 
 
 async def test_each_is_walked_in_one_console(staged: Staged, service: Service, tmp_path: Path) -> None:
-    """One after the other, each from the list of runs."""
+    """All are walked in one console, one after the other, each from the list of runs."""
     a_week(service)
     file = tmp_path / "config.toml"
     profile = f'[profiles.acme-prod]\nbase_url = "{service.base_url}"\ntoken_env = "{TOKEN_VARIABLE}"\n'
@@ -152,7 +152,7 @@ async def test_each_is_walked_in_one_console(staged: Staged, service: Service, t
     async with staged(synced=False, changed=changed) as scene:
         await a_night(scene, service)
         for journey in JOURNEYS:
-            # Where each begins: all runs, and the cursor of each tab on its first row.
+            # Each begins with all runs, and the cursor of each tab on its first row.
             await scene.press("2", "home")
             await scene.to_all_runs()
             await scene.press(*(PRESSED.get(key, key) for key in journey.keys.split()))
@@ -160,7 +160,7 @@ async def test_each_is_walked_in_one_console(staged: Staged, service: Service, t
 
 
 def test_the_documentation_lists_them_with_their_keys() -> None:
-    """Ten, in this order, and none takes more than five keys."""
+    """The documentation lists ten, in this order, and none takes more than five keys."""
     page = (Path(__file__).parents[2] / "docs/use/console.md").read_text("utf-8")
     table = page.partition("## Ten journeys")[2].partition("\n## ")[0]
     keys = [" ".join(f"`{key}`" for key in each.keys.split()) for each in JOURNEYS]
@@ -181,9 +181,10 @@ def form_values(scene: Scene) -> dict[str, str]:
 
 
 async def test_an_unknown_outcome_is_in_sight_everywhere_until_it_is_resolved(staged: Staged, service: Service) -> None:
-    """It is not sent again; the header and the tab count it, a key leads to it, and once resolved no form warns of it.
+    """The header and the tab count it and a key leads to it.
 
-    A form on show hears that, by another process too: the warning goes, and it says what became of the text.
+    It is not sent again, and once resolved no form warns about it. An open form notices a resolution by another process
+    too: the warning disappears, and a note says what happened to the text.
     """
     async with staged() as scene:
         service.loses = True
@@ -225,7 +226,7 @@ async def test_an_unknown_outcome_is_in_sight_everywhere_until_it_is_resolved(st
 
 
 async def started(scene: Scene, service: Service, count: int) -> None:
-    """Runs that were started from here, and failed; they are marked."""
+    """Marks runs that were started from here and failed."""
     for number in range(count):
         made = await scene.engine.actions.submit(StartRun(f"Fix {number}.", WEB, f"branch-{number}"))
         service.runs[str(made.result_id)] |= {"status": "failed", "branch_name": f"branch-{number}"}
@@ -235,7 +236,7 @@ async def started(scene: Scene, service: Service, count: int) -> None:
 
 
 async def ended(scene: Scene, service: Service, **statuses: str) -> None:
-    """The runs end, and the console polls."""
+    """Lets the runs end, and the console poll."""
     for run_id, status in statuses.items():
         service.runs[run_id] |= {"status": status, "updated_at": stamp(MINUTES_INTO_THE_DAY + 1)}
     scene.clock.move(minutes=2)
@@ -243,7 +244,7 @@ async def ended(scene: Scene, service: Service, **statuses: str) -> None:
 
 
 async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(staged: Staged, service: Service) -> None:
-    """Its line moves in every tab, and its list names each run."""
+    """The batch's line changes in every tab, and its list names each run."""
     async with staged() as scene:
         await started(scene, service, 3)
         service.rejects_at = "branch-2"
@@ -269,7 +270,7 @@ async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(staged: 
 
 
 async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(staged: Staged, service: Service) -> None:
-    """Resolved in Activity, long after its form has closed; let go, the line is gone."""
+    """The outcome is resolved in Activity, long after the form has closed; once dismissed, the line disappears."""
     async with staged() as scene:
         await started(scene, service, 1)
         service.loses = True
@@ -296,9 +297,9 @@ UNSHOWABLE: tuple[WriteRequest, ...] = (REQUESTS[1], *REQUESTS[-2:])
 
 
 async def test_what_was_rejected_is_edited_and_sent_again(staged: Staged, service: Service) -> None:
-    """The form begins with the request as it was sent, and makes a new action; the old one stays rejected.
+    """The form starts with the request as it was sent, and creates a new action; the old one stays rejected.
 
-    What no form shows faithfully is refused with a sentence; nothing is changed behind one's back.
+    A request that no form can show exactly is refused with a sentence, and never changed silently.
     """
     request = StartRun("Fix it.", WEB, "fix/it", {"depth": 3, "note": "3", "text": "two\nlines"})
     service.rejects = Respond(400, {"message": "Not that branch.", "error_code": "invalid_branch"})

@@ -1,4 +1,4 @@
-"""The Organizations tab: what became of each invitation, where the service tells it."""
+"""The Organizations tab shows the state of each invitation, if the service reports it."""
 
 import pytest
 
@@ -21,7 +21,7 @@ TOLD = {
 
 
 class Partner:
-    """A service that makes organizations, and tells what became of their invitations if it is `told`."""
+    """A service that creates organizations, and reports their invitations if it is `told`."""
 
     told: dict[str, object] | None = None
 
@@ -44,7 +44,7 @@ def partner(server: Server) -> Partner:
 
 
 async def invited(scene: Scene) -> None:
-    """An organization was created from here, and the tab is on show."""
+    """Creates an organization from the console, and opens the tab."""
     await scene.engine.actions.submit(CreateOrganization("ada@globex.example"))
     await scene.press("3")
 
@@ -63,9 +63,10 @@ def detail(scene: Scene) -> str:
 
 
 async def test_an_invitation_is_shown_as_the_service_knows_it(staged: Staged, server: Server, partner: Partner) -> None:
-    """Where its mail went, and what came of it. It is sent again once that is confirmed, and not by enter.
+    """The row shows where the mail went and its result.
 
-    The write is in the ledger. An invitation that was accepted has no such key.
+    Resending needs a confirmation other than enter, and is recorded in the ledger. An accepted invitation cannot be
+    resent.
     """
     partner.told = TOLD
     async with staged(synced=False, base_url=server.base_url) as scene:
@@ -97,7 +98,10 @@ async def test_an_invitation_is_shown_as_the_service_knows_it(staged: Staged, se
 
 
 async def test_an_invitation_is_unknown_without_the_extension(staged: Staged, server: Server, partner: Partner) -> None:
-    """It is never said to be sent. After another one, the next key, such as that which resends, is about that."""
+    """Without the extension an invitation is never shown as sent.
+
+    After a new one, keys such as resend act on that one.
+    """
     async with staged((80, 24), synced=False, base_url=server.base_url) as scene:
         await invited(scene)
         await scene.shows("unknown")

@@ -1,4 +1,4 @@
-"""When the console's own files cannot be used, every room says so, and what to do."""
+"""When the console's own files cannot be used, every screen says so, and how to fix it."""
 
 from app.console.troubles import UNREADABLE
 from app.engine.events import StorageFailed
@@ -8,7 +8,7 @@ BROKEN = "cache.sqlite3 is not a database. Delete it: it fills again."
 
 
 async def test_no_room_waits_for_an_answer_that_cannot_be_kept(staged: Staged) -> None:
-    """A room says neither "asking" nor "nothing yet", whether it was open when the storage failed or opens later."""
+    """No screen says "asking" or "nothing yet", whether it was open when the storage failed or opens later."""
     async with staged(SMALL, synced=False) as scene:
         await scene.press("2", "4", "6", "1")
         await scene.ring(StorageFailed(BROKEN))

@@ -1,4 +1,4 @@
-"""Pictures of rooms before any answer and after a good day, and of the states that the rooms share."""
+"""Pictures of the screens before any answer and after a good day, and of the states that they share."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -13,12 +13,12 @@ from tests.console.conftest import SMALL, Scene, Staged
 
 ROOMS: Final = ("runs", "health", "organizations", "insights", "automations", "activity", "inbox")
 TABS: Final = {room: str(key) for key, room in enumerate(ROOMS, start=1)}
-"""Each with the key that leads there."""
+"""Each screen with the key that opens it."""
 UNUSABLE: Final = "~/.local/share/runwarden/acme-prod/cache.sqlite3 is not a database. Delete it: it fills again."
 
 
 async def failing(scene: Scene, kind: str, message: str, status: int | None = None) -> None:
-    """Polls fail from now on."""
+    """Make polls fail from now on."""
     for subject in ("runs", "health"):
         await scene.ended(PollOutcome(subject, scene.clock(), kind, message, status))  # type: ignore[arg-type]
     await scene.tick(seconds=5)
@@ -39,7 +39,7 @@ async def in_lab(scene: Scene) -> None:
 
 
 async def looked_at(scene: Scene, picture: SnapshotAssertion, *rooms: str) -> None:
-    """The rooms one after the other, each as it was accepted; `run` is the first run on the whole screen."""
+    """Opens the screens one after the other and compares their pictures; `run` is the first run in full screen."""
     for room in rooms:
         await scene.press(*(("1", "enter") if room == "run" else (TABS[room],)))
         await scene.tick()
@@ -59,7 +59,7 @@ STATES: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
 
 
 async def test_after_a_good_day(staged: Staged, picture: SnapshotAssertion) -> None:
-    """What was seen stays, with its age."""
+    """Known rows stay, with their age."""
     async with staged(SMALL) as scene:
         await unreachable(scene)
         await looked_at(scene, picture, "runs", "health", "insights", "inbox", "run")
@@ -67,7 +67,10 @@ async def test_after_a_good_day(staged: Staged, picture: SnapshotAssertion) -> N
 
 @pytest.mark.parametrize("state", STATES)
 async def test_every_state_is_told(staged: Staged, picture: SnapshotAssertion, state: str) -> None:
-    """The bar names it and the notice says the cure; what lasts is told in every room by `test_after_a_good_day`."""
+    """The header names each state, and the notice gives the fix.
+
+    `test_after_a_good_day` covers lasting states in every tab.
+    """
     async with staged(SMALL) as scene:
         await STATES[state](scene)
 
@@ -75,6 +78,6 @@ async def test_every_state_is_told(staged: Staged, picture: SnapshotAssertion, s
 
 
 async def test_before_any_answer(staged: Staged, picture: SnapshotAssertion) -> None:
-    """Nothing is known, and no room pretends that there is nothing."""
+    """Before the first answer, no screen claims that there is nothing."""
     async with staged(SMALL, synced=False) as scene:
         await looked_at(scene, picture, "runs", "health", "insights")

@@ -1,4 +1,4 @@
-"""What the terminal shows is written once, and its ages go on."""
+"""The terminal gets each text once, and ages keep counting."""
 
 import random
 import re
@@ -16,7 +16,7 @@ HEIGHT = 32
 
 
 class Line:
-    """A terminal's cells, as text with its style, drawn from placed texts."""
+    """A terminal's cells as styled text, drawn from positioned texts."""
 
     def __init__(self) -> None:
         self.cells: dict[tuple[int, int], str] = {}
@@ -33,7 +33,7 @@ class Line:
 
 
 def painted(rng: random.Random, width: int) -> Iterator[str]:
-    """A frame: some lines, each in one piece or several, the cursor at its end."""
+    """A frame: some lines, each in one or several pieces, with the cursor at the end."""
     for y in rng.sample(range(1, 6), rng.randint(1, 5)):
         edges = [0, *sorted(rng.sample(range(1, width), rng.choice((0, 0, 1, 2)))), width]
         for left, right in pairwise(edges):
@@ -66,7 +66,7 @@ def test_the_terminal_shows_the_same_as_if_all_were_written() -> None:
 
 
 async def test_ages_on_a_still_screen_go_on(staged: Staged, board: Lab) -> None:
-    """Minutes pass on it, though it is looked at less often while nothing counts seconds."""
+    """Minutes keep counting, although the screen is checked less often while it shows no seconds."""
     now = board.now
     board.put("only", "failed", created=now - timedelta(minutes=20), updated=now - timedelta(minutes=10))
     async with staged((120, HEIGHT)) as scene:

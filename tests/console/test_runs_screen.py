@@ -14,7 +14,10 @@ from widgets.kit.cursor_view import HEADER
 
 
 async def test_rows_are_dimmed_while_the_service_gives_no_answer(staged: Staged) -> None:
-    """And bright again with the first answer. A token that is refused here only is said, and the rows stay live."""
+    """The first answer brightens them again.
+
+    If only this console's token is refused, that is reported, and the rows stay live.
+    """
     async with staged() as scene:
         y = scene.table.region.y + HEADER + 3
 
@@ -39,7 +42,7 @@ async def test_rows_are_dimmed_while_the_service_gives_no_answer(staged: Staged)
 
 
 async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, board: Lab) -> None:
-    """Its runs are announced as they are stored, before it is known that none is missing."""
+    """Runs are announced as they are stored, before the history is known to be complete."""
     async with staged(WIDE, synced=False) as scene:
         engine = scene.engine
         page = await engine.client.list_runs(page_size=100)
@@ -56,7 +59,7 @@ AHEAD = timedelta(hours=2)
 
 
 async def hear(scene: Scene, ahead: timedelta) -> None:
-    """Answers arrive, dated by the service's clock."""
+    """Handles answers that carry the service's clock."""
     sent_at = datetime.now(UTC) + ahead
     for _ in range(3):
         scene.engine.client.budget.hear({"Date": format_datetime(sent_at, usegmt=True)}, time.time())
@@ -65,7 +68,7 @@ async def hear(scene: Scene, ahead: timedelta) -> None:
 
 
 async def test_ages_count_by_the_service_s_clock_and_that_is_said_once(staged: Staged, board: Lab) -> None:
-    """A run that the service made three minutes ago is three minutes old, and the last 24 hours are its own."""
+    """A run that the service created three minutes ago shows three minutes, and the last 24 hours use its clock too."""
     async with staged() as scene:
         created = (scene.clock() + AHEAD - timedelta(minutes=3) - START).total_seconds() / 60
         board.put("run_new", "working", created=created)

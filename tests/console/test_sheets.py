@@ -1,4 +1,4 @@
-"""What a key does in a dialog."""
+"""The effect of keys in a dialog."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from app.runs.screen_pickers import ViewSaver
 
 
 def test_enter_does_nothing_that_cannot_be_undone() -> None:
-    """In no dialog does it the same as ctrl+s, which is the key that sends, replaces and destroys."""
+    """In no dialog does enter do the same as ctrl+s, which sends, replaces and destroys."""
 
     def bound(dialog: type[ModalScreen[Any]], key: str) -> set[str]:
         each = Binding.make_bindings(dialog.BINDINGS)

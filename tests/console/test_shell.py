@@ -11,7 +11,7 @@ from widgets.kit.line_text import LineText
 
 
 async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
-    """It is made from the bindings, so nothing can be missing; a word filters it."""
+    """Help is generated from the bindings, so nothing can be missing; a word filters it."""
     async with staged((100, 120)) as scene:
         expected = [each for each in key_actions(scene.app.screen) if each.keys]
         await scene.press("question_mark")
@@ -26,9 +26,9 @@ async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
 
 
 async def test_a_key_opens_what_a_toast_is_about(staged: Staged) -> None:
-    """The run; if it is about nothing in particular, all of it is shown, as text.
+    """The key opens the run, or the toast's full text if it concerns nothing else.
 
-    What reads for a screen ends before the screen goes: a late result would look for parts that are gone already.
+    A screen's reads stop before the screen closes, since a late result would look for widgets that no longer exist.
     """
     async with staged(SMALL) as scene:
         scene.app.notify("branch \x1b[2J gone")

@@ -22,20 +22,23 @@ def before(**by: float) -> datetime:
 
 
 def test_times_as_words() -> None:
-    """Ages, starts, spans and moments. A clock that is a little ahead makes nothing strange, one far ahead is said."""
+    """Ages, starts, spans and moments are written as words.
+
+    A clock that is slightly ahead changes nothing, one far ahead is mentioned.
+    """
     said = {
         ago(NOON, NOON): "just now",
         ago(before(seconds=119), NOON): "1m ago",
         ago(before(days=400), NOON): "400d ago",
         ago(before(minutes=-5), NOON): "in 5m",
-        # From a day on the moment, in local time; once it is another year, that instead of the hour.
+        # From a day on, the local time is shown; in another year, the year instead of the hour.
         started(before(hours=23, minutes=59), NOON): "23h ago",
         started(before(hours=28), NOON): "3 May 08:00",
         started(before(days=200), NOON): "16 Oct 2025",
         started(None, NOON): "-",
         span(3900): "1h05m",
         span(183600): "2d03h",
-        # Today needs the time only.
+        # A time of today needs no date.
         clock_time(before(minutes=1), NOON): "11:59:00",
         clock_time(before(days=1), NOON): "3 May 12:00",
         clock_time(before(days=365), NOON): "4 May 2025 12:00",
@@ -46,7 +49,7 @@ def test_times_as_words() -> None:
 
 
 def test_unknown_statuses_are_shown_as_received() -> None:
-    """Neither good nor bad: a warning with the word, and quieter once it was learnt to be an end."""
+    """An unknown status is neither good nor bad: it is a warning with the word, dimmed once it is known to be final."""
     assert run_badge("paused").text == "◆ paused"
     assert run_badge("archived", is_final=True).text == "◇ archived"
     assert run_badge("", is_final=True).word == "no status"
@@ -58,7 +61,7 @@ def test_unknown_statuses_are_shown_as_received() -> None:
 
 
 def link(ok_s: float | None = None, kind: str | None = None, *, failures: int = 1) -> LinkState:
-    """Whose last answer is so old, and whose polls fail since then."""
+    """A link with an answer of this age, whose polls have failed since then."""
     last_ok_at = None if ok_s is None else before(seconds=ok_s)
     if kind is None:
         return LinkState("runs", last_ok_at=last_ok_at)
@@ -79,7 +82,7 @@ def link(ok_s: float | None = None, kind: str | None = None, *, failures: int = 
     ],
 )
 def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None:
-    """Old facts say their age, and a failure its reason; what is late depends on how often the service is asked."""
+    """Old facts show their age, and a failure its reason; what counts as late depends on the poll interval."""
     often = PollTiming(opened_at=NOON - timedelta(hours=1), period_s=2.0)
 
     assert freshness(state, PATIENCE, NOON).text == text
@@ -97,7 +100,7 @@ def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None
     ],
 )
 def test_a_wait_says_why(state: LinkState, wait: WaitReason, text: str) -> None:
-    """Not while the facts are as young as between any two polls, and never instead of what only a person can mend."""
+    """The reason only appears when facts are older than between two polls, and never hides what only a user can fix."""
     assert freshness(state, PATIENCE, NOON, Wait(wait, NOON + timedelta(minutes=2))).text == text
 
 
@@ -108,7 +111,7 @@ def detail(status: str, *moves: tuple[str | None, str, datetime], created: datet
 
 
 def test_the_time_before_the_first_look_is_not_claimed() -> None:
-    """A run first seen at work was unobserved before; one first seen queued was queued from its creation."""
+    """A run first seen active has an unobserved time before; one first seen queued was queued since its creation."""
     late = detail("working", (None, "working", before(minutes=5)), created=before(minutes=9))
     early = detail(
         "failed",
@@ -130,7 +133,7 @@ def test_the_time_before_the_first_look_is_not_claimed() -> None:
 
 
 async def test_what_is_asked_while_at_work_is_done_once_more() -> None:
-    """Ten asks during one round make one further round, never two at once; after a failing one all the same."""
+    """Ten requests during one round cause one further round, never two at once, and even after a failing round."""
     gate, begun, tasks, rounds = asyncio.Event(), asyncio.Event(), list[asyncio.Task[None]](), list[int]()
 
     async def work() -> None:

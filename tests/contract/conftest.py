@@ -13,7 +13,7 @@ ORGANIZATION = CreateOrganization("ada@example.com")
 
 
 async def nothing() -> None:
-    """Commit without more."""
+    """A commit that does nothing."""
 
 
 async def create(client: Client) -> ApiError:

@@ -1,4 +1,4 @@
-"""Failures that the service states: their kinds, their waits, and what the client does about them."""
+"""Failures that the service reports: their kinds and waits, and the client's reaction."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tests.lab import Raw, Respond, Server, Step
 
 
 async def test_a_failure_has_its_kind_its_message_and_its_code(server: Server, client: Client) -> None:
-    """Spec 2.8 and 7: the message and error_code come through; only a 5xx leaves a write in doubt."""
+    """Message and error_code come through (spec 2.8 and 7); only a 5xx leaves a write's outcome unknown."""
     for status, kind, in_doubt in (
         (400, RejectedError, False),
         (401, NotAuthorizedError, False),
@@ -40,7 +40,7 @@ async def test_a_failure_has_its_kind_its_message_and_its_code(server: Server, c
 
 
 async def test_a_failure_counts_whatever_its_body(server: Server, client: Client) -> None:
-    """The status alone is a promise that nothing was done."""
+    """The status alone promises that nothing was done."""
     head = b"HTTP/1.1 403 Forbidden\r\n"
     steps: list[Step] = [
         Respond(403, "<html>forbidden</html>"),
@@ -69,7 +69,7 @@ async def test_a_failure_counts_whatever_its_body(server: Server, client: Client
 async def test_a_rate_limit_says_how_long_to_wait(
     server: Server, client: Client, headers: dict[str, str], wait_s: float | None
 ) -> None:
-    """Seconds, a date (by the server's own clock), or nothing at all."""
+    """The wait may be in seconds, a date by the server's own clock, or missing."""
     server.script(*[Respond(429, {"message": "slow down"}, headers)] * 2)  # A short wait is waited out once.
 
     error = await read(client)
@@ -79,7 +79,7 @@ async def test_a_rate_limit_says_how_long_to_wait(
 
 
 async def test_a_wait_holds_for_every_read_of_the_client(server: Server, client: Client) -> None:
-    """After a 429 the service is left in peace; a write, which a person asked for, still goes out."""
+    """After a 429 no reads are sent; a write that a user asked for still is."""
     server.script(Respond(429, {"message": "slow down"}, {"Retry-After": "60"}), Respond(400, {"message": "bad email"}))
     await read(client)
 
@@ -93,7 +93,7 @@ async def test_a_wait_holds_for_every_read_of_the_client(server: Server, client:
 
 
 async def test_a_token_that_was_replaced_is_read_again(server: Server, client: Client, tmp_path: Path) -> None:
-    """When the service refuses the old one: a read is sent again, a write is not, and the source is asked rarely."""
+    """When the service refuses the old token, a read is sent again and a write is not; the source is rarely read."""
     file = tmp_path / "token"
     file.write_text("another-token")
     file.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Connections and answers that break: what the client may say of the request's fate."""
+"""Broken connections and answers, and what the client may conclude about the request."""
 
 import asyncio
 from contextlib import aclosing
@@ -15,7 +15,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 async def test_a_connection_that_is_dropped_at_once_is_lost(server: Server, client: Client) -> None:
-    """Whether the request had begun depends on who was faster; the service has seen none in either case."""
+    """Whether the request had begun is a race; in either case the service has received none."""
     server.script(Drop("accepted"))
 
     error = await create(client)
@@ -26,7 +26,7 @@ async def test_a_connection_that_is_dropped_at_once_is_lost(server: Server, clie
 
 @pytest.mark.parametrize("step", [Drip(), Raw(b"HTTP/1.1 200 OK\r\nX: ", then="hang")], ids=["dripping", "half"])
 async def test_the_deadline_covers_the_whole_answer(server: Server, step: Step) -> None:
-    """A server that is silent, or slow for ever, costs one deadline and leaves a write in doubt."""
+    """A server that is silent or endlessly slow costs one deadline, and leaves a write's outcome unknown."""
     server.script(step)
 
     async with aclosing(Client(server.base_url, Token("t"), deadline_s=0.5)) as client:
@@ -70,7 +70,7 @@ UNREADABLE: list[Step] = [
 async def test_an_answer_that_is_lost_or_cannot_be_read_leaves_a_write_in_doubt(
     server: Server, client: Client, step: Step, kind: type[ApiError]
 ) -> None:
-    """Half an answer is none, and no proof that nothing happened; nothing is sent a second time."""
+    """Half an answer does not prove that nothing happened, and the request is not sent again."""
     server.script(step)
 
     error = await create(client)
@@ -82,7 +82,7 @@ async def test_an_answer_that_is_lost_or_cannot_be_read_leaves_a_write_in_doubt(
 
 
 async def test_a_list_that_is_none_is_refused_whole(server: Server, client: Client) -> None:
-    """No list, no way to the next page that could be taken, or no JSON: nothing of it is kept."""
+    """Nothing is stored of an answer without a list, without a usable next page, or that is not JSON."""
     for body in (b'{"runs": [], "next_token": 7}', b'{"runs": null}', b'{"runs": [{"run_id": "1", "cost": NaN}]}'):
         server.script(Respond(200, body))
         assert type(await read(client)) is UnusableAnswerError

@@ -1,4 +1,4 @@
-"""When nothing is sent, the client says so, and it is true."""
+"""The client reports that nothing was sent, and only if that is certain."""
 
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tests.lab import Drop, Respond, Server, free_port
 
 
 async def test_no_listener_and_no_tls_mean_that_nothing_was_sent(server: Server) -> None:
-    """A refused connection or handshake is the one failure of the network that leaves no doubt."""
+    """A refused connection or handshake is the only network failure with a certain outcome."""
     commits: list[str] = []
 
     async def commit() -> None:
@@ -25,7 +25,7 @@ async def test_no_listener_and_no_tls_mean_that_nothing_was_sent(server: Server)
     async with aclosing(Client(f"http://127.0.0.1:{free_port()}/v1", Token("t"))) as client:
         with pytest.raises(UnreachableError) as caught:
             await client.send(ORGANIZATION, before_first_byte=commit)
-    # A failed handshake comes before the request as well.
+    # A failed TLS handshake comes before the request as well.
     server.script(Drop("unread"))
     async with aclosing(Client(server.base_url.replace("http:", "https:"), Token("t"), deadline_s=60)) as client:
         of_tls = await create(client)
@@ -67,7 +67,7 @@ UNSENDABLE: list[Any] = [
 
 
 async def test_what_would_leave_the_api_or_cannot_go_over_the_wire_is_not_sent(server: Server, client: Client) -> None:
-    """The token goes to the paths of the API and nowhere else; it is refused before the commit."""
+    """The token only goes to paths of the API; any other request is refused before it is recorded."""
     for request, body in UNSENDABLE:
         with pytest.raises(NotSendableError) as caught:
             await client.send(request, body_json=body, before_first_byte=nothing)

@@ -1,4 +1,4 @@
-"""Proxies and private certificates: a company's network, as a client meets it."""
+"""Proxies and private certificates, as in a company's network."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -22,7 +22,7 @@ from tests.proxy import ADDRESS, Proxy
 from tests.service.servers import Certificate, make_certificate
 
 SERVICE = "https://reviews.example.test/v1"
-"""A name that only the proxy can reach."""
+"""A name that only the proxy can resolve."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def client_of(base_url: str = SERVICE, **network: object) -> aclosing[Client]:
 
 
 async def test_the_environments_proxy_is_used_with_its_login(service: Server, certificate: Certificate) -> None:
-    """For reads and for writes; the write's entry is committed once, after the proxy opened the tunnel."""
+    """Reads and writes use the proxy; a write's entry is committed once, after the proxy opened the tunnel."""
     service.script(Respond(200, {"runs": []}), Respond(201, CREATED))
     committed: list[int] = []
     with Proxy(leads_to=service.port) as proxy:
@@ -60,7 +60,7 @@ async def test_the_environments_proxy_is_used_with_its_login(service: Server, ce
 
 
 async def test_names_are_left_to_a_socks_proxy(service: Server, certificate: Certificate) -> None:
-    """This machine may not be able to look them up."""
+    """This machine may not be able to resolve the names."""
     service.script(Respond(200, {"runs": []}))
     with Proxy(leads_to=service.port) as proxy:
         way = f"socks5h://127.0.0.1:{proxy.port}"
@@ -71,7 +71,7 @@ async def test_names_are_left_to_a_socks_proxy(service: Server, certificate: Cer
 
 
 async def test_a_proxy_that_refuses_is_named_without_its_login(service: Server, certificate: Certificate) -> None:
-    """Nothing was sent to the service, the write's outcome is certain, and the message says who refused."""
+    """Nothing was sent to the service, the write's outcome is certain, and the message names the proxy."""
     with Proxy(leads_to=service.port) as proxy:
         way = f"http://user:wrong-secret@127.0.0.1:{proxy.port}"
         async with client_of(proxy=way, ca_file=certificate.file) as client:
@@ -100,7 +100,7 @@ async def test_an_unknown_authority_names_the_settings(service: Server, tmp_path
 
 
 async def test_no_proxy_and_none_go_straight_there(server: Server) -> None:
-    """This machine's own addresses never go through a proxy, whatever the environment says."""
+    """Loopback addresses never use a proxy, whatever the environment says."""
     server.otherwise = lambda _: Respond(200, {"runs": []})
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:1", "HTTP_PROXY": "http://127.0.0.1:1"}
     async with client_of(server.base_url, env=nowhere) as client:
@@ -147,7 +147,7 @@ async def reached(network: Network, folder: Path) -> list[str]:
 async def test_git_routes_and_the_heartbeat_take_the_same_way(
     service: Server, certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through the profile's proxy, whose login may hold an @, whatever the environment says."""
+    """They use the profile's proxy, whose login may contain an @, whatever the environment says."""
     service.otherwise = lambda request: Respond(404 if "git" in request.path else 200, b"{}")
     monkeypatch.delenv("GIT_SSL_CAINFO", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
@@ -166,7 +166,7 @@ async def test_git_routes_and_the_heartbeat_take_the_same_way(
 async def test_a_proxy_over_tls_is_trusted_for_requests_and_for_the_heartbeat(
     service: Server, certificate: Certificate
 ) -> None:
-    """By the authorities of ca_file, like the service behind it."""
+    """The authorities of ca_file verify the proxy, like the service behind it."""
     service.otherwise = lambda _: Respond(200, {"runs": []})
     with Proxy(leads_to=service.port, tls=certificate.server_context()) as proxy:
         way = f"https://user:p%40w@127.0.0.1:{proxy.port}"
@@ -179,7 +179,7 @@ async def test_a_proxy_over_tls_is_trusted_for_requests_and_for_the_heartbeat(
 
 
 async def test_git_routes_and_the_heartbeat_name_what_refused(service: Server, tmp_path: Path) -> None:
-    """The proxy without its login."""
+    """The error names the proxy without its login."""
     with Proxy(leads_to=service.port) as proxy:
         unasked = await reached(Network(f"http://user:wr@ng@127.0.0.1:{proxy.port}"), tmp_path)
 
@@ -189,7 +189,7 @@ async def test_git_routes_and_the_heartbeat_name_what_refused(service: Server, t
 
 
 async def test_git_repeats_no_part_of_a_login(tmp_path: Path) -> None:
-    """Of an address with an @ in its password, git and curl show the rest as the host."""
+    """If a password contains an @, git and curl print its rest as a part of the host, which must be masked."""
     with pytest.raises(GitError, match="localhost") as caught:
         await Git(network=Network("none")).fetch(tmp_path, "ls-remote", "https://me:first@second@localhost:1/r")
 
@@ -197,7 +197,7 @@ async def test_git_repeats_no_part_of_a_login(tmp_path: Path) -> None:
 
 
 def test_children_get_the_profiles_way_as_variables() -> None:
-    """Without the environment's own, in both cases of letters; loopback needs no proxy."""
+    """The variables replace the environment's own, in upper and lower case; loopback uses no proxy."""
     env = {"https_proxy": "http://old:1", "ALL_PROXY": "socks4://old:2", "NO_PROXY": "*.a.test", "KEPT": "x"}
     loopback = "localhost,127.0.0.1,::1"
 

@@ -1,4 +1,4 @@
-"""What goes over the wire for each endpoint, and what is made of a good answer."""
+"""The request that each endpoint gets, and the records that a good answer becomes."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -26,7 +26,7 @@ RUN = {
 
 
 async def test_every_request_carries_the_token_and_asks_for_plain_json(server: Server, client: Client) -> None:
-    """Spec 5.1; nothing compressed is asked for."""
+    """Each request has the token and accepts plain JSON, without compression (spec 5.1)."""
     server.script(Respond(200, {"code_hosting": {}}))
 
     await client.health()
@@ -43,7 +43,7 @@ async def test_every_request_carries_the_token_and_asks_for_plain_json(server: S
 
 
 async def test_the_list_takes_every_filter_of_the_spec(server: Server, client: Client) -> None:
-    """Spec 4.2: filters are quoted, times are UTC with a Z, and what was not asked for is not sent."""
+    """Filters are quoted, times are UTC with a Z, and unused filters are not sent (spec 4.2)."""
     server.script(Respond(200, {"runs": []}), Respond(200, {"runs": []}))
 
     since = datetime(2026, 5, 1, 12, tzinfo=timezone(timedelta(hours=2)))
@@ -63,7 +63,7 @@ async def test_the_list_takes_every_filter_of_the_spec(server: Server, client: C
 
 
 async def test_a_lab_is_known_by_its_answers(server: Server, client: Client) -> None:
-    """Failures say so as well; a service that stops saying so is none any more."""
+    """Failures identify a lab as well; a service that stops saying so is no longer one."""
     mark = {"X-Runwarden-Lab": "on"}
     server.script(Respond(503, {"message": "scripted"}, mark), Respond(200, {"runs": []}))
 
@@ -76,7 +76,7 @@ async def test_a_lab_is_known_by_its_answers(server: Server, client: Client) -> 
 
 
 async def test_a_page_of_runs_is_read_whole(server: Server, client: Client) -> None:
-    """Fields, times and the way on; the run as received stays with it, unknown fields included."""
+    """Fields, times and the next page are read; the run keeps its document as received, unknown fields included."""
     received = {**RUN, "cost": 1.5, "labels": ["a", None, {"b": True}], "big": 2**70}
     server.script(Respond(200, {"runs": [received], "page_size": 1, "next_token": "more", "total_count": 48_231}))
 
@@ -91,7 +91,7 @@ async def test_a_page_of_runs_is_read_whole(server: Server, client: Client) -> N
 
 
 async def test_half_of_a_surrogate_pair_hides_no_page(server: Server, client: Client) -> None:
-    """A text that is no valid Unicode is shown with a replacement character; all else is as received."""
+    """Invalid Unicode is shown with a replacement character; everything else is as received."""
     odd = {**RUN, "run_id": "run_2", "branch_name": "x\ud800y", "title": "\udc00 and \U0001f600"}
     body = json.dumps({"runs": [RUN, odd]}).encode()
     server.script(Respond(200, body, headers={"Content-Type": "application/json"}))
@@ -103,7 +103,7 @@ async def test_half_of_a_surrogate_pair_hides_no_page(server: Server, client: Cl
 
 
 async def test_a_write_is_sure_of_the_id_alone(server: Server, client: Client) -> None:
-    """A run that was started is known by its id, whatever else the answer lacks; without one it is in doubt."""
+    """A started run needs only its id, whatever else the answer lacks; without an id its outcome is unknown."""
     server.script(Respond(201, {"run_id": "run_9", "status": 3}), Respond(201, {**RUN, "run_id": 9}))
     request = StartRun("Do it.", API)
     answer = await client.send(request, before_first_byte=nothing)
@@ -115,7 +115,7 @@ async def test_a_write_is_sure_of_the_id_alone(server: Server, client: Client) -
 
 
 async def test_health_names_each_connected_platform(server: Server, client: Client) -> None:
-    """Spec 2.7: one sample a platform; a platform that is null is not connected, and no installation is no failure."""
+    """Each platform has one sample; null means not connected, and no installation is not a failure (spec 2.7)."""
     gitlab = {"status": "degraded", "host": "gitlab.acme.example", "group": "core", "latency_ms": 12}
     server.script(
         Respond(200, {"code_hosting": {"github": {"status": "ok"}, "gitlab": gitlab, "gitea": None}}),
@@ -139,7 +139,7 @@ ONBOARDED = {"success": True, "status": "already_connected", "webhook_configured
 
 
 async def test_each_write_goes_to_its_endpoint_and_its_answer_is_read(server: Server, client: Client) -> None:
-    """Spec 4.1, 4.3, 4.4 and 4.6: what was not given is not sent, and what was answered is kept."""
+    """Unset fields are not sent, and the answer is kept (spec 4.1, 4.3, 4.4 and 4.6)."""
     for request_, target, body, answered, result in (
         (
             StartRun("Fix the login ✓", API, "fix/login", {"ticket": 7}),
@@ -163,7 +163,7 @@ async def test_each_write_goes_to_its_endpoint_and_its_answer_is_read(server: Se
             CreateOrganization(ADA, "PARTNER-5"),
             *("organizations", {"email": ADA, "offer_code": "PARTNER-5"}, ORGANIZATION, "org_1"),
         ),
-        # The id is proof; a missing name must not turn a creation into a doubt.
+        # The id is proof: a missing name must not make a creation unknown.
         (CreateOrganization(ADA), "organizations", {"email": ADA}, {"organization_id": "org_2"}, "org_2"),
         (OnboardProject("core/api"), "gitlab/projects", {"project_path": "core/api"}, ONBOARDED, "core/api"),
     ):
@@ -186,7 +186,7 @@ async def test_the_body_is_sent_exactly_as_it_was_kept(server: Server, client: C
 
 
 async def test_reads_share_a_connection_and_writes_have_their_own(server: Server, client: Client) -> None:
-    """A write over a connection that the service has just closed would be in doubt for nothing."""
+    """On a connection that the service has just closed, a write's outcome would be needlessly unknown."""
     server.otherwise = lambda request: Respond(200, RUN if request.method == "POST" else {"runs": []})
 
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The extension that tells what a run did (docs/dev/api.md): what is asked and understood, and who does not have it."""
+"""The results extension (docs/dev/api.md): its requests, its answers, and services without it."""
 
 from collections.abc import Awaitable
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ PLACE = {
 
 
 async def test_turns_come_in_order_with_what_is_known(client: Client, server: Server) -> None:
-    """Unknown fields are ignored; what is no commit's id is none: git would be given it."""
+    """Unknown fields are ignored; an invalid commit id is dropped, since git would get it."""
     first = {
         "number": 1,
         "instructions": "go",
@@ -67,7 +67,7 @@ async def test_turns_come_in_order_with_what_is_known(client: Client, server: Se
 
 
 async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client, server: Server) -> None:
-    """What is not there is worth a line, and says why; a status that is there is not."""
+    """A missing pull request or status has a line with the reason; an address that is a script is dropped."""
     url = "https://github.example/acme/api/pull/7"
     posted = [
         {"kind": "status", "state": "posted"},
@@ -87,7 +87,7 @@ async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client,
 
 
 async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: Server) -> None:
-    """The log's place and the diff's commits are in headers; the bytes are as they came."""
+    """The log's offset and the diff's commits are in headers; the bytes are unchanged."""
     server.script(
         Respond(200, b"\xff\x1b\0", PLACE),
         Respond(200, b"diff --git", PATCH | {"Runwarden-Head": COMMIT, "Runwarden-Base": "main"}),
@@ -111,8 +111,8 @@ async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: Ser
 
 
 async def test_a_log_without_its_place_is_unusable(client: Client, server: Server) -> None:
-    """Following it would never end, or skip lines; one that shrank begins at its end."""
-    # At 5 it has ended, and leaves out its end.
+    """Following such a log would never stop, or skip lines; one that shrank starts at its end."""
+    # At offset 5 the log has ended, and the answer omits its end.
     odd = (("Next", "4"), ("Next", "5"), ("Offset", "0"), ("Size", "-1"), ("Size", "9" * 99))
     for headers in ({}, *(PLACE | {f"Runwarden-Log-{name}": value} for name, value in odd)):
         server.script(Respond(200, b"x", headers))
@@ -142,7 +142,7 @@ REFUSALS = [
 async def test_a_service_without_the_extension_is_told_from_a_run_that_is_not_there(
     client: Client, server: Server
 ) -> None:
-    """By the error code of the extension's own 404."""
+    """The error code of the extension's own 404 distinguishes them."""
     for status, code, kind in REFUSALS:
         server.script(Respond(status, {"message": "no", "error_code": code}))
         with pytest.raises(ApiError) as caught:
@@ -151,7 +151,7 @@ async def test_a_service_without_the_extension_is_told_from_a_run_that_is_not_th
 
 
 async def test_what_is_not_offered_is_named(client: Client, server: Server) -> None:
-    """Each read and each write of the extension names its own subject."""
+    """The error of each read and write names its subject."""
 
     def sent(request: WriteRequest) -> Awaitable[object]:
         return client.send(request, before_first_byte=nothing)

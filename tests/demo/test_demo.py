@@ -1,4 +1,4 @@
-"""The demo: everything at once, really carried out, and gone afterwards."""
+"""The demo runs everything for real, and removes it afterwards."""
 
 import json
 import os
@@ -38,7 +38,7 @@ from app.__main__ import main
 history.FIRST, history.LAST = (*history.FIRST[:1], *history.FIRST[2:3], *history.FIRST[4:]), ()
 sys.exit(main())
 """
-"""A review in two turns, one that cannot be cloned, a mail and a fix: each kind once."""
+"""Tasks of each kind: a review in two turns, a repository that cannot be cloned, a mail and a fix."""
 
 
 STARTS_A_SERVICE = """
@@ -66,7 +66,7 @@ class Demo:
         return list(self.get("/external/runs", page_size="100", **query).json()["runs"])
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> str:
-        """Ends it; what it said on standard error."""
+        """Stops the demo; returns its standard error."""
         self.process.send_signal(number)
         return self.process.communicate(timeout=PATIENCE_S)[1]
 
@@ -89,7 +89,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def printed(config: Path, *arguments: str) -> Any:
-    """What a command said, as JSON."""
+    """The JSON that a command printed."""
     done = run(("--config", str(config), *arguments, "--json"), os.environ, stdin="", cwd=config.parent)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -97,7 +97,7 @@ def printed(config: Path, *arguments: str) -> Any:
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Demo]:
-    """Begun where modules have our names: its processes execute none of them."""
+    """A demo whose folder has modules with our names, which its processes must not import."""
     project = tmp_path / "project"
     (project / "service").mkdir(parents=True)
     for name in ("service/__init__.py", "json.py", "app.py"):
@@ -111,9 +111,9 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 def test_what_the_first_line_names_is_there_and_was_really_executed(
     demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Changes, reviews, a mail, a failure to clone; the fixer's log is labelled as a recording.
+    """Changes, reviews, a mail and a failed clone exist, and the fixer's log is labelled as a recording.
 
-    A program of the user's can be added to it. Ended by Ctrl+C, it is kept, and taken up again with the same runs.
+    The user's own program can be added. A kept demo survives Ctrl+C, and resumes with the same runs.
     """
     config, chance = Path(demo.told["data_dir"]).parent / "config.toml", set[str]()
 
@@ -125,7 +125,7 @@ def test_what_the_first_line_names_is_there_and_was_really_executed(
         failed = [run for run in demo.runs(status="failed") if run["repository"]["data"].get("repo") != "retired"]
         if not (more := {run["run_id"] for run in failed} - chance):
             break
-        # A sample's flaky test failed them: they are retried until none of them is left without a success.
+        # A flaky test of the sample failed these runs; they are retried until each has succeeded.
         for run_id in more:
             assert "The tests failed" in json.dumps(printed(config, "runs", "log", run_id, "--all"))
             printed(config, "runs", "retry", run_id, "--yes")
@@ -178,7 +178,7 @@ def test_what_the_first_line_names_is_there_and_was_really_executed(
 
 
 def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
-    """Even kill -9 of the process that started it leaves no service behind."""
+    """After kill -9 of the process that started it, no service is left."""
     demo = begun(Program((str(tmp_path),), environment(tmp_path), code=STARTS_A_SERVICE))
     assert demo.is_answering()
     demo.end(signal.SIGKILL)
@@ -191,9 +191,9 @@ def git(repository: Path, *arguments: str) -> str:
 
 
 def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A month of history, an answer that was lost, and a rule that acted on what failed since.
+    """The world has a month of history, a lost answer, and a rule that acted on recent failures.
 
-    Its agents do nothing here: the demo without a console shows what they do.
+    Its agents do nothing here, since the test of the demo without a console covers them.
     """
     (agent := tmp_path / "agent.py").touch()
     monkeypatch.setattr("app.demo.world.AGENT", agent)
@@ -223,7 +223,7 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_kept_demo_gets_no_second_month(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor another outage: it goes on with the runs that it has, and stays kept."""
+    """A resumed demo gets no second outage either: it continues with its runs, and stays kept."""
     (tmp_path / "service").mkdir()
     add_profile(tmp_path / "config.toml", Profile("demo", "http://127.0.0.1:9/v1", EnvToken("TOKEN")))
     service, done = Mock(spec=ServiceProcess, base_url="http://127.0.0.1:9/v1"), list[str]()
@@ -237,11 +237,11 @@ def test_a_kept_demo_gets_no_second_month(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_choice_in_the_settings_of_a_kept_demo_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it requires a sandbox, the service is started as it says, whether bubblewrap works or not."""
+    """If the settings require a sandbox, the service starts with it, whether bubblewrap works or not."""
     chosen = '[execution]\nsandbox = "require"\n'
     (tmp_path / "service.toml").write_text(chosen)
     monkeypatch.setattr("app.demo.service_process.bubblewrap_works", lambda: False)
-    monkeypatch.setattr("sys.executable", shutil.which("false"))  # What comes after it is not the fact.
+    monkeypatch.setattr("sys.executable", shutil.which("false"))  # Everything after this line is irrelevant here.
     with pytest.raises(DemoError):
         start(tmp_path, tmp_path / "log")
 

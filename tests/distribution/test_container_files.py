@@ -1,4 +1,4 @@
-"""Dockerfile, compose.yaml, Caddyfile, CI and systemd units, only read: `make container-check` starts them."""
+"""Dockerfile, compose.yaml, Caddyfile, CI and systemd units, read only; `make container-check` starts them."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from tests.program import ROOT
 FOLDER: Final = ROOT / "deploy" / "container"
 UNITS: Final = ROOT / "deploy" / "systemd"
 EXPOSURE: Final = {"runwarden-serve.service": 1.5, "runwarden-watch.service": 2.5, "runwarden-worker@.service": 3.5}
-"""The most that `systemd-analyze security` may find, of 10; a worker's agents need namespaces and mounts."""
+"""The highest exposure that `systemd-analyze security` may report, of 10; agents need namespaces and mounts."""
 COMPOSE: Final[Mapping[str, Any]] = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
 SERVICES: Final = COMPOSE["services"]
 DOCKERFILE: Final = (FOLDER / "Dockerfile").read_text("utf-8")
@@ -43,7 +43,7 @@ def linter(name: str) -> str:
 )
 def test_linters_find_no_fault(command: str, tmp_path: Path) -> None:
     name, *arguments = command.split()
-    # Caddy makes an authority in its home.
+    # Caddy creates its certificate authority in its home.
     home = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
     argv = [linter(name), *arguments]
     done = subprocess.run(argv, cwd=FOLDER, env=home, capture_output=True, text=True, check=False)
@@ -70,7 +70,7 @@ def test_two_workers_stand_behind_one_api_and_a_proxy() -> None:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze; Debian's package: systemd")
 def test_units_have_no_fault_and_are_hardened(tmp_path: Path) -> None:
-    """No unknown setting, and nothing that refers to what is missing; a restriction that is dropped fails here."""
+    """Units have no unknown setting and refer to nothing missing; removing a restriction fails this test."""
     for unit in UNITS.iterdir():
         text = unit.read_text("utf-8").replace("/opt/runwarden/bin/runwarden", "/bin/true")
         (tmp_path / unit.name).write_text(text, "utf-8")

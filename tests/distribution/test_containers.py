@@ -1,4 +1,4 @@
-"""The image and the units, started: `make container-check` (minutes)."""
+"""The image and the units, started by `make container-check` (takes minutes)."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.campaign
 IMAGE: Final = "localhost/runwarden-check"
 _SECURITY: Final = {"no-new-privileges:true": "no-new-privileges", "systempaths=unconfined": "unmask=ALL"}
-"""What Docker calls otherwise than podman."""
+"""What Docker names differently from podman."""
 # The machine's own limits: a container may not raise them.
 _LIMITS: Final = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
 USER: Final = 10001
@@ -56,7 +56,7 @@ class Podman:
         return done.stdout + done.stderr
 
     def build(self, dockerfile: Path, tag: str, context: Path, *options: str) -> None:
-        """Build an image; the machine's certificate authorities are those of the build."""
+        """Build an image with the machine's certificate authorities."""
         known = ("--volume", "/etc/ssl/certs:/etc/ssl/certs:ro", "--isolation", "chroot", "--network", "host")
         self("build", "--format", "docker", *known, "--file", str(dockerfile), "--tag", tag, *options, str(context))
 
@@ -74,7 +74,7 @@ class Podman:
 
 
 def options_of(service: str) -> list[str]:
-    """Return podman's options for what compose.yaml says about a service's confinement."""
+    """Return podman's options for a service's confinement in compose.yaml."""
     said = COMPOSE["services"][service]
     options = ["--init"] if said["init"] else []
     options += ["--read-only"] if said["read_only"] else []
@@ -141,7 +141,7 @@ def execute_a_run(client: httpx.Client) -> None:
 
 
 def test_one_api_and_two_workers_execute_runs(podman: Podman, data: Path) -> None:
-    """Confined as compose.yaml says: not as root, agents in a sandbox; SIGTERM drains."""
+    """The containers are confined as compose.yaml says: not as root, with agents in a sandbox; SIGTERM drains."""
     names = ["check-api", "check-worker-1", "check-worker-2"]
     try:
         with cluster() as database:
@@ -158,7 +158,7 @@ def test_one_api_and_two_workers_execute_runs(podman: Podman, data: Path) -> Non
             execute_a_run(client_of(made))
             podman("healthcheck", "run", names[0])
             assert podman("exec", names[0], "id", "--user").strip() == str(USER)
-            # Whether agents may have a network is a matter of the machine's /dev/net/tun.
+            # Whether agents may have a network depends on the machine's /dev/net/tun.
             assert all("sandbox: bubblewrap (works here" in podman.logs(name) for name in names[1:])
             podman("stop", "--time", "60", *names)
             assert podman("inspect", "--format", "{{.State.ExitCode}}", *names).split() == ["0", "0", "0"]
@@ -168,7 +168,7 @@ def test_one_api_and_two_workers_execute_runs(podman: Podman, data: Path) -> Non
 
 
 def test_systemd_runs_the_units(podman: Podman, data: Path, tmp_path: Path) -> None:
-    """With every restriction in force they become ready, a turn is executed in its sandbox, and stopping drains."""
+    """With all restrictions the units become ready, a turn runs in its sandbox, and stopping drains."""
     shutil.copytree(ROOT / "deploy" / "systemd", tmp_path / "systemd")
     (tmp_path / "Dockerfile").write_text(SYSTEMD, "utf-8")
     podman.build(tmp_path / "Dockerfile", f"{IMAGE}-systemd", tmp_path)
@@ -180,7 +180,7 @@ def test_systemd_runs_the_units(podman: Podman, data: Path, tmp_path: Path) -> N
         return podman("exec", "check-systemd", *command, check=False)
 
     eventually(lambda: told("systemctl", "is-active", *units).split() == ["active", "active"], "both units are active")
-    # In the container's own /dev: as udev would have it, which is not here.
+    # In the container's own /dev, as udev would create it; there is no udev here.
     told("chmod", "0666", "/dev/net/tun")
     told("systemctl", "restart", units[1])
     runwarden = ["runuser", "-u", "runwarden", "--", "/opt/runwarden/bin/runwarden"]

@@ -1,4 +1,4 @@
-"""The distribution's name and extras: one constant, the same everywhere."""
+"""The distribution's name and extras come from one constant and are the same everywhere."""
 
 import json
 import re
@@ -20,12 +20,15 @@ PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["pr
 OTHERS_NAME: Final = re.compile(
     r"runwarden\[|\b(?:pipx?|uv|tool) (?:install|inject)(?:\s+-\S+)*\s+['\"]?runwarden(?![-\w])"
 )
-"""Instructions to install what package registries know as `runwarden`: it is not ours."""
+"""Instructions to install `runwarden` from a package registry; the package of that name is not ours."""
 TEXTS: Final = {".py", ".md", ".toml", ".yaml", ".yml", ".service", ".txt", ""}
 
 
 def test_every_part_and_text_knows_the_same_name() -> None:
-    """The program and the service share no code, but this name; the distribution called runwarden belongs to others."""
+    """The program and the service share no code except this name.
+
+    The distribution called runwarden belongs to others.
+    """
     assert {DISTRIBUTION, service.DISTRIBUTION} == {PROJECT["name"]}
 
     places = ("app", "widgets", "storage", "service", "docs", "deploy", "bench", "tests", ".ci")
@@ -44,7 +47,7 @@ def test_every_part_and_text_knows_the_same_name() -> None:
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
 def test_what_is_checked_is_what_the_extra_installs(extra: str) -> None:
-    """A dependency that is new in an extra is looked for before its command starts."""
+    """A new dependency in an extra is checked before its command starts."""
     names = {re.split(r"[^\w-]", line)[0] for line in PROJECT["optional-dependencies"][extra]}
 
     modules = {"bc-detect-secrets": "detect_secrets", "markdown-it-py": "markdown_it", "agent-client-protocol": "acp"}
@@ -53,7 +56,7 @@ def test_what_is_checked_is_what_the_extra_installs(extra: str) -> None:
 
 
 def test_a_release_lists_every_pinned_package_with_its_hashes() -> None:
-    """In the form that scanners of vulnerabilities read."""
+    """The list has the format that vulnerability scanners read."""
     pins = (ROOT / "requirements" / "service.txt").read_text("utf-8")
     command = [sys.executable, ".ci/sbom.py", "0.1.0", "requirements/service.txt"]
     listed = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
@@ -64,7 +67,10 @@ def test_a_release_lists_every_pinned_package_with_its_hashes() -> None:
 
 
 def test_adding_an_extra_keeps_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation by force has only what its command names. So for PostgreSQL, before a connection is tried."""
+    """A forced installation only has the extras that its command names.
+
+    The same holds for PostgreSQL, before a connection.
+    """
     monkeypatch.setattr("app.cli.exits.EXTRAS", {"service": ("click",), "mcp": ("not_installed",)})
 
     with pytest.raises(CommandFailedError, match=re.escape("pipx install --force '.[service,mcp]'")):

@@ -1,4 +1,4 @@
-"""What documents and deployment files tell people to type exists, links lead somewhere, and documents stay short.
+"""Commands in documents and deployment files exist, links work, and documents stay short.
 
 `make lint` runs it with test_facts.py; nothing here starts a process.
 """
@@ -29,7 +29,7 @@ SHELL: Final = {"", "console"}
 
 
 def calls(text: str) -> Iterator[str]:
-    """Every call of the command in a text: in blocks of a shell, and between backticks."""
+    """Every command call in a text: in shell blocks, and between backticks."""
     blocks = [body for language, body in FENCE.findall(text) if language in SHELL]
     spans = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
     for line in [*(line for block in blocks for line in block.splitlines()), *spans]:
@@ -38,7 +38,7 @@ def calls(text: str) -> Iterator[str]:
 
 
 def child(group: click.Group, word: str) -> click.Command | None:
-    """A group's command; those of the service stand behind two of the program's, which hand their words through."""
+    """A group's command; those of the service are behind two of the program's, which forward their arguments."""
     if group is root and word == "service":
         return service_root
     asked = service_root if group is root and word == "serve" else group
@@ -48,7 +48,7 @@ def child(group: click.Group, word: str) -> click.Command | None:
 
 
 def fault(call: str) -> str | None:
-    """Return what is wrong with a call; None when the command and all of its options exist."""
+    """Return the fault of a call; None if the command and all of its options exist."""
     command: click.Command = root
     known = {"--help": False} | options_of(root)
     words = iter(word.strip("[]().,:'\"") for word in call.split())
@@ -68,7 +68,7 @@ def fault(call: str) -> str | None:
 
 
 def options_of(command: click.Command) -> dict[str, bool]:
-    """The options of a command; True for those that take a value."""
+    """The options of a command; True for those with a value."""
     options = [param for param in command.params if isinstance(param, click.Option)]
     return {name: not one.is_flag and not one.count for one in options for name in [*one.opts, *one.secondary_opts]}
 
@@ -81,7 +81,7 @@ def test_every_command_in_a_document_exists(page: Path) -> None:
 
 
 def test_documents_stay_short() -> None:
-    """A reader's time is scarce: who adds words shortens others. Nobody reads the reference of commands through."""
+    """Each document has a limit of words, except the command reference: who adds words shortens others."""
     words = {page: len(page.read_text("utf-8").split()) for page in (*DOCUMENTS, ROOT / "CHANGELOG.md")}
 
     assert words[ROOT / "README.md"] <= 700
@@ -91,7 +91,7 @@ def test_documents_stay_short() -> None:
 
 
 def test_units_and_containers_start_commands_that_exist() -> None:
-    """A unit or a service with a mistyped option would only be noticed where it is started."""
+    """A mistyped option in a unit or container would only be noticed where it is started."""
     started = [line.partition("/runwarden ")[2] for unit in UNITS for line in unit.read_text("utf-8").splitlines()]
     started += [" ".join(COMPOSE["services"][name]["command"]) for name in ("api", "worker")]
 

@@ -1,4 +1,4 @@
-"""What documents, messages and deployment files name is there: commands, extras, files, metrics, alerts, settings.
+"""Everything that documents, messages and deployment files name exists: commands, extras, metrics, settings.
 
 `make lint` runs it with the other checks of documents; nothing here starts a process.
 """
@@ -27,7 +27,7 @@ _SUFFIX: Final = re.compile(r"_(total|bucket|sum|count)$")
 
 
 def test_every_command_in_a_message_exists() -> None:
-    """As far as it stands in one line of the source, up to what is filled in."""
+    """A command is checked as far as it is in one line of the source, up to its first placeholder."""
     filled_in = re.compile(r"[{}<>\"\\]")
     advice = re.compile(r"(?:[:`]|\bto|\bwith|\bin|\bsee|\buse|\bthen) (?=runwarden )")
     calls = {
@@ -58,7 +58,10 @@ def test_every_test_that_a_page_names_exists_and_each_threat_has_one() -> None:
 
 
 def test_every_metric_exists_and_alerts_and_the_bot_s_metrics_are_listed() -> None:
-    """In documents, alerts and dashboards; on the page for operators, with labels, and in its runbook."""
+    """Documents, alerts and dashboards use existing metrics.
+
+    Each is on the operators' page with its labels, and each alert in the runbook.
+    """
     of_service = [path.read_text("utf-8") for path in (ROOT / "service" / "observability").rglob("*.py")]
     exact = {f"runwarden_{name}" for name in FIGURES} | {DURATIONS, *METRIC.findall("\n".join(of_service))}
     known = exact | {_SUFFIX.sub("", name) for name in exact} | {"runwarden_build_info", "runwarden_session"}
@@ -84,7 +87,7 @@ def test_every_metric_exists_and_alerts_and_the_bot_s_metrics_are_listed() -> No
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of the service with their defaults, and the sections with None."""
+    """The service's settings with their defaults, and the sections with None."""
     for name, field in model.model_fields.items():
         kinds = [field.annotation, *getattr(field.annotation, "__args__", ())]
         section = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
@@ -94,7 +97,7 @@ def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def test_every_setting_of_the_service_is_listed_and_no_other() -> None:
-    """With its default, where that is a number."""
+    """Each setting is listed, with its default if that is a number."""
     page = (RUN / "settings.md").read_text("utf-8")
     known = dict(leaves(ServiceSettings))
     rows = re.findall(r"^\| (`[a-z].*?`.*?) \| (.*?) \|", page.partition("## Start and stop")[0], re.MULTILINE)
@@ -125,7 +128,7 @@ EXAMPLES: Final = [
 
 @pytest.mark.parametrize("document", EXAMPLES)
 def test_every_example_of_a_file_can_be_read(document: dict[str, Any]) -> None:
-    """A whole one as the service reads it, a part of one inside of the smallest whole."""
+    """The service reads each whole example; a part is inserted into the smallest valid file."""
     sections = set(ServiceSettings.model_fields)
     if set(document) <= sections - {"events"}:
         if "oidc" in document.get("page", {}):
@@ -140,14 +143,14 @@ def test_every_example_of_a_file_can_be_read(document: dict[str, Any]) -> None:
         organizations = [{"name": "Acme", "repositories": [repository | part]}]
     if isinstance(agents, dict):
         agents = [{"name": "claude", "preset": "claude-code"} | agents]
-    if "hosts" in document:  # Lines of an organization.
+    if "hosts" in document:  # Lines of an organization's table.
         organizations = [{"name": "Acme", **document}]
     Setup.model_validate({"organizations": organizations, "agents": agents, "offers": document.get("offers", [])})
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "use").glob("*.md")), ids=lambda page: page.name)
 def test_every_example_of_the_configuration_can_be_read(page: Path) -> None:
-    """By the parser of the console and the bot."""
+    """The parser of the console and the bot reads each example."""
     for language, body in FENCE.findall(page.read_text("utf-8")):
         if language == "toml":
             parse(Path("/config.toml"), body)

@@ -1,4 +1,4 @@
-"""The quick start of docs/run, typed word for word on a machine of its own, from nothing to a restored back-up."""
+"""The quick start of docs/run, typed word for word on an isolated machine, from nothing to a restored backup."""
 
 import os
 import re
@@ -38,7 +38,7 @@ socket.send_fds(channel, [b"!"], [listener.fileno()])
 
 
 class Machine:
-    """The commands that are run there see nothing of the real network: not even this machine's loopback."""
+    """An isolated machine, whose commands see nothing of the real network, not even this machine's loopback."""
 
     def __init__(self, folder: Path) -> None:
         srv, hosts = folder / "srv", folder / "hosts"
@@ -51,12 +51,12 @@ class Machine:
             pytest.skip(f"no namespace of its own: {self._process.communicate()[1].strip()[-300:]}")
 
     def inside(self, *words: str) -> list[str]:
-        """Return the words of a command that runs these there, as an ordinary user without capabilities."""
+        """Return the words of a command that runs these inside, as an ordinary user without capabilities."""
         enter = ["nsenter", "-t", str(self._process.pid), "--user", "--mount", "--net", "--preserve-credentials"]
         return [*enter, f"--wd={Path.cwd()}", "--", *words]
 
     def listen(self) -> socket.socket:
-        """Return a socket that listens on its port 443; servers out here may use it."""
+        """Return a socket that listens on its port 443, which servers outside may use."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             words = self.inside(sys.executable, "-c", _SEND, str(theirs.fileno()))
@@ -65,13 +65,13 @@ class Machine:
         return socket.socket(fileno=descriptor)
 
     def close(self) -> None:
-        """End it; its commands must have ended."""
+        """Remove it; its commands must have ended."""
         self._process.kill()
         self._process.communicate()
 
 
 class Shell:
-    """Commands that are typed one after the other on a machine; what they export stays."""
+    """Commands typed one after the other on a machine; their exported variables persist."""
 
     def __init__(self, on: Machine, folder: Path, environment: Mapping[str, str]) -> None:
         self._on = on
@@ -93,7 +93,7 @@ class Shell:
         return done.stdout
 
     def begin(self, line: str) -> subprocess.Popen[str]:
-        """Start a server, and wait until it has printed the line that says that it is ready."""
+        """Start a server, and wait for the line that says it is ready."""
         log = self._folder.parent / f"server-{len(self._servers)}.log"
         with log.open("w") as err:
             words = self._on.inside("bash", "-c", f'cd "$1"; exec {line}', "line", str(self._folder))
@@ -108,7 +108,7 @@ class Shell:
         return "".join(file.read_text("utf-8") for file in sorted(self._folder.parent.glob("server-*.log")))
 
     def close(self) -> None:
-        """End the servers."""
+        """Stop the servers."""
         for server in self._servers:
             server.terminate()
         for server in self._servers:
@@ -117,7 +117,7 @@ class Shell:
 
 
 def typed(block: str) -> Sequence[str]:
-    """Return the commands of a block of a page: behind a prompt, or all lines if there is no prompt; no comments."""
+    """Return the commands of a page's block: those after a prompt, or all lines without one; no comments."""
     lines = block.replace("\\\n", " ").splitlines()
     behind = [line[2:] for line in lines if line.startswith(("$ ", "# "))]
     return behind or [line for line in lines if line.strip()]
@@ -150,7 +150,7 @@ def block_of_toml(page: str, word: str) -> str:
 
 
 class Host:
-    """GitHub, as far as the pages use it."""
+    """The parts of GitHub that the pages use."""
 
     def __init__(self, folder: Path, listener: socket.socket) -> None:
         self.certificate = make_certificate(folder / "tls", ",".join(f"DNS:{name}" for name in NAMES))
@@ -182,7 +182,7 @@ class Host:
 
 
 class Story:
-    """Someone at a machine who types what the pages say."""
+    """A user at a machine who types the pages' commands."""
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
@@ -190,7 +190,7 @@ class Story:
         """The value of each placeholder."""
 
     def type(self, block: Sequence[str]) -> str:
-        """Run the commands of a block; servers go on."""
+        """Run the commands of a block; servers keep running."""
         return "".join(map(self._line, block))
 
     def _line(self, line: str) -> str:
@@ -199,15 +199,15 @@ class Story:
         if re.match(r"runwarden (serve|service worker)\b", line):
             self.shell.begin(line)
             return ""
-        # What asks wants the name typed again.
+        # A command that asks needs the name typed again.
         return self.shell.run(line, f"{line.split()[4]}\n" if " delete " in line else "")
 
 
 @NEEDS_SANDBOX
 def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(tmp_path: Path) -> None:
-    """Word for word, except for what the pages leave open: a token and a run's id.
+    """Everything is typed word for word, except for placeholders: a token and a run's id.
 
-    First a commit on a branch, then a draft on GitHub; at last a run is deleted, and is there again from the back-up.
+    The pages create a commit on a branch, then a draft on GitHub, delete a run, and restore it from the backup.
     """
     (folder := tmp_path / "new").mkdir()
     setup = folder / "setup.toml"
@@ -215,7 +215,7 @@ def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(tmp_path: Path) ->
     with ExitStack() as stack:
         on = stack.enter_context(closing(Machine(tmp_path / "machine")))
         host = stack.enter_context(closing(Host(tmp_path, on.listen())))
-        # The worker of the first block needs it as well.
+        # The worker of the first block needs it too.
         environment = host.environment(tmp_path) | {"BROWSER": "true", "GITHUB_TOKEN": "bot-token"}
         reader = Story(shell := stack.enter_context(closing(Shell(on, folder, environment))))
         found = re.search(r"rwt_[\w-]+", printed := reader.type(BLOCKS[SERVE]))

@@ -1,4 +1,4 @@
-"""The wheel, installed where no repository is: on every interpreter that can be had, outside of this folder."""
+"""The wheel works without the repository, on every available interpreter."""
 
 import json
 import os
@@ -19,16 +19,16 @@ from tests.waiting import COLD_START_S, eventually
 
 PACKAGES: Final = ("app", "widgets", "storage", "service")
 VARIABLE: Final = "RUNWARDEN_PYTHONS"
-"""Further interpreters, or environments that hold our dependencies, separated like PATH."""
+"""Further interpreters, or environments with our dependencies, separated like PATH."""
 SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14")
 
 
 def python_of(version: str) -> str:
-    """Return an interpreter of a version, those named by the variable before those on PATH; skip without one."""
+    """Return an interpreter of a version, preferring those of the variable to those on PATH; skip without one."""
     named = [program for program in os.environ.get(VARIABLE, "").split(os.pathsep) if program]
     on_path = [found for each in SUPPORTED if (found := shutil.which(f"python{each}"))]
     for program in [sys.executable, *named, *on_path]:
-        # One that does not run: a version manager leaves names that lead nowhere.
+        # Version managers leave names on PATH that do not run.
         done = subprocess.run([program, "-I", "--version"], capture_output=True, text=True, check=False)
         if done.returncode == 0 and done.stdout.startswith(f"Python {version}."):
             return program
@@ -36,7 +36,7 @@ def python_of(version: str) -> str:
 
 
 class Installation:
-    """An environment of its own, in a home that is empty, used from a folder that is not ours."""
+    """An environment with an empty home, used from a folder outside the repository."""
 
     def __init__(self, python: str, folder: Path) -> None:
         self.bin = folder / "venv" / "bin"
@@ -93,7 +93,7 @@ def demo(installation: Installation) -> None:
 
 
 def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
-    """Samples of the demo, styles and migrations included: what is in the repository is installed."""
+    """All files of the repository's packages are installed, including samples, styles and migrations."""
     command = ["git", "ls-files", "-z", *PACKAGES]
     listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listing.returncode:
@@ -110,7 +110,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("version", SUPPORTED)
 def test_the_demo_works_as_people_install_it(version: str, wheel: Path, tmp_path: Path) -> None:
-    """From the registry: bare it names the extra, with the extra it works."""
+    """Without the extra, the demo's error names it; with the extra, the demo works."""
     installation = Installation(python_of(version), tmp_path)
     installation.pip(str(wheel))
     bare = installation.run("demo", "--no-console")

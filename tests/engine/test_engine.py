@@ -1,4 +1,4 @@
-"""One profile at work without a screen: polling, the lease, and what survives."""
+"""One profile without a screen: polling, the lease, and what survives."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -47,7 +47,7 @@ async def busy(*_: object) -> None:
 
 
 async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In-flight writes first; the error of the lease is reported, and leaves no connection open."""
+    """In-flight writes finish first; an error of the lease is reported, and leaves no connection open."""
     closed: list[str] = []
     for kind in (InFlight, Client, State, Ledger, Cache):
         name = "aclose" if kind is Client else "close"
@@ -70,7 +70,7 @@ async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, m
 async def test_a_poll_that_breaks_is_a_failing_link(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mistake of ours must not look like a quiet service."""
+    """A bug must not look like a quiet service."""
 
     async def breaks(_: object) -> None:
         raise OverflowError("date value out of range")
@@ -91,7 +91,7 @@ async def test_a_poll_that_breaks_is_a_failing_link(
 async def test_of_two_processes_one_polls_and_the_other_hears(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs and health come by themselves. The second engine does not ask; each learns of the other's writes."""
+    """Runs and health are polled by one engine. The second engine does not poll; each learns of the other's writes."""
     board.put("run_1", "working", created=0)
     first: list[Event] = []
     second: list[Event] = []
@@ -123,7 +123,7 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
 async def test_what_is_cached_can_be_read_whatever_a_refresh_meets(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing token is a state of the link, not the end of the program. The first problem is returned."""
+    """A missing token makes the link fail, not the program. The first problem is returned."""
     board.put("run_1", "working", created=0)
     settings = configured(board, tmp_path)
     async with await Engine.open(*settings, actor="test") as engine:
@@ -145,7 +145,7 @@ async def test_what_is_cached_can_be_read_whatever_a_refresh_meets(
 async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_open(
     board: Lab, tmp_path: Path, *, has_lease: bool
 ) -> None:
-    """It does not stand as being sent until the next start: every process that polls looks, with the lease or not."""
+    """Any polling process notices it, with or without the lease, so it does not stay "sending" until the next start."""
     events: list[Event] = []
     async with await Engine.open(*configured(board, tmp_path), actor="console") as engine:
         engine.subscribe(events.append)

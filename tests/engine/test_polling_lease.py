@@ -1,4 +1,4 @@
-"""Who polls when a poller cannot, and how soon the others hear of a write."""
+"""Which process polls when the current poller cannot, and how soon others notice a write."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,14 +17,14 @@ from tests.waiting import until
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes without the lease look often whether they may poll."""
+    """Let processes without the lease check often whether they may poll."""
     monkeypatch.setattr("app.sync.polling.STANDBY_S", 0.2)
     monkeypatch.setattr("app.sync.polling.STAND_ASIDE_S", 0.5)
 
 
 @contextmanager
 def told_apart(otherwise: Respond | Drop) -> Iterator[Server]:
-    """A service that knows one token, `good`, and meets every other one with this."""
+    """A service that knows the token `good`, and gives every other one this answer."""
 
     def answer(request: Received) -> Respond | Drop:
         if request.headers["authorization"] != "Bearer good":
@@ -53,7 +53,7 @@ async def opened(server: Server, folder: Path, token: str, events: list[Event], 
 
 
 def often(folder: Path, seconds: int = 1) -> Path:
-    """A configuration that polls so often."""
+    """A configuration that polls this often."""
     (folder / "config.toml").write_text(f"[poll]\nruns_s = {seconds}\nhealth_s = {seconds}\n")
     return folder / "config.toml"
 
@@ -62,7 +62,10 @@ def often(folder: Path, seconds: int = 1) -> Path:
 async def test_a_poller_that_cannot_poll_lets_another_one_poll(
     otherwise: Respond | Drop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one with a good token polls after a few seconds, and keeps the lease; alone again, the first one tries on."""
+    """The process with a good token polls after a few seconds, and keeps the lease.
+
+    When it exits, the first one tries again.
+    """
     refused: list[Event] = []
     acquire, in_vain = State.acquire_lease, list[str]()
 
@@ -89,7 +92,7 @@ async def test_a_poller_that_cannot_poll_lets_another_one_poll(
 
 
 async def test_without_a_file_for_the_lease_each_process_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as on a network file system: it is said, and everything else works."""
+    """This may happen on a network file system: it is reported, and everything else works."""
     mounts = tmp_path / "mounts"
     mounts.write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/home rw\n")
     monkeypatch.setattr("storage.private_file.MOUNTS", mounts)

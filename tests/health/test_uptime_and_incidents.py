@@ -1,4 +1,4 @@
-"""From samples to uptime, a strip and incidents: unknown time is never called good or bad."""
+"""Samples become uptime, a strip and incidents; unknown time never counts as good or bad."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +17,7 @@ Spans = tuple[HealthSpan, ...]
 
 
 def spans(*parts: tuple[str, float, float]) -> Spans:
-    """A platform's stretches: status, and minutes before now of beginning and end."""
+    """A platform's spans: the status, and the minutes before now at which each began and ended."""
     return tuple(HealthSpan("github", status, NOW - start * MINUTE, NOW - end * MINUTE) for status, start, end in parts)
 
 
@@ -32,7 +32,7 @@ def spans(*parts: tuple[str, float, float]) -> Spans:
     ],
 )
 def test_uptime_is_of_the_time_that_is_known(seen: tuple, share: float | None, known_share: float) -> None:
-    """Unknown time is neither up nor down, and what lies outside of the window does not count."""
+    """Unknown time is neither up nor down, and time outside the window does not count."""
     found = uptime(spans(*seen), DAY, NOW, WORDS)
 
     assert found.share == (None if share is None else pytest.approx(share))
@@ -40,7 +40,10 @@ def test_uptime_is_of_the_time_that_is_known(seen: tuple, share: float | None, k
 
 
 def test_a_host_without_a_status_is_neither_well_nor_unwell() -> None:
-    """It begins no incident, ends none, and is no change; from well to unwell and back are two."""
+    """An unknown status neither starts nor ends an incident and is no change.
+
+    Only healthy to unhealthy and back count.
+    """
     seen = spans(("ok", 60, 50), ("degraded", 50, 8), ("unreachable", 8, 6), ("ok", 6, 4), ("unreachable", 4, 0))
     assert [flips(seen, WORDS, NOW - minutes * MINUTE) for minutes in (10, 55)] == [2, 3]
     well = spans(("ok", 60, 40), ("no status", 40, 20), ("ok", 20, 0))
@@ -53,7 +56,7 @@ def test_a_host_without_a_status_is_neither_well_nor_unwell() -> None:
 
 
 def test_an_incident_lasts_until_a_recovery_that_holds() -> None:
-    """A recovery of half a minute is part of it; one of ten minutes ends it."""
+    """A recovery of half a minute belongs to the incident; one of ten minutes ends it."""
     trouble = (("degraded", 60, 50), ("unreachable", 50, 40), ("ok", 40, 39.5), ("unreachable", 39.5, 30))
     later = (("ok", 30, 20), ("degraded", 20, 19.5), ("ok", 19.5, 0))
     found = incidents(spans(("ok", 100, 60), *trouble, *later), WORDS, HOLD)
@@ -74,7 +77,7 @@ def test_an_incident_lasts_until_a_recovery_that_holds() -> None:
     ],
 )
 def test_what_goes_on_is_known_up_to_the_last_look(seen: tuple, connected: bool, start: float, is_over: bool) -> None:
-    """A silence within a trouble does not end it; a platform that is gone has no trouble any more."""
+    """An unobserved gap during an incident does not end it; a platform that is gone has no incident any more."""
     (found,) = incidents(spans(*seen), WORDS, HOLD, connected=connected)
 
     assert (found.start, found.until) == (NOW - start * MINUTE, NOW - 20 * MINUTE)

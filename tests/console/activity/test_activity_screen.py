@@ -28,7 +28,7 @@ REFUSED = ActionFailure("unreachable", "Connection refused.")
 
 
 async def past(scene: Scene, request: WriteRequest, state: ActionState, ago_m: float, **how: Any) -> None:
-    """One write of so many minutes ago."""
+    """A write that was sent this many minutes ago."""
     now = scene.clock.now
     scene.clock.now = now - timedelta(minutes=ago_m)
     await enter(scene.engine.ledger, request, state, key=f"{request.kind} {ago_m}", **how)
@@ -36,7 +36,7 @@ async def past(scene: Scene, request: WriteRequest, state: ActionState, ago_m: f
 
 
 async def a_history(scene: Scene, polls_m: int) -> None:
-    """Writes of every kind and outcome; of so many minutes polls, with a link that was down and a refusal."""
+    """Writes of every kind and outcome, and polls of this many minutes with a lost connection and a refusal."""
     (row,) = await scene.engine.cache.rows(RunFilter(), RunSort(), offset=3, limit=1)
     await past(scene, CreateOrganization("old@globex.example"), "confirmed", 400)
     await past(scene, StartAgent("nightly", "acme/api"), "confirmed", 300, actor="bot:nightly", made="exe_1")
@@ -56,13 +56,13 @@ async def a_history(scene: Scene, polls_m: int) -> None:
 
 @asynccontextmanager
 async def room(staged: Staged, size: tuple[int, int] = WIDE, polls_m: int = 5) -> AsyncIterator[Scene]:
-    """The room, with a history; the scene's one poll lies before it."""
+    """The screen with a history; the scene's one poll is older than it."""
     async with staged(size, synced=False) as scene:
         scene.clock.move(hours=-10.5)
         await scene.engine.refresh()
         scene.clock.move(hours=10.5)
         await a_history(scene, polls_m)
-        # It was written past the engine, which tells the header and the inbox of each write.
+        # The history was written past the engine, which reports writes to the header and the inbox.
         await scene.ring()
         await scene.press("6")
         yield scene
@@ -73,7 +73,7 @@ def table(scene: Scene) -> LineTable[ActivityEntry]:
 
 
 def lines(scene: Scene) -> list[str]:
-    """The table's lines that hold an entry."""
+    """The table's lines that have an entry."""
     region = table(scene).region
     return [
         text
@@ -83,15 +83,18 @@ def lines(scene: Scene) -> list[str]:
 
 
 async def test_writes_stand_newest_first_below_what_is_unknown_and_polls_under_health(staged: Staged) -> None:
-    """What a person has to find out comes first, however old it is and however few rows are read."""
+    """Unknown outcomes come first, however old they are and however few rows are read.
+
+    Polls are listed under Health.
+    """
     async with room(staged, (200, 40), polls_m=60) as scene:
-        # Entered last: the clock was set back before.
+        # It was recorded last, although its time is the oldest: the clock was set back before.
         await past(scene, OnboardProject("acme/late"), "not_sent", 250, error=REFUSED)
         await scene.ring()
         await scene.shows("acme/late")
         found = lines(scene)
 
-        # Alike polls are one line, with what became of them, under Health alone.
+        # Equal polls share one line with their result, under Health alone.
         await scene.pilot.resize_terminal(200, 80)
         await scene.press("2")
         await scene.shows("service unreachable", "4 times in 15m", "Connection refused")
@@ -117,10 +120,10 @@ FILTERS = (
 
 
 async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
-    """By words and outcomes.
+    """Entries are filtered by words and outcomes.
 
-    Enter: a run's page, and back to the same line; an execution's id need not be a run's. The facts follow the cursor:
-    what was sent, and what is to do. An unknown outcome that is resolved takes its place in time, until that is undone.
+    Enter opens the run's page, escape returns to the same line, and the facts follow the cursor. A resolved outcome
+    moves to its place in time, until that is undone.
     """
     async with room(staged) as scene:
         before = len(lines(scene))
@@ -166,9 +169,10 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
 
 
 async def test_an_active_run_is_told_at_once(staged: Staged, board: Lab) -> None:
-    """Its agent at work is, or its turn is stopped for it: the preview shows what is sent, and it is sent once.
+    """A message reaches the working agent, or the turn is stopped for it.
 
-    A message that is too long is said so in the form; a continuation may be longer.
+    The preview shows the request, which is sent once. The form reports a message that is too long; a continuation may
+    be longer.
     """
     async with staged(SMALL) as scene:
         await scene.press("slash", *"is:active", "enter")
@@ -197,7 +201,7 @@ async def test_an_active_run_is_told_at_once(staged: Staged, board: Lab) -> None
 
 
 async def test_a_service_without_messages_is_sent_a_continuation(staged: Staged, board: Lab) -> None:
-    """At once, which it may refuse, or when the run ends."""
+    """The continuation is sent at once, which the service may refuse, or when the run ends."""
     async with staged(SMALL) as scene:
         await scene.press("slash", *"is:active", "enter", "c", *"Go on.", "ctrl+s")
         await scene.shows('"instructions": "Go on."', "Later w", "the service may refuse")
@@ -211,9 +215,9 @@ async def test_a_service_without_messages_is_sent_a_continuation(staged: Staged,
 
 
 async def test_a_continuation_of_an_active_run_waits_for_its_end(staged: Staged, board: Lab) -> None:
-    """The preview offers it; Activity lists it, after the unknown ones, and cancels it; its words are not lost.
+    """Activity lists the waiting continuation after the unknown outcomes, and can cancel it without losing its words.
 
-    Once its run has ended it is sent: a toast says so, and Activity has the write that was made.
+    Once its run has ended it is sent, a toast reports it, and Activity has the write.
     """
     async with staged(SMALL) as scene:
         await scene.press("slash", *"is:active", "enter")

@@ -1,4 +1,4 @@
-"""A configuration file with automations, and a state with a history of theirs."""
+"""A configuration file with automations, and a state with their history."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -27,7 +27,7 @@ approval = true
 
 @pytest.fixture
 def configured(board: Lab, tmp_path: Path) -> Callable[[str], Changed]:
-    """Writes a configuration with these automations; what a scene is staged with."""
+    """Writes a configuration with these automations; returns the arguments that stage a scene with it."""
 
     def configure(text: str = ONE) -> Changed:
         file = tmp_path / "config.toml"
@@ -39,7 +39,7 @@ def configured(board: Lab, tmp_path: Path) -> Callable[[str], Changed]:
 
 
 def file_of(scene: Scene) -> Path:
-    """The scene's configuration."""
+    """The path of the scene's configuration."""
     file = scene.engine.settings.file
     assert file is not None
     return file
@@ -56,7 +56,7 @@ async def decided(
     made: str | None = None,
     **facts: str,
 ) -> int:
-    """A decision of the past, entered as the runner enters it; facts with `_` for the dot of a placeholder."""
+    """A past decision, recorded as the runner does it; `_` in a fact's name stands for the dot of a placeholder."""
     state, now = scene.engine.usable_state(), scene.clock.now
     (known,) = [each for each in scene.engine.settings.automations if each.name == rule]
     await state.begin_rule(rule, fingerprint(known), now - timedelta(days=9))

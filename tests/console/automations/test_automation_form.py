@@ -1,4 +1,4 @@
-"""The form of an automation: checked while typed, and written as one table of the configuration."""
+"""The form of an automation is checked while typing, and saved as one table of the configuration."""
 
 from collections.abc import Callable
 
@@ -11,16 +11,16 @@ Configured = Callable[[str], Changed]
 
 
 async def type_at_the_end(scene: Scene, text: str) -> None:
-    """Types below the table that the form holds."""
+    """Types below the table in the form."""
     area = scene.app.screen.query_one(TextArea)
     area.move_cursor(area.document.end)
     await scene.press(*text)
 
 
 async def test_the_form_checks_while_one_types_and_saves(staged: Staged, configured: Configured, hasty: Hasty) -> None:
-    """A mistake has its line and its cure; what is saved is shown before, and long enough to be seen.
+    """An error shows its line and the fix, and the saved text is shown first.
 
-    A file that changed under the form is not overwritten: that is said above the text, which stays.
+    If the file changed meanwhile it is not overwritten: a note says so, and the typed text stays.
     """
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         file, before = file_of(scene), file_of(scene).read_text("utf-8")

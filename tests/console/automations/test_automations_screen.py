@@ -29,20 +29,20 @@ async def waits(scene: Scene, ago_m: float, **about: str) -> int:
 
 
 async def journal(scene: Scene, outcome: str) -> list[str]:
-    """The runs with this outcome, newest decision first."""
+    """The run ids of decisions with this outcome, newest first."""
     found = await scene.engine.usable_state().journal()
     return [each.occurrence.facts["run.id"] for each in found if each.outcome == outcome]
 
 
 async def outcomes(scene: Scene, rule: str = "second chance") -> list[tuple[str, str]]:
-    """What became of the rule's decisions, newest first."""
+    """The outcomes of the rule's decisions, newest first."""
     return [(each.outcome, each.reason) for each in await scene.engine.usable_state().journal(rule)]
 
 
 async def test_the_journal_says_continued_of_a_run_that_was_not_made(staged: Staged, configured: Configured) -> None:
-    """Nor of what an earlier wording of the rule did, which is not known.
+    """The journal does not claim effects of an earlier wording either.
 
-    Foreign text stays text, in the journal, on the card and over the question: neither markup nor anything that acts.
+    Foreign text stays text in the journal, on the card and above the question, without markup or links.
     """
     async with staged(changed=configured(ONE)) as scene:
         await decided(scene, "second chance", "done", made="run_01JX0003", **RUN)
@@ -66,7 +66,7 @@ async def test_the_journal_says_continued_of_a_run_that_was_not_made(staged: Sta
 
 
 async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Configured) -> None:
-    """It follows what other processes decide, and says so while a running bot uses an older file."""
+    """The screen follows other processes' decisions, and says when a running bot uses an older file."""
     async with staged(changed=configured(ONE)) as scene:
         await scene.press("5")
         assert "no bot is running: runwarden watch" in scene.text
@@ -94,7 +94,10 @@ async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Conf
 
 
 async def test_a_rule_is_paused_switched_and_read_again(staged: Staged, configured: Configured) -> None:
-    """One key pauses, and why stands beside the rule; one changes one line of the file; a mistake in that is said."""
+    """One key pauses the rule and shows the reason.
+
+    Another edits its line in the file, and an error there is reported.
+    """
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         await scene.press("5", "P")
         assert "‖ paused by " in scene.text
@@ -117,7 +120,7 @@ async def test_a_rule_is_paused_switched_and_read_again(staged: Staged, configur
 
 
 async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configured: Configured, hasty: Hasty) -> None:
-    """Its row says the rule, where and what is asked, enter shows the exact request; no held key answers."""
+    """The row has the rule, the run and the request, enter shows the exact request, and a held key answers nothing."""
     changed = configured(ONE) | {"command_line": "runwarden --profile=acme-prod"}
     async with staged(toasts=True, changed=changed) as scene:
         await waits(scene, 1, **RUN)
@@ -149,9 +152,9 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
 
 
 async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged, configured: Configured) -> None:
-    """Marks are what a key acts on, wherever the cursor is; one that is answered leaves the cursor where it was.
+    """A key acts on the marked requests, wherever the cursor is, and an answered one leaves the cursor in place.
 
-    An answer from elsewhere is said, and no key takes the next request for the last.
+    Answers from elsewhere are reported, and the next request is not answered in place of the one meant.
     """
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         for number in range(1, 6):
@@ -159,7 +162,7 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         await scene.press("5", "V")
         await scene.shows("Waiting for approval: 5", "^s approve", "^k reject")
 
-        # Above the others, where a toast would not cover them, it is said what became of the one before.
+        # The outcome of the previous answer is shown above the others, so that no toast covers them.
         await scene.press("j", "j", "ctrl+k")
         await scene.shows("Rejected: second chance.", "Waiting for approval: 4")
         assert not [toast for toast in scene.toasts if "Rejected" in toast]
@@ -178,7 +181,7 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         assert not isinstance(scene.app.screen, ApprovalsSheet)
         assert (await outcomes(scene))[0][0] == "skipped"
 
-        # Neither the one under the cursor nor what was marked is replaced by another request in silence.
+        # Neither the request under the cursor nor a marked one is silently replaced by another.
         number = await waits(scene, 2.5, run_id="run_4", run_branch="fix/4")
         await waits(scene, 2, run_branch="fix/5")
         await scene.ring(StateChangedElsewhere())
@@ -196,7 +199,7 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         await scene.press("ctrl+s")
         assert (await outcomes(scene))[0][0] == "approved"
 
-        # What was marked is gone: the one under the cursor was not meant.
+        # The marked ones are gone, and the one under the cursor was not meant.
         number = await waits(scene, 0.9, run_id="run_01JX0006")
         await waits(scene, 0.8, run_id="run_01JX0007")
         await scene.ring(StateChangedElsewhere())
@@ -224,7 +227,7 @@ async def test_the_sheet_lists_the_newest_requests(
 
 
 async def test_a_proposal_waits_without_any_automation(staged: Staged, configured: Configured) -> None:
-    """With its exact request, and who wants it; the inbox leads there, and it is answered by the mouse alone."""
+    """The proposal shows its exact request and its sender, the inbox leads to it, and the mouse alone can answer it."""
     async with staged(changed=configured("")) as scene:
         await scene.press("5")
         request = StartRun("Look at {run.id}.", Repository.parse("acme/api"))
@@ -244,7 +247,7 @@ async def test_a_proposal_waits_without_any_automation(staged: Staged, configure
 
 
 async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Staged, configured: Configured) -> None:
-    """Within the rule's policy; what became of it is said and is in the journal."""
+    """The rule runs within its limits, and its outcome is shown and journalled."""
     async with staged(toasts=True, changed=configured(f"{ONE}\n{TIMED}")) as scene:
         await scene.press("5", "j", "S")
         await scene.shows("RUN echo 2026-05-01")
@@ -265,7 +268,7 @@ async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Stage
 
 
 async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, configured: Configured, disk: Disk) -> None:
-    """Its message is the banner's; once it works again, the rules are back."""
+    """The banner shows the state's error; once it works again, the rules are back."""
     async with staged(changed=configured(ONE)) as scene:
         await scene.press("5")
         disk.fails = True

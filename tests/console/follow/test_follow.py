@@ -1,4 +1,4 @@
-"""Followed runs: the strip, the list, and what their ends notify."""
+"""Followed runs: the strip, the list, and the notifications when they end."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SOLO = {"platform": "github", "data": {"owner": "acme", "repo": "solo"}}
 
 
 async def move(scene: Scene, board: Lab, run_id: str, status: str) -> None:
-    """A run changes its status now, and the console polls."""
+    """Changes a run's status now, and lets the console poll."""
     minute = (scene.clock() - START).total_seconds() / 60
     board.runs[run_id] |= {"status": status, "updated_at": stamp(minute)}
     await scene.sync()
@@ -19,7 +19,7 @@ async def move(scene: Scene, board: Lab, run_id: str, status: str) -> None:
 
 @pytest.fixture(autouse=True)
 def busy(board: Lab) -> None:
-    """Six runs that go on, on `acme/solo`, whose runs took 2 to 12 minutes."""
+    """Six active runs on `acme/solo`, whose earlier runs took 2 to 12 minutes."""
     for number in range(20):
         end = MINUTES_INTO_THE_DAY - 100 - number
         board.put(f"run_old{number:02}", created=end - 2.0 - number / 2, updated=end, repository=SOLO)
@@ -35,7 +35,7 @@ def strip(scene: Scene) -> list[str]:
 
 
 async def followed(scene: Scene, *run_ids: str) -> None:
-    """Follows these."""
+    """Follows these runs."""
     for run_id in run_ids:
         assert scene.app.following is not None
         await scene.app.following.toggle(run_id)
@@ -43,10 +43,10 @@ async def followed(scene: Scene, *run_ids: str) -> None:
 
 
 async def test_f_follows_the_run_under_the_cursor(staged: Staged, board: Lab) -> None:
-    """A line appears above the keys; f again takes it away.
+    """`f` adds a line above the keys, and removes it when pressed again.
 
-    At its end, a toast says how long it took; the strip keeps it until a person saw that. It is listed until f
-    unfollows it.
+    When the run ends, a toast says how long it took and the strip keeps it until the user has seen it. It is listed
+    until `f` unfollows it.
     """
     async with staged(WIDE) as scene:
         assert scene.table.row is not None
@@ -78,9 +78,10 @@ async def test_f_follows_the_run_under_the_cursor(staged: Staged, board: Lab) ->
 
 
 async def test_what_was_followed_is_followed_after_a_restart(staged: Staged, board: Lab) -> None:
-    """From the cache; what had ended by then is listed alone. What a colleague cancelled is told as cancelled.
+    """Followed runs come back from the cache; those that ended meanwhile are only listed.
 
-    Of two that end at once, the cancelled one is never seen as a failure, by no screen; the other one is.
+    A run that a colleague cancelled is reported as cancelled. Of two that end at once, the cancelled one is never shown
+    as failed on any screen.
     """
     told = {"questions": [], "cancelled": ["run_go1"]}
     board.otherwise = lambda asked: Respond(200, told) if asked.path.endswith("questions") else board.answer(asked)

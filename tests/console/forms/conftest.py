@@ -1,4 +1,4 @@
-"""An empty app over a real engine, in which a form is filled in key by key, and what its service answers."""
+"""An empty app over a real engine, in which tests fill in a form key by key, and a scripted service."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ WEB = Repository.parse("acme/web")
 
 
 class Stage(BaseApp[None]):
-    """An empty app to show one screen in; `outcome` is what the screen ended with."""
+    """An empty app that shows one screen; `outcome` is the screen's result."""
 
     def __init__(self, make: Callable[[], Screen[Any]]) -> None:
         super().__init__()
@@ -62,17 +62,17 @@ async def engine(server: Server, tmp_path: Path, clock: SceneClock) -> AsyncIter
 
 
 class Post:
-    """Answers writes as told, one step each; reading always works and finds nothing."""
+    """Answers writes as scripted, one step each; reads always work and find nothing."""
 
     def __init__(self, server: Server) -> None:
         self.steps: list[Step] = []
         self.turns: dict[str, object] = {}
-        """By run: what the service tells of its turns, or how it answers instead."""
+        """By run: the service's turns, or its answer instead of them."""
         self.server = server
         server.otherwise = self._answer
 
     def next(self, *steps: Step) -> None:
-        """What the writes to come are answered with."""
+        """Script the answers to the next writes."""
         self.steps.extend(steps)
 
     @property
@@ -102,7 +102,7 @@ def stage(engine: Engine) -> Callable[[Callable[[Engine], Screen[Any]]], Stage]:
 
 
 def a_run(number: int | str, branch: str, status: str = "failed", repository: Repository = WEB) -> Run:
-    """A run as the cache would have it."""
+    """A run as the cache returns it."""
     return Run(f"run_{number}", status, branch, repository, None, None, "{}")
 
 
@@ -114,7 +114,7 @@ async def settle(pilot: Pilot[Any]) -> None:
 async def opened(
     app: App[Any], typed: str = "", *keys: str, size: tuple[int, int] = (80, 24)
 ) -> AsyncIterator[Pilot[Any]]:
-    """An app on show, with fields filled in and then keys pressed."""
+    """Shows a screen, fills in fields and then presses keys."""
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         await write(pilot, typed)
@@ -130,7 +130,7 @@ async def press(pilot: Pilot[Any], *keys: str) -> None:
 
 
 async def write(pilot: Pilot[Any], text: str) -> None:
-    """Fills fields one after the other, each by a paste, as a terminal would send it; a tab goes to the next field."""
+    """Fills fields one after the other, each by a paste, as a terminal would send it; a tab moves to the next field."""
     for at, part in enumerate(text.split("\t")):
         if at:
             await pilot.press("tab")
@@ -144,7 +144,7 @@ def painted(app: Any) -> str:
 
 
 def words(app: Any) -> str:
-    """Everything on the screen as one line: frames and line breaks do not matter."""
+    """The screen's words as one line, without frames and line breaks."""
     return " ".join(painted(app).replace("│", " ").replace("▌", " ").split())
 
 

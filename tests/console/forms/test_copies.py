@@ -1,4 +1,4 @@
-"""A previewed request copied for a shell: what the shell makes of it is the request, and no byte of it acts."""
+"""A previewed request copied for a shell sends exactly that request, and none of its bytes acts on the shell."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ NASTY = 'It\'s `id` $(touch x) "$HOME" \\\n!! -- ~ * ;& 例'
 
 
 def in_a_shell(line: str) -> list[str]:
-    """The arguments that a shell makes of it."""
+    """Return the arguments that a shell makes of the command."""
     bash = shutil.which("bash")
     assert bash is not None
     said = 'curl() { printf \'%s\\0\' "$@"; }; runwarden() { curl "$@"; }; '
@@ -52,7 +52,7 @@ def in_a_shell(line: str) -> list[str]:
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_a_shell_reads_the_request_back(request_: WriteRequest, arguments: str) -> None:
-    """The command has the command line's own options; curl has the address, the body, and the token by its name."""
+    """The command uses the command line's own options; curl has the address, the body and the token's variable."""
     words = ["--profile=acme", *arguments.split(" ")]
     expected = [NASTY if word == "{}" else word.replace("b_c", "b c") for word in words]
     curl = as_curl("https://api.example/v1", request_)
@@ -66,7 +66,7 @@ def test_a_shell_reads_the_request_back(request_: WriteRequest, arguments: str) 
 
 
 def test_what_a_terminal_would_obey_is_not_copied_as_a_command() -> None:
-    """In JSON it is escaped, so curl can send it."""
+    """Control characters are never copied as a command; curl can send them as JSON escapes."""
     request = ContinueRun("run_\x1b[2J", "Go on.\u202e", API)
     with pytest.raises(UnfaithfulError, match="copy it as curl"):
         as_command("runwarden", "acme", request)

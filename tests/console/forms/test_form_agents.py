@@ -1,4 +1,4 @@
-"""A new run may be of a named agent: the form offers the service's agents, and the inputs that each takes."""
+"""A new run may use a named agent: the form offers the service's agents and each agent's inputs."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ async def shows(app: Any, text: str) -> None:
 
 
 async def test_an_agent_is_chosen_and_its_inputs_are_fields(stage: Any, listed: None, post: Any) -> None:
-    """With what it is for; what is missing or wrong is said before anything is sent; texts are sent as texts."""
+    """The form describes the agent, reports missing or wrong inputs before sending, and sends texts as texts."""
     app = stage(lambda engine: NewRunForm(engine, "acme/web", focus="name"))
     async with opened(app, "revew", "tab") as pilot:
         assert "✗ There is no such agent; did you mean review?" in words(app)
@@ -74,7 +74,7 @@ async def test_an_agent_is_chosen_and_its_inputs_are_fields(stage: Any, listed: 
 
 
 async def test_what_the_request_cannot_hold_is_shown_until_it_is_deleted(stage: Any, listed: None, post: Any) -> None:
-    """Metadata is of runs and inputs are of agents: neither is left out of a request silently."""
+    """Runs have metadata and agents have inputs; the form never silently drops one of them."""
     app = stage(lambda engine: NewRunForm(engine, "acme/web"))
     async with opened(app, "Go on.\ta=1") as pilot:
         fields = app.screen.fields

@@ -1,4 +1,4 @@
-"""One instruction to many runs: previewed, sent one by one, and no further than it is safe."""
+"""One instruction for many runs is previewed and sent one by one, and stops when continuing would be unsafe."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def some_runs(*numbers: int) -> list[Run]:
 
 
 async def known(engine: Engine, runs: list[Run]) -> Known:
-    """What began them, as ledger and service have it."""
+    """Record the runs' starts, in the ledger and in the service."""
     return await known_of(engine, [RunDetail(run, engine.clock(), engine.clock(), "current", ()) for run in runs])
 
 
@@ -34,13 +34,13 @@ def goes_on(number: int) -> Respond:
 
 
 async def sent(pilot: Any, text: str = "Try again.") -> None:
-    """Types, previews, sends."""
+    """Types, previews and sends."""
     await write(pilot, text)
     await press(pilot, "ctrl+s", "ctrl+s")
 
 
 async def test_every_run_gets_the_same_words_in_batches_of_the_cap(stage: Any, engine: Engine, post: Any) -> None:
-    """The preview names them all; each is a POST and an action of its own; the active one is left out."""
+    """The preview names all runs; each gets its own POST and action, and an active run is left out."""
     post.next(goes_on(1), goes_on(2), goes_on(3))
     runs = [*some_runs(1, 2, 3), a_run(4, "agent/4", "working")]
     form = ManyForm(engine, continued(runs, {}, FINAL_STATUSES), cap=2)
@@ -68,7 +68,7 @@ async def test_every_run_gets_the_same_words_in_batches_of_the_cap(stage: Any, e
 
 
 async def test_the_next_batch_waits_until_an_unknown_outcome_is_resolved(stage: Any, engine: Engine, post: Any) -> None:
-    """Resolved on the spot, it takes its place among the others, and the rest is sent."""
+    """Once resolved on the spot, the run counts with the others, and the rest is sent."""
     post.next(Drop(), goes_on(2))
     app = stage(lambda engine: continuing(engine, 1, 2))
     async with opened(app, size=TALL) as pilot:
@@ -84,7 +84,7 @@ async def test_the_next_batch_waits_until_an_unknown_outcome_is_resolved(stage: 
 
 
 async def test_sending_stops_between_two_runs(stage: Any, engine: Engine, post: Any) -> None:
-    """Escape while the first is on its way: it is settled, the second is never sent."""
+    """Escape during the first request lets it finish, and the second is never sent."""
     form = continuing(engine, 1, 2)
     app = stage(lambda _: form)
 
@@ -110,7 +110,7 @@ async def started(engine: Engine, post: Any, *said: str) -> None:
 
 
 async def test_placeholders_are_filled_in_for_each_run(stage: Any, engine: Engine, post: Any) -> None:
-    """The preview shows the first one, the others get their own; one that a run lacks is named, and nothing is sent."""
+    """The preview shows the first run's values. If a run lacks one, the form names it and sends nothing."""
     await started(engine, post, "Fix one.", "Fix two.")
     forms = [
         ManyForm(engine, continued(runs, await known(engine, runs), FINAL_STATUSES), cap=25)
@@ -138,7 +138,7 @@ async def test_placeholders_are_filled_in_for_each_run(stage: Any, engine: Engin
 
 
 async def test_after_a_failure_the_service_is_asked_no_more(engine: Engine, post: Any) -> None:
-    """What was sent from here is known all the same; of the others it is said why it is not."""
+    """Words sent from here are still known; for the other runs, the form says why theirs are not."""
     await started(engine, post, "Fix one.")
     post.turns = {f"run_{number}": Respond(429, headers={"Retry-After": "60"}) for number in range(2, 40)}
     runs = some_runs(*range(1, 40))

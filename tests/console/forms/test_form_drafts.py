@@ -1,4 +1,4 @@
-"""What was typed into a form is not lost: escape, another form, a killed program."""
+"""Typed text survives escape, another form and a killed program."""
 
 import asyncio
 import stat
@@ -19,12 +19,12 @@ NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The file of drafts in a folder that does not exist yet."""
+    """The file of drafts, in a folder that does not exist yet."""
     return tmp_path / "acme-prod" / "drafts.json"
 
 
 def test_a_draft_comes_back_as_it_was_saved_for_its_owner_alone(path: Path) -> None:
-    """Lone surrogates and control characters too; instructions may hold secrets."""
+    """Lone surrogates and control characters are kept; the file is private, since instructions may hold secrets."""
     draft = Draft({"instructions": "a\n\x1b[2J\ud800例"}, NOON, sent_at=NOON)
     save_draft(path, "run.start", draft)
 
@@ -35,7 +35,7 @@ def test_a_draft_comes_back_as_it_was_saved_for_its_owner_alone(path: Path) -> N
 
 
 async def test_two_consoles_do_not_lose_each_others_drafts(path: Path) -> None:
-    """Each change reads, changes and replaces the file alone."""
+    """Each change locks the file, reads it, and replaces it."""
     names = [f"run.continue:{number}" for number in range(20)]
     drafts = {name: Draft({"a": name}, NOON) for name in names}
     await asyncio.gather(*(asyncio.to_thread(save_draft, path, name, draft) for name, draft in drafts.items()))
@@ -45,7 +45,7 @@ async def test_two_consoles_do_not_lose_each_others_drafts(path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 1, "drafts": {"a": {"values": 3}}}'])
 def test_a_damaged_file_is_moved_aside_once(path: Path, text: str) -> None:
-    """Forms go on without it, and the next draft is kept again."""
+    """Forms work without the damaged file, and the next draft is saved."""
     path.parent.mkdir()
     path.write_text(text)
 
@@ -57,10 +57,10 @@ def test_a_damaged_file_is_moved_aside_once(path: Path, text: str) -> None:
 
 
 async def test_a_draft_is_kept_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any, engine: Engine) -> None:
-    """It says how old it is; ctrl+n puts it aside and brings it back."""
+    """The draft shows its age; ctrl+n puts it aside and brings it back."""
     app = stage(NewRunForm)
     async with opened(app, FILLED):
-        # While the form is still open: the program may be killed.
+        # The form is still open, since the program may be killed then.
         draft = await until(lambda: draft_of(engine, "run.start"), "the draft is on the disk")
     assert draft.values["repository"] == "acme/web"
     clock.move(minutes=7)

@@ -1,4 +1,4 @@
-"""What helps to fill a form in: templates, and what was said before."""
+"""Help for filling in a form: templates, and the conversation so far."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def templated(engine: Engine) -> Engine:
 
 
 def test_placeholders_are_filled_in_where_something_is_known() -> None:
-    """The rest stays and is named; other braces are text."""
+    """Unknown placeholders stay and are named; other braces are plain text."""
     known = {"repository": "acme/api", "branch": "", "previous_instructions": "Use {branch}."}
     text = "On {repository}, {branch} {other}: {previous_instructions} {branch}"
 
@@ -34,7 +34,7 @@ def test_placeholders_are_filled_in_where_something_is_known() -> None:
 
 
 async def whole_conversation(pilot: Any) -> str:
-    """What is in view at its end and at its beginning."""
+    """The visible part of the conversation at its end and at its beginning."""
     end = words(pilot.app)
     pilot.app.screen.query_one(Conversation).scroll_home(animate=False)
     await settle(pilot)
@@ -44,9 +44,9 @@ async def whole_conversation(pilot: Any) -> str:
 async def test_what_was_said_from_here_is_above_what_comes_next(
     stage: Any, engine: Engine, templated: Engine, post: Any
 ) -> None:
-    """Each message with its outcome, as it changes; where the service does not tell the turns, it says so.
+    """Each message shows its outcome as it changes; if the service does not list turns, the form says so.
 
-    A template has the run's repository and branch, and what was said to it last; what it does not know, it says.
+    A template fills in the run's repository, branch and last message, and names what it cannot fill in.
     """
     app = stage(lambda engine: ContinueRunForm(engine, RUN))
     async with opened(app):
@@ -74,7 +74,10 @@ async def test_what_was_said_from_here_is_above_what_comes_next(
 async def test_the_services_conversation_says_whose_words_they_are(
     stage: Any, engine: Engine, templated: Engine, post: Any
 ) -> None:
-    """And what was sent from here without an outcome; a template's previous instructions are a colleague's."""
+    """Messages sent from here without an outcome are listed too.
+
+    A template's previous instructions may be a colleague's.
+    """
     told = [
         {"number": 1, "instructions": "Fix \x1b[2J it.", "caller": "ann", "state": "failed", "reason": "no tests"},
         {"number": 2, "instructions": "Then the tests.", "caller": "bob", "state": "failed"},

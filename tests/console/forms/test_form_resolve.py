@@ -1,4 +1,4 @@
-"""Resolving an unknown outcome: what it may have made is shown and prefilled, and a person decides."""
+"""Resolving an unknown outcome: candidates are shown and prefilled, and the user decides."""
 
 import asyncio
 import re
@@ -32,9 +32,9 @@ async def unknown_start(
     words: dict[str, str | None] | None = None,
     callers: dict[str, str] | None = None,
 ) -> Action:
-    """A start whose answer was lost; the list then answers as told, and the extension tells the words of runs.
+    """A start whose answer was lost, a scripted list, and the words of runs from the extension.
 
-    With callers, an earlier start of ours is known to be by `ada`, and the runs without one are by `eve`.
+    With `callers`, `ada` owns the token, and runs without a caller are by `eve`.
     """
     if callers is not None:
         server.script(Respond(201, CREATED | {"run_id": "run_ours", "branch_name": "fix/y"}))
@@ -62,7 +62,10 @@ RUNS = listed(("run_other", "main"), ("run_made1", "fix/x"))
 
 
 async def test_a_run_that_fits_by_place_and_time_is_not_prefilled(stage: Any, engine: Engine, server: Server) -> None:
-    """It is no proof: a person picks it, and then says so; enter says nothing. A mistake has the focus."""
+    """A match by place and time is no proof, so the user must pick it, and enter alone decides nothing.
+
+    A wrong value gets the focus.
+    """
     action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app) as pilot:
@@ -86,9 +89,9 @@ async def test_a_run_that_fits_by_place_and_time_is_not_prefilled(stage: Any, en
 
 
 async def test_a_run_that_asks_the_same_is_prefilled_if_it_is_alone(stage: Any, engine: Engine, server: Server) -> None:
-    """Each says who asked, and what if it was something else; without words of one of them, nothing is prefilled.
+    """Each candidate shows its caller, and its words if they differ; nothing is prefilled if one has no words.
 
-    The ids that fit are offered for what it made, not for the word that confirms a second send.
+    Ids are suggested for the link, but not for the confirmation of a second send.
     """
     runs = listed(("run_other1", "fix/x"), ("run_made1", "fix/x"))
     for other, prefilled in (("Tidy up.", "run_made1"), (None, ""), ("Fix it.", "")):
@@ -111,7 +114,7 @@ async def test_a_run_that_asks_the_same_is_prefilled_if_it_is_alone(stage: Any, 
 
 
 async def test_the_best_is_prefilled_and_a_digit_picks_another(stage: Any, engine: Engine, server: Server) -> None:
-    """Of eight with the same words, one is by our own token; the one with other words is last, and has a number too."""
+    """Of eight runs with the same words, one is by our own token; the one with other words comes last with a number."""
     ids = [f"run_{n}" for n in range(8)]
     said: dict[str, str | None] = dict.fromkeys(ids, "Fix it.") | {"run_3": "Tidy up."}
     runs = listed(*((run_id, "fix/x") for run_id in ids))
@@ -127,7 +130,7 @@ async def test_the_best_is_prefilled_and_a_digit_picks_another(stage: Any, engin
 
 
 async def test_what_is_settled_elsewhere_is_said(stage: Any, engine: Engine, server: Server) -> None:
-    """Nothing can be applied, and the form ends with what was decided; the first word stands where it was not heard."""
+    """Nothing can be applied any more, and the form closes with the first decision, which stays."""
     action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app, "", "y") as pilot:
@@ -150,7 +153,7 @@ async def test_what_is_settled_elsewhere_is_said(stage: Any, engine: Engine, ser
 
 
 async def test_an_id_that_does_not_look_right_is_asked_about(stage: Any, engine: Engine, server: Server) -> None:
-    """It is recorded by a key of its own, and not by the one that records all others; another id is a new question."""
+    """Recording an odd id needs its own key, not the usual one; another odd id asks again."""
     action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app, "", "y", "tab") as pilot:
@@ -171,7 +174,7 @@ async def test_an_id_that_does_not_look_right_is_asked_about(stage: Any, engine:
 
 
 async def test_where_no_run_is_found_the_decision_stays_open(stage: Any, engine: Engine, server: Server) -> None:
-    """Nothing is decided by itself; a person's word counts all the same."""
+    """Without candidates nothing is decided automatically, and the user may still enter an id."""
     for answer, said in (
         (listed(("run_other", "main")), "No run matches: most likely it did not take effect."),
         (Respond(503, {"message": "Down for repairs."}), "The service could not be asked"),
@@ -189,7 +192,7 @@ async def test_where_no_run_is_found_the_decision_stays_open(stage: Any, engine:
 async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
     stage: Any, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says at once that the outcome is unknown; the background finds it out."""
+    """The sheet reports at once that the outcome is unknown; the background check resolves it."""
     server.otherwise = lambda _: Drop()
     monkeypatch.setattr("app.actions.reconciliation.settle_from_turns", lambda *_: asyncio.Event().wait())
     monkeypatch.setattr("app.actions.screen_writes.LOOK_S", 0.0)
@@ -204,7 +207,7 @@ async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
 async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
     stage: Any, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One is refused, and of one another process records the outcome first: the report has each of them."""
+    """One cancellation is refused and another process records one outcome first; the report lists every run."""
 
     def answer(request: Received) -> Step:
         match request.path.split("/")[-2]:
@@ -233,7 +236,7 @@ async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
 async def test_a_cancel_stops_where_the_next_would_fail_in_the_same_way(
     stage: Any, engine: Engine, server: Server
 ) -> None:
-    """Of three, the first outcome is unknown: the others are not sent, and the report counts them."""
+    """After a first unknown outcome of three, the others are not sent, and the report counts them."""
     server.otherwise = lambda request: Drop() if request.method == "POST" else Respond(404)
     app = stage(lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]))
     async with opened(app, "", "ctrl+s"):

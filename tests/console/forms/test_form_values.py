@@ -1,4 +1,4 @@
-"""What is typed into a field or an editor, and what of it is sent."""
+"""How the text of a field or an editor becomes the value that is sent."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from app.engine.text import json_or_text
     ],
 )
 def test_a_value_is_json_where_it_is_json_and_text_where_it_is_not(typed: str, value: object) -> None:
-    """A number that no JSON holds stays text."""
+    """A number that JSON cannot represent stays text."""
     assert json_or_text(typed) == value
     assert type(json_or_text(typed)) is type(value)
 
@@ -39,28 +39,28 @@ def test_a_value_is_json_where_it_is_json_and_text_where_it_is_not(typed: str, v
     ],
 )
 def test_pairs_are_lines_of_key_and_value(typed: str, found: object) -> None:
-    """What could not be sent, or would be lost, is a problem."""
+    """Pairs that cannot be sent, or would be lost, are reported as problems."""
     read = read_pairs("inputs", typed)
 
     assert (read.message if isinstance(read, FieldProblem) else read) == found
 
 
 def test_sent_pairs_are_written_so_that_they_are_read_again() -> None:
-    """Text that looks like another value, or that no field shows, is quoted."""
+    """Text that looks like another type, or that a field cannot show, is quoted."""
     values = {"a": "3", "b": 3, "c": "x\x1b\ny", "d": " e", "f": "", "g": {"h": [None]}}
 
     assert read_pairs("inputs", written_pairs(values)) == values
 
 
 def test_what_cannot_be_shown_is_not_prefilled() -> None:
-    """A field would show something other than what is sent."""
+    """A field is not prefilled if it would show something other than what is sent."""
     hostile = ("a\x1b[2Jb", "a\nb", "a\tb", "\u202eevil", "z\u0301\u0301\u0301\u0301\u0301\u0301")
 
     assert [faithful(text) for text in (*hostile, "feature/例え-ü")] == [*[""] * 5, "feature/例え-ü"]
 
 
 def script(folder: Path, body: str) -> Path:
-    """An editor that does one thing."""
+    """An editor that runs this script."""
     path = folder / "my editor"
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o700)
@@ -68,7 +68,7 @@ def script(folder: Path, body: str) -> Path:
 
 
 def test_the_editors_text_comes_back_and_only_the_person_can_read_it_meanwhile(tmp_path: Path) -> None:
-    """The file's last line end is the editor's; a command may have blanks and arguments; nothing is left behind."""
+    """The last line end is removed, the editor's command may have blanks and arguments, and no file is left behind."""
     seen = tmp_path / "seen"
     editor = script(tmp_path, f'stat -c "%a %n" "$2" > "{seen}"; printf " and more\\n" >> "$2"')
 
@@ -83,6 +83,6 @@ def test_the_editors_text_comes_back_and_only_the_person_can_read_it_meanwhile(t
     [("/nowhere/editor", "did not start"), ("false", "code 1"), ("'unclosed", "cannot be read as a command")],
 )
 def test_an_editor_that_fails_changes_nothing_and_says_why(command: str, message: str) -> None:
-    """The text in the form stays."""
+    """The text in the form stays as it was."""
     with pytest.raises(EditorError, match=message):
         edit("Fix it", {"EDITOR": command})

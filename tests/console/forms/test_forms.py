@@ -1,4 +1,4 @@
-"""Forms: preview, sending, refusals, and what is sent in the end."""
+"""Forms: the preview, sending, refusals, and the requests that arrive."""
 
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,9 @@ from widgets.kit import SecondPress
 
 
 async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, post: Any) -> None:
-    """Method, address and every byte of the body's meaning; sent once, shown with the id it made.
+    """Method, address and body match the preview, the request is sent once, and its new id is shown.
 
-    Keys that are pressed meanwhile neither send it twice nor close the form.
+    Keys pressed meanwhile neither send it twice nor close the form.
     """
     post.next(Respond(201, CREATED), Respond(201, CREATED))
     app = stage(NewRunForm)
@@ -63,7 +63,7 @@ async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, pos
 
 
 async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: Any, post: Any) -> None:
-    """Message, status and code are shown, or the cure; sent again, it succeeds."""
+    """The form shows the message, status and code, or the fix; sent again, it succeeds."""
     post.next(Respond(400, {"message": "Branch is protected.", "error_code": "protected"}), Respond(201, CREATED))
     app = stage(NewRunForm)
     async with opened(app, FILLED, "ctrl+s", "ctrl+s") as pilot:
@@ -81,7 +81,7 @@ async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: 
 
 
 async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engine, server: Any) -> None:
-    """Nothing left this machine, the form is as it was, and the ledger knows."""
+    """Nothing was sent, the form is unchanged, and the ledger records it as not sent."""
     server.close()
     app = stage(NewRunForm)
     async with opened(app, FILLED, "ctrl+s", "ctrl+s"):
@@ -102,7 +102,7 @@ async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engin
 async def test_a_ledger_that_loses_the_action_leaves_no_form_sending(
     stage: Any, engine: Engine, post: Any, make: Any
 ) -> None:
-    """It says so, and the fields are one step back with everything kept."""
+    """The form reports the error, and one step back are the fields with all values."""
     loses = "CREATE TRIGGER loses AFTER INSERT ON actions BEGIN DELETE FROM actions; END"
     await engine.ledger.writer.run(lambda held: held.execute(loses))
     app = stage(make)
@@ -116,7 +116,7 @@ async def test_a_ledger_that_loses_the_action_leaves_no_form_sending(
 
 
 async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) -> None:
-    """A paste loses it, and the field says so; a prefilled value that holds it is left out."""
+    """A paste loses its control characters and the field says so; a prefilled value with some is left out."""
     hostile = "acme\x1b]52;c;x\x07/we\u202eb"
     app = stage(lambda engine: NewRunForm(engine, hostile))
     async with opened(app) as pilot:
@@ -128,7 +128,7 @@ async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) 
 
 
 async def test_a_read_only_profile_never_sends(server: Any, clock: Any, post: Any, tmp_path: Path) -> None:
-    """It says so from the start; there is no button to send with."""
+    """The form says so from the start, and has no send button."""
     async with engine_on(settings_for(server.base_url, tmp_path, read_only=True), clock) as engine:
         app = Stage(lambda: NewRunForm(engine))
         async with opened(app, size=(100, 30)) as pilot:
@@ -152,7 +152,7 @@ FLAKY = a_run(1, "agent/flaky")
 
 
 async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any) -> None:
-    """Each value says how it is read while it is typed."""
+    """Each field shows how its value is interpreted while typing."""
     post.next(Respond(202, EXECUTION))
     app = stage(lambda engine: NewRunForm(engine, "gitlab:acme/web", focus="name"))
     async with opened(app, "security-review\t\tmain\t\tdepth=full\nlimit=3\nonly=[1, null]\ndry=true") as pilot:
@@ -171,7 +171,7 @@ async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any
 
 
 async def test_a_continuation_names_run_and_branch(stage: Any, engine: Engine, post: Any, monkeypatch: Any) -> None:
-    """The run is not typed but shown. A key that is pressed too quickly sends nothing, and is said to send."""
+    """The run is shown, not typed. A key pressed too early sends nothing, and its hint says that it sends."""
     monkeypatch.setattr(SecondPress, "PAUSE_S", 3600)
     post.next(CONTINUED)
     app = stage(lambda engine: ContinueRunForm(engine, FLAKY))
@@ -194,7 +194,7 @@ async def test_a_continuation_names_run_and_branch(stage: Any, engine: Engine, p
 
 
 async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, post: Any) -> None:
-    """It shows the earlier attempt; resolved on the spot, the form is back with its text and sends."""
+    """The form shows the earlier attempt; once it is resolved on the spot, the form returns with its text and sends."""
     post.next(Drop(), CONTINUED)
     for text in ("first", "second"):
         app = stage(lambda engine: ContinueRunForm(engine, FLAKY))
@@ -214,7 +214,10 @@ async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, 
 
 
 async def test_a_message_becomes_a_continuation_if_its_run_ends_meanwhile(stage: Any, post: Any) -> None:
-    """The service's refusal changes the form in place, with its text; the next sending continues the run."""
+    """After the service's refusal, the form becomes a continuation with the same text.
+
+    The next send continues the run.
+    """
     ended = {"run_id": "run_1", "turns": [{"number": 1, "state": "completed"}]}
     post.turns["run_1"] = {"run_id": "run_1", "turns": [{"number": 1, "state": "working"}]}
     post.next(Respond(409, {"message": "It has ended.", "error_code": "run_not_active"}), CONTINUED)
@@ -235,7 +238,7 @@ async def test_a_message_becomes_a_continuation_if_its_run_ends_meanwhile(stage:
 
 
 async def test_a_hostile_run_is_shown_harmlessly(stage: Any, post: Any) -> None:
-    """Its branch is not sent along where git would refuse it; the id is sent as it is."""
+    """A branch that git would refuse is not sent; the run's id is sent unchanged."""
     hostile = a_run("[@click=app.quit]\x1b[2J", "x\x1b]52;c;eA==\x07[/nope]\u202e")
     post.next(CONTINUED)
     app = stage(lambda engine: ContinueRunForm(engine, hostile))
@@ -252,7 +255,7 @@ async def test_a_hostile_run_is_shown_harmlessly(stage: Any, post: Any) -> None:
 
 
 def test_a_held_key_never_counts_as_a_second_press() -> None:
-    """Nor does one before the preview is on the screen; one after a pause does, and only once."""
+    """A press before the preview is visible does not count either; one after a pause counts, once."""
     now = [0.0]
     press = SecondPress(lambda: now[0])
     press.PAUSE_S = 0.8  # type: ignore[misc]  # the staged console has none
@@ -269,9 +272,9 @@ def test_a_held_key_never_counts_as_a_second_press() -> None:
 
 
 async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, post: Any, clock: Any) -> None:
-    """While typing and again in the preview; another one takes the address typed again, which no draft holds.
+    """The form warns while typing and in the preview, and asks for the address again, which no draft stores.
 
-    After one organization another is offered, in a fresh form, with the same offer code and no address.
+    After success it offers a fresh form with the same offer code and no address.
     """
     post.next(*(Respond(201, ORGANIZATION_9 | {"organization_id": f"org_{number}"}) for number in (9, 10, 11)))
     async with opened(stage(OrganizationForm), "ada@globex.example\tPARTNER", "ctrl+s") as pilot:
@@ -303,7 +306,7 @@ async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, po
 
 
 async def test_a_preview_looks_as_it_was_accepted(stage: Any, engine: Engine, clock: Any, picture: Any) -> None:
-    """To an address that is the same in every run."""
+    """The preview uses an address that is the same in every test run."""
     await engine.cache.note_no_results(clock())
     elsewhere = replace(engine, profile=replace(engine.profile, base_url="https://api.acme.example/v1"))
     filled = "acme/web\tfix/x\tFix the \u202eflaky\ntest. " + "Long. " * 40

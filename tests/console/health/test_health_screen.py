@@ -1,4 +1,4 @@
-"""The hosts over time, as the room says it: what was seen, and never more than that."""
+"""Health shows only what was observed of the hosts over time."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -21,7 +21,7 @@ TROUBLES: Sequence[tuple[str, str, float, float]] = (
     ("gitlab", "unauthorized", 9.0, 8.5),
     ("gitlab", "degraded", 0.2, 0.0),
 )
-"""Platform, status, and hours before now of beginning and end."""
+"""Platform, status, and the hours before now at which it began and ended."""
 SILENCE = (20.0, 16.0)
 """Hours before now without an observation."""
 
@@ -32,7 +32,7 @@ def report(**statuses: str) -> tuple[HealthSample, ...]:
 
 
 async def lived(scene: Scene) -> None:
-    """Two and a half days of samples, with troubles and a silence; the screen has seen them."""
+    """Two and a half days of samples with incidents and an unobserved gap, shown on the screen."""
     now, before = scene.clock(), timedelta(days=2.5)
     while before >= timedelta(0):
         hours = before.total_seconds() / 3600
@@ -46,19 +46,19 @@ async def lived(scene: Scene) -> None:
 
 
 def text(scene: Scene, title: str) -> str:
-    """A row of the list, without what is before and after it."""
+    """A row of the list, without the columns around it."""
     lines = scene.lines
     first = next(at for at, line in enumerate(lines) if line[1:].startswith(title))
     return "\n".join(takewhile(str.strip, (line[1:].rstrip() for line in lines[first:])))
 
 
 async def test_uptime_is_of_what_was_seen(staged: Staged, picture: SnapshotAssertion) -> None:
-    """The four hours without an observation count neither as up nor as down, and are shown as such."""
+    """The four unobserved hours count as neither up nor down, and are shown as unobserved."""
     async with staged(WIDE, synced=False) as scene:
         await scene.press("2")
         await lived(scene)
 
-        # 19h50m seen of 24h, of which half an hour was bad and 12 minutes degraded.
+        # 19h50m of 24h were observed; of these half an hour was bad and 12 minutes degraded.
         said = text(scene, "github")
         assert "24h 97.47% of 19h50m seen   99.10% of 2d07h seen" in said
         drawn = next(line for line in said.splitlines() if line.startswith("24h ago"))
@@ -70,9 +70,9 @@ async def test_uptime_is_of_what_was_seen(staged: Staged, picture: SnapshotAsser
 
 
 async def test_a_quarter_of_an_hour_has_no_uptime(staged: Staged) -> None:
-    """A share of less than a day would say nothing; how long it was observed does.
+    """Less than a day shows how long it was observed instead of a share.
 
-    A host that flaps is shown as it is now, with its flapping beside that, and has one incident.
+    A flapping host shows its current status, marks the flapping, and has one incident.
     """
     async with staged(WIDE) as scene:
         await scene.press("2")
@@ -108,7 +108,10 @@ SLICES = ("well", "well", None, "bad", "well", None, None, "impaired")
     ],
 )
 def test_a_strip_fills_its_cells_keeps_the_worst_and_ends_now(slices: Any, cells: int, expected: str) -> None:
-    """A cell hides no trouble, however short, and shows its share; the last one is red only while the host is bad."""
+    """A cell shows any incident in its time, however short, and its share.
+
+    The last one is red only while the host is bad.
+    """
     assert "".join(glyph for _, glyph in strip(slices, cells)) == expected
 
 
@@ -120,10 +123,10 @@ REFUSALS = {
 
 
 async def test_our_own_outages_are_incidents_too(staged: Staged, board: Lab) -> None:
-    """From the first poll without an answer to the next answer; a refusal is an answer, and no runs are counted.
+    """An outage lasts from the first poll without an answer to the next answer.
 
-    It is named as what it is: a service that was never asked, because there is no token, is not said to answer. A host
-    that is no longer connected is not shown as healthy, nor forgotten.
+    A refusal is an answer, and no runs are counted. Without a token the service is not shown as answering, and a host
+    that is no longer connected is neither healthy nor forgotten.
     """
     async with staged() as scene:
         await scene.press("2")

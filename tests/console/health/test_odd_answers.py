@@ -1,4 +1,4 @@
-"""Answers that the spec does not have: the commands, the console and the bot judge them alike."""
+"""The commands, the console and the bot judge answers that the spec does not define in the same way."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +28,7 @@ ANSWERS: list[tuple[Any, int, str]] = [
 
 
 async def told_by_a_bot(board: Lab, folder: Path, answer: Any) -> Said:
-    """The log of a bot that saw the host well, and then this answer."""
+    """Return the log of a bot that saw the host healthy, and then this answer."""
     settings = configured(board, folder, RULE)
     board.health = {"github": "ok"}
     bot = await Bot.open(settings, settings.profile(), said := Said())
@@ -40,7 +40,7 @@ async def told_by_a_bot(board: Lab, folder: Path, answer: Any) -> Said:
 
 
 async def screen(staged: Staged) -> str:
-    """The console after a poll: the runs, and the code hosts."""
+    """Return the console after a poll: the runs, and the code hosts."""
     async with staged() as scene:
         runs = scene.text
         await scene.press("2")
@@ -68,10 +68,10 @@ def test_a_code_host_has_one_verdict(board: Lab, tmp_path: Path, answer: Any, le
 
 
 async def test_the_console_gives_each_answer_the_same_verdict(board: Lab, staged: Staged) -> None:
-    """Its first line shows the verdict, and Health shows the status that the service sent."""
+    """The header shows the verdict, and Health shows the status that the service sent."""
     async with staged(synced=False) as scene:
         await scene.press("2")
-        # The answers that name no host come first: a host that was seen once stays on the screen.
+        # Answers that name no host come first, since a host that was seen once stays on the screen.
         for answer, level, status in reversed(ANSWERS):
             board.health = answer
             scene.clock.move(hours=1)
@@ -83,7 +83,7 @@ async def test_the_console_gives_each_answer_the_same_verdict(board: Lab, staged
 
 
 def test_a_run_has_one_id(board: Lab, staged: Staged, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A number is read as its digits; a run whose id cannot be one is left out, and every surface says how many."""
+    """A numeric id is read as its digits; runs without a usable id are left out, and every surface counts them."""
     board.runs.clear()
     board.put("run_1", created=1)
     for number, run_id in enumerate((5, "x" * 1_000, "x" * 10_000, "", [])):

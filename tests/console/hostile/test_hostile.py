@@ -1,4 +1,4 @@
-"""Hostile text from anywhere stays text: on the screen, in commands, notifications, the clipboard and files."""
+"""Hostile text stays text on the screen, in commands, notifications, the clipboard and files."""
 
 import asyncio
 import csv
@@ -66,13 +66,13 @@ OURS = re.compile(r"\]2;.*|\]22;[a-z-]+")
 """Strings that the console itself sends: the window's title, and the pointer's shape."""
 
 COLOURS = re.compile(r"\x1b\[(?!5;77;1m)[\d;]*m")
-"""The attributes that anybody may print; blinking in colour 77 is a payload's."""
+"""The text attributes that anyone may print; blinking in colour 77 marks a payload."""
 CALM = re.compile(
     COLOURS.pattern
     + r"|\x1b\[\d+;\d+H|\x1b\[2[23];2t|\x1b\[<u|\x1b\[>\d+u|\x1b\[\?(2026|2048)\$p"
     + r"|\x1b\[\?(7|25|1000|1003|1004|1006|1015|1016|1049|2004|2026|2048)[hl]"
 )
-"""All that the console sends when left alone: places, the window's title kept, keys, and modes."""
+"""All sequences of an undisturbed console: positions, the saved title, keys and modes."""
 
 
 KEYS = """
@@ -88,12 +88,12 @@ from app.__main__ import main
 for arguments in json.loads(sys.argv[1]):
     print("= ended with", main(arguments), "=", flush=True)
 """
-"""One command after the other in one process: each start of an interpreter costs more than the command."""
+"""Runs commands one after the other in one process, since starting an interpreter takes longer than a command."""
 ENDED = re.compile(rb"= ended with (\d+) =\r\n")
 
 
 def prints(folder: Path, base_url: str, commands: Sequence[Sequence[str]]) -> list[tuple[bytes, int]]:
-    """Run commands on one terminal; return what it was sent by each, and its exit status."""
+    """Run commands on one terminal; return the output and exit status of each."""
     terminal = Terminal((json.dumps(commands),), environment(folder, base_url), code=EACH)
     assert terminal.end() == 0, terminal.seen[-2000:]
     terminal.close()
@@ -105,7 +105,7 @@ def prints(folder: Path, base_url: str, commands: Sequence[Sequence[str]]) -> li
 
 
 def foreign(data: bytes, calm: re.Pattern[str] = CALM) -> list[Piece]:
-    """What a terminal was sent that is neither plain text nor a sequence that a calm console sends."""
+    """Return the output that is neither plain text nor a sequence that an undisturbed console sends."""
 
     def is_ours(piece: Piece) -> bool:
         match piece.kind:
@@ -122,15 +122,15 @@ def foreign(data: bytes, calm: re.Pattern[str] = CALM) -> list[Piece]:
 
 
 TITLES = ("".join(SEQUENCES[:12]), "".join(SEQUENCES[12:20]), *SEQUENCES[:12], *SEQUENCES[19:22])
-"""Names as a configuration copied in good faith may have them."""
+"""Hostile names that a configuration copied in good faith may have."""
 PROFILE = f"{TITLES[0]}profile"
 TELLING = "import json, sys; print(json.dumps(sys.argv[2:]), file=open(sys.argv[1], 'a'))"
-"""A person's own way to be told: it keeps its arguments."""
+"""A user's notification command, which records its arguments."""
 TOLD = ("{title}", "{body}", "{profile}", "{run_id}", "{repository}", "{branch}", "{status}")
 
 
 def configuration(base_url: str, told: Path) -> str:
-    """A file of the configuration with hostile names, for a desktop and a command of one's own."""
+    """A configuration with hostile names, desktop notifications and a command."""
     command = [sys.executable, "-c", TELLING, str(told), *TOLD]
     parts = [
         f"default_profile = {_toml(PROFILE)}",
@@ -147,20 +147,20 @@ def configuration(base_url: str, told: Path) -> str:
 
 
 def ledger_file(base_url: str, folder: Path) -> Path:
-    """Where the hostile profile's ledger lies."""
+    """The path of the hostile profile's ledger."""
     profile = Profile(PROFILE, base_url, EnvToken())
     return data_folder(Settings(data_dir=folder, profiles=(profile,)), profile) / LEDGER_FILE
 
 
 async def write_ledger(path: Path) -> list[str]:
-    """Writes of each kind and outcome, hostile in every field that others fill in; the ids, oldest first."""
+    """Writes of each kind and outcome, hostile in every field that others control; returns their ids, oldest first."""
     path.parent.mkdir(parents=True, mode=0o700)
     ids = []
     async with await Ledger.open(path) as ledger:
         for number, payload in enumerate(SEQUENCES):
             request = a_request(number, payload)
             subject = f"{request.subject}{number}" if request.subject else ""
-            # An agent's name is a segment of its path, encoded.
+            # An agent's name is an encoded segment of its path.
             path = f"/external/agents/{quote(payload, safe='')}/executions"
             texts, at = (subject, f"{payload}{number}", path, as_json(request), f"console:{payload}"), ledger.clock()
             action = await ledger.prepare(Action(new_action_id(at), request.kind, *texts, "prepared", at))
@@ -191,16 +191,16 @@ def a_request(number: int, payload: str) -> WriteRequest:
 
 
 def write_list(path: Path) -> None:
-    """A list of organizations whose rows are no addresses, or addresses of a kind, with hostile offer codes."""
+    """A list of organizations with invalid or odd addresses and hostile offer codes."""
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["email", "offer_code", "".join(SEQUENCES[:3])])
-        # A field of a megabyte is refused with the whole file; the others with their row.
+        # A field of a megabyte fails the whole file, any other error only its row.
         rows.writerows([f"{text}@evil.example", text, text] for text in SEQUENCES if len(text) < 100_000)
 
 
 def now() -> str:
-    """This instant, as the service writes it."""
+    """The current time, as the service writes it."""
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -210,9 +210,9 @@ def _toml(text: str) -> str:
 
 TABS = ("2", "4", "5", "7", "1")
 ROWS = (*"jj", "\r", "\x1b[6~", ESCAPE, "f", "F", ESCAPE, " ")
-"""Runs next to the list, one of them alone; followed, and marked."""
+"""Keys for runs next to the list, one run alone, following and marking."""
 SHEETS = tuple(key for sheet in ("s", "R", "V", "c") for key in (sheet, ESCAPE))
-"""Lists of choices, and a form that begins with the run under the cursor."""
+"""Keys for pickers, and for a form prefilled from the run under the cursor."""
 OVER_ALL = ("?", ESCAPE, ":", ESCAPE)
 
 
@@ -249,7 +249,10 @@ COMMANDS = (
 
 
 def test_a_command_prints_no_foreign_sequence(tmp_path: Path, server: Server) -> None:
-    """Tables, documents and spreadsheets alike: what is on a terminal is obeyed by it. A refusal prints none either."""
+    """Tables, documents and spreadsheets contain no foreign sequence, since a terminal would obey it.
+
+    Errors do not either.
+    """
     hostile_list = tmp_path / "\x1b]0;owned\x07\x9b31m\u202elist.csv"
     write_list(hostile_list)
     with Lab() as board:
@@ -274,27 +277,27 @@ def test_a_command_prints_no_foreign_sequence(tmp_path: Path, server: Server) ->
 NOTIFICATION = re.compile(r"\]777;notify;[^;]*;[^;]*")
 COPIED = re.compile(r"\]52;c;([A-Za-z0-9+/=]*)")
 FOLDER = "[bold red]表[nope]{run_id} %s"
-"""What a field for a path lets through: markup, wide characters, placeholders."""
+"""Text that a path field accepts: markup, wide characters, placeholders."""
 TO_START = "\x15"
 COPYING = ("y", "Y", "j", "y")
 FORM = ("n", "\x14", ESCAPE, ESCAPE, ESCAPE)
-"""The templates, from the form of a new run."""
+"""Keys that open the templates from the form of a new run."""
 ORGANIZATIONS = ("3", "y", "\r", ESCAPE)
 ACTIVITY = ("6", *"yjy", "v", ESCAPE)
 PROFILES = ("\x0f", "h", ESCAPE)
 OWN = (":", "redmarkup", "\r", "y", ESCAPE)
 ALERTS = (*"=+-@<", "\t", "--upload-pack=x", "@/etc/passwd", "4;1;50", "\x1b]52;c;b3duZWQ=\x07", "a;b;c")
-"""Beginnings of what a program, a spreadsheet or a terminal would obey."""
+"""Prefixes that a program, a spreadsheet or a terminal would obey."""
 
 
 def test_a_long_visit_leaves_nothing_that_acts(tmp_path: Path) -> None:
-    """Of a hostile desk: every tab, sheet, form and run of the first page, and what leaves the console."""
+    """Every tab, sheet, form and run of the first page is opened, and everything that leaves the console is checked."""
     with Lab() as board:
         hostile_board(board, [text[:2_000] for text in SEQUENCES])
         for number, alert in enumerate(ALERTS):
             repository = {"platform": "github", "data": {"owner": alert, "repo": alert}}
             board.put(f"{alert}{number}", "working", created=598.0, branch_name=alert, repository=repository)
-            # Of this hour: their repositories are in Insights' figures.
+            # Runs of this hour, so that their repositories appear in Insights.
             board.runs[f"{alert}{number}"].update(created_at=now(), updated_at=now())
         (tmp_path / FOLDER).mkdir()
         (tmp_path / "config.toml").write_text(configuration(board.base_url, tmp_path / "told"))
@@ -318,7 +321,7 @@ def test_a_long_visit_leaves_nothing_that_acts(tmp_path: Path) -> None:
 
 
 def notifications_are_plain_text(sent: list[str]) -> None:
-    """A title and a body, whose semicolons and sequences are text."""
+    """Check that title and body are text, including semicolons and sequences."""
     assert sent
     for text in sent:
         assert NOTIFICATION.fullmatch(text)
@@ -326,7 +329,7 @@ def notifications_are_plain_text(sent: list[str]) -> None:
 
 
 def a_notify_command_gets_no_options(told: list[list[str]]) -> None:
-    """Nor the name of a file that it would read: a leading dash, at sign or angle bracket is another character."""
+    """Check that no argument reads as an option or a file: a leading dash, at sign or angle bracket is replaced."""
     assert told
     for arguments in told:
         assert len(arguments) == 7
@@ -335,7 +338,7 @@ def a_notify_command_gets_no_options(told: list[list[str]]) -> None:
 
 
 def what_is_copied_is_printable_lines(copied: list[str]) -> None:
-    """Ids as safe text, JSON with its own escapes: pasted into a shell, none of it acts."""
+    """Check that ids are safe text and JSON is escaped, so that a shell executes none of a paste."""
     assert len(copied) > 5
     assert "owned" not in copied
     for text in copied:
@@ -344,7 +347,7 @@ def what_is_copied_is_printable_lines(copied: list[str]) -> None:
 
 
 def exports_are_printable(folder: Path) -> None:
-    """No cell starts a formula; JSON holds the exact text in escapes."""
+    """Check that no cell starts a formula, and that JSON has the exact text in escapes."""
     texts = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir() if path.name != "list.csv"}
     for name, text in texts.items():
         assert not unprintable(text.replace("\n", "")), name
@@ -364,7 +367,7 @@ def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
         terminal.press("1" if name.startswith("runs") else "4", "x", TO_START, f"{folder / FOLDER / name}")
         terminal.type("\r")
         terminal.read_until((folder / FOLDER / name).exists)
-    # What is followed ends: a toast, the strip, the window's title.
+    # A followed run ends: a toast, the strip and the window's title report it.
     for run in board.runs.values():
         if run["status"] == "working":
             run.update(status="failed", updated_at=now())
@@ -373,7 +376,7 @@ def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
     terminal.wrote(b"\x1b]777;notify;")
     told = folder / "told"
     terminal.read_until(lambda: told.exists() and told.read_text().endswith("\n"))
-    # A branch of a megabyte; then the service refuses, and says so with sequences.
+    # A branch of a megabyte; then the service refuses with hostile messages.
     board.put("run_yyy_long", "working", created=598.0, branch_name=max(SEQUENCES, key=len))
     terminal.press("1", "\x12", "j", "\r", ESCAPE)
     body = {"message": "".join(SEQUENCES[:12]) + "refused-by-the-service", "error_code": SEQUENCES[0]}

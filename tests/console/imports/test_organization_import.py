@@ -31,7 +31,7 @@ carl@hooli.example;PARTNER
 
 
 def creating(request: Received) -> Step:
-    """An organization for every request; nothing else is there."""
+    """A service that creates an organization for every request, and has nothing else."""
     if request.path.endswith("/invitations"):
         return Respond(404, {"message": "Not here."})
     if request.method != "POST":
@@ -44,13 +44,13 @@ ADA = creating(Received("POST", "/", {}, b'{"email": "ada@globex.example"}'))
 
 
 def emails(server: Server) -> Counter[str]:
-    """Who was invited, and how often."""
+    """The invited addresses, and how often each was invited."""
     return Counter(each.json()["email"] for each in server.requests if each.method == "POST")
 
 
 @asynccontextmanager
 async def importing(staged: Staged, server: Server, file: Path, *, read_only: bool = False) -> AsyncIterator[Scene]:
-    """The screen, with the file read."""
+    """The import's screen, with the file read."""
     async with staged(synced=False, base_url=server.base_url, read_only=read_only) as scene:
         await scene.press("3", "I")
         scene.app.post_message(events.Paste(str(file)))
@@ -59,7 +59,7 @@ async def importing(staged: Staged, server: Server, file: Path, *, read_only: bo
 
 
 def states(scene: Scene) -> list[str]:
-    """What each row says of itself."""
+    """The status text of each row."""
     return [row.state for row in scene.app.screen.query_one(LineTable).items]
 
 
@@ -73,14 +73,14 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Four that can be created."""
+    """A file with four organizations that can be created."""
     path = tmp_path / "partners.csv"
     path.write_text(LIST, "utf-8")
     return path
 
 
 async def test_no_more_are_sent_than_may_be(staged: Staged, server: Server, file: Path, hasty: Hasty) -> None:
-    """Then it asks again, for the rest; a cap that is not a number, escape and a changed cap take the question back."""
+    """The import then asks again for the rest; an invalid or changed cap, or escape, withdraws the question."""
     async with importing(staged, server, file) as scene:
 
         async def at_most(cap: str, *keys: str) -> None:
@@ -107,7 +107,7 @@ async def test_no_more_are_sent_than_may_be(staged: Staged, server: Server, file
 
 
 async def test_a_refused_row_is_told_and_fixed(staged: Staged, server: Server, file: Path) -> None:
-    """It stops nothing, and is not tried again before its line is another one."""
+    """The other rows continue, and the refused one is not sent again until its line changes."""
     server.script(ADA, Respond(400, {"message": "no such offer", "error_code": "invalid_offer_code"}))
     async with importing(staged, server, file) as scene:
         await scene.press("ctrl+s", "ctrl+s")
@@ -124,7 +124,10 @@ async def test_a_refused_row_is_told_and_fixed(staged: Staged, server: Server, f
 
 
 async def test_nothing_is_sent_before_every_line_is_right(staged: Staged, server: Server, file: Path) -> None:
-    """As on the command line. A line is fixed or left out here, and all are checked again; the file stays as it is."""
+    """A line is fixed or left out on the screen, and all are checked again.
+
+    The file itself does not change, as on the command line.
+    """
     file.write_text(WRONG, "utf-8")
     async with importing(staged, server, file) as scene:
         assert states(scene) == ["to_create", "invalid", "twice", "invalid"]
@@ -152,14 +155,14 @@ async def test_nothing_is_sent_before_every_line_is_right(staged: Staged, server
 async def test_stop_ends_it_after_one_row(
     staged: Staged, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That row is settled; the rest waits for ctrl+s; escape does not leave until then."""
+    """The current row finishes, the rest waits for ctrl+s, and escape does not leave until then."""
     async with importing(staged, server, file) as scene:
         screen = scene.app.screen
         assert isinstance(screen, OrganizationImportScreen)
         send = BatchSender.send
 
         async def press_and_send(self: BatchSender, request: WriteRequest, key: str | None = None) -> BatchResult:
-            # What a person presses while the request is on its way.
+            # Keys that a user may press while the request is under way.
             screen.action_back()
             screen.action_stop()
             return await send(self, request, key)
@@ -175,7 +178,7 @@ async def test_stop_ends_it_after_one_row(
 async def test_an_unknown_outcome_stops_it_until_a_person_resolves_it(
     staged: Staged, server: Server, file: Path
 ) -> None:
-    """It goes on with the others, never sends that one again, and a person finds what it made."""
+    """The import continues with the other rows, never resends that one, and the user links what it created."""
     server.script(ADA, Drop())
     async with importing(staged, server, file) as scene:
         await scene.press("ctrl+s", "ctrl+s")
@@ -193,7 +196,7 @@ async def test_an_unknown_outcome_stops_it_until_a_person_resolves_it(
 
 
 async def test_read_only_shows_and_sends_nothing(staged: Staged, server: Server, file: Path) -> None:
-    """Not even when asked twice."""
+    """Pressing send twice changes nothing."""
     async with importing(staged, server, file, read_only=True) as scene:
         await scene.press("ctrl+s", "ctrl+s")
         assert "Read-only: nothing can be sent from here." in scene.text

@@ -37,7 +37,7 @@ def state_of(scene: Scene) -> State:
 async def inbox(
     staged: Staged, size: tuple[int, int] = WIDE, *, automated: bool = True, **options: bool
 ) -> AsyncIterator[Scene]:
-    """The tab, with something of each kind."""
+    """The tab with an item of each kind."""
     async with staged(size, changed={"automations": RULES} if automated else {}, **options) as scene:
         await enter(scene.engine.ledger, StartRun("Fix it.", Repository.parse("acme/api")), "unknown")
         if automated:
@@ -56,7 +56,7 @@ def items(scene: Scene) -> tuple[InboxItem, ...]:
 
 
 def keys(scene: Scene) -> list[str]:
-    """What the list holds, from top to bottom."""
+    """The keys of the list's rows, from top to bottom."""
     return [item.key for item in items(scene)]
 
 
@@ -78,7 +78,7 @@ WEB = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
 
 
 async def fail(scene: Scene, board: Lab, run_id: str, **changed: object) -> None:
-    """Another run fails in acme/web, now, and nothing else is news."""
+    """Lets another run fail in acme/web now, without other news."""
     scene.clock.move(seconds=10)
     minutes = 600.0 + (scene.clock() - datetime.fromisoformat("2026-05-01T22:00:00+00:00")).total_seconds() / 60
     board.put(run_id, "failed", created=minutes - 0.5, updated=minutes, repository=WEB, **changed)
@@ -88,9 +88,9 @@ async def fail(scene: Scene, board: Lab, run_id: str, **changed: object) -> None
 
 
 async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(staged: Staged) -> None:
-    """By severity, then age; the tab counts it, before it is entered and after.
+    """Items are sorted by severity, then age, and the tab counts them before and after it is opened.
 
-    From there a host leads to Health, a write to Activity, a rule's approvals, marked, to Automations.
+    From an item, a host opens Health, a write Activity, and a rule's approvals, marked, Automations.
     """
     async with inbox(staged) as scene:
         occurrence = Occurrence("run_2:failed", scene.clock() - timedelta(minutes=2))
@@ -122,7 +122,7 @@ async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(st
 
 
 async def test_an_item_leads_to_its_runs_and_comes_back_after_it_was_done(staged: Staged, board: Lab) -> None:
-    """Of several runs it asks which, the newest first. Only what is new is counted then."""
+    """An item with several runs asks which one, newest first. After it is done, only new failures count."""
     board.turns["run_new"] = {"turns": [{"number": 1, "instructions": "Fix it."}]}
     async with inbox(staged, automated=False) as scene:
         await fail(scene, board, "run_new")
@@ -146,7 +146,10 @@ async def test_an_item_leads_to_its_runs_and_comes_back_after_it_was_done(staged
 
 
 async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Lab) -> None:
-    """Within a minute of its end; sooner where the same fails again, with all that was put off."""
+    """An item returns within a minute after its snooze expires.
+
+    If it fails again, it returns at once, with everything that was put off.
+    """
     async with inbox(staged, automated=False) as scene:
         (key,) = [key for key in keys(scene) if key.startswith("failed:acme/web")]
         await scene.press("asterisk", "h", "1")
@@ -162,10 +165,10 @@ async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Lab)
 
 
 async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
-    """What one does, the other notices by the state's file; a lease that is renewed is no news.
+    """One console notices the other's marks through the state's file; a renewed lease is not news.
 
-    What is marked goes at once and comes back at once; u goes on to what was done before that. No key acts on what only
-    came under the cursor by the other one: the first one says so, and the next one is meant.
+    Marked items go and return together, and `u` then undoes the step before. A key never acts on an item that the other
+    console has just moved under the cursor: the first press says so, the next one acts.
     """
     async with inbox(staged) as scene:
         before, state = keys(scene), state_of(scene)
@@ -203,7 +206,7 @@ async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
 
 
 async def test_a_cause_is_one_item_and_an_acknowledged_repository_is_done(staged: Staged, board: Lab) -> None:
-    """What the service says of a failure tells causes apart, whatever numbers are in it; what fails later is news."""
+    """The reason of a failure, whatever numbers are in it, distinguishes causes; later failures are new."""
     async with inbox(staged, automated=False) as scene:
         await fail(scene, board, "run_old", failure_reason="No such branch")
         await state_of(scene).mark({"failed:acme/web": Mark(done_until=scene.clock())}, scene.clock())
@@ -221,12 +224,12 @@ async def test_a_cause_is_one_item_and_an_acknowledged_repository_is_done(staged
         await box.done(ours[:1])
         assert (await state_of(scene).marks())["failed:acme/web"] == before
         await box.done(ours[1:])
-        # Now nothing of the repository is left: its notifications end as well.
+        # The repository has no other item, so its notifications are acknowledged as well.
         assert (await state_of(scene).marks())["failed:acme/web"] != before
 
 
 async def test_a_broken_state_takes_no_mark(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits is shown; that nothing can be put away is said, and no key does."""
+    """Items are shown; the banner says that nothing can be marked, and the keys do nothing."""
 
     def fail(*_: object, **__: object) -> None:
         path = Path("~/.local/share/runwarden/acme-prod/state.sqlite3")
@@ -242,7 +245,7 @@ async def test_a_broken_state_takes_no_mark(staged: Staged, monkeypatch: pytest.
 
 
 async def asking(scene: Scene, board: Lab, run_id: str, *choices: str) -> None:
-    """A run fails with a question, which the cursor is put on."""
+    """Lets a run fail with a question, and moves the cursor to it."""
     await fail(scene, board, run_id)
     asked = OpenQuestion(run_id, "Which database?\nSay it.", choices)
     await scene.engine.cache.store_failure_facts(FailureFacts((asked,)), 0)
@@ -258,7 +261,10 @@ def continued(board: Lab) -> list[tuple[str, str]]:
 
 
 async def test_a_question_is_answered_with_the_key_of_a_choice_or_in_the_form(staged: Staged, board: Lab) -> None:
-    """It is an item to decide, not a failure; what is sent is shown before, continues the run, and the item goes."""
+    """A question is an item to decide, not a failure.
+
+    The answer is previewed, continues the run, and removes the item.
+    """
     async with inbox(staged, automated=False) as scene:
         await asking(scene, board, "run_asks", "SQLite", "PostgreSQL")
         item = of_kind(scene, "question")

@@ -28,7 +28,7 @@ NAMES = (
 
 
 async def show_a_month(scene: Scene) -> None:
-    """The room with runs of 40 days, three a day and more on some."""
+    """The screen over runs of 40 days, at least three a day."""
     runs = []
     for number in range(240):
         created = scene.clock() - timedelta(hours=4.03 * number)
@@ -53,7 +53,10 @@ def empty_board(board: Lab) -> Lab:
 
 
 async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_board: Lab, tmp_path: Path) -> None:
-    """A repository's row, and a day's bar. The figures can be exported; a month is longer than what is complete."""
+    """A repository's row and a day's bar open their runs.
+
+    Figures can be exported; a month exceeds the complete period.
+    """
     async with staged(WIDE) as scene:
         await show_a_month(scene)
         await exported(scene, tmp_path)
@@ -73,7 +76,7 @@ async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_b
 
 
 async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board: Lab) -> None:
-    """A month of which ten days are held."""
+    """The figures cover a month, of which the cache has ten days."""
     async with staged(WIDE, synced=False) as scene:
         created = scene.clock() - timedelta(days=10)
         run = Run("run_1", "failed", "main", Repository.parse("acme/api"), created, created, "{}")
@@ -88,7 +91,7 @@ async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board:
 
 
 async def exported(scene: Scene, folder: Path) -> None:
-    """The numbers on show are written to the file that is shown, as its name says."""
+    """The shown numbers are written to the named file, in the format of its extension."""
     table, document = folder / "figures.csv", folder / "figures.json"
     for path in (table, document):
         await scene.press("x")
@@ -108,7 +111,7 @@ async def exported(scene: Scene, folder: Path) -> None:
 
 
 async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, tmp_path: Path) -> None:
-    """The file that was there stays until then."""
+    """The existing file stays until the second confirmation."""
     path = tmp_path / "old.json"
     path.write_text("precious")
     async with staged(SMALL) as scene:
@@ -131,7 +134,7 @@ WEEK = SPANS[1]
 
 @pytest.fixture
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A place where clocks are put forward and back."""
+    """Sets a time zone whose clock changes twice a year."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     yield
@@ -154,5 +157,5 @@ def test_days_begin_at_local_midnight_also_where_the_clock_was_put_forward(berli
     ("part", "said"), [(None, "-"), (0.0, "0%"), (0.001, "1%"), (0.5, "50%"), (0.9999, "99%"), (1.0, "100%")]
 )
 def test_nearly_all_is_not_all(part: float | None, said: str) -> None:
-    """One failure in ten thousand is no 100%."""
+    """One failure in ten thousand is not shown as 100%."""
     assert share(part) == said

@@ -1,4 +1,4 @@
-"""Keys: each can be another one, and the palette leads to all that has a name."""
+"""Each key can be changed, and the palette finds everything that has a name."""
 
 import pytest
 from textual.command import Command
@@ -13,7 +13,7 @@ from tests.lab import Lab
 
 
 async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) -> None:
-    """The new key does it, the old one nothing; what is wrong is told at the start."""
+    """The new key works, the old one does nothing, and errors are reported at the start."""
     async with staged(changed={"keys": {"app.help": "f1", "app.hlep": "f2"}}) as scene:
         assert [line for line in scene.toasts if line.startswith("keys.")] == [
             "keys.app.hlep: there is no such action, so the key does nothing. Did you mean app.help?"
@@ -36,12 +36,12 @@ async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) ->
     ],
 )
 def test_keys_that_cannot_work_are_named(keys: dict[str, str], said: str) -> None:
-    """What would never be heard, and invalid keys."""
+    """Keys that no terminal sends, and invalid keys, are reported."""
     assert said in " ".join(problems(keys))
 
 
 def test_a_commands_key_must_be_free() -> None:
-    """A screen would hear it first."""
+    """A screen would handle the key before the command."""
     taken = UserCommand("Deploy", ("true",), key="n")
     twice = (UserCommand("One", ("true",), key="ctrl+l"), UserCommand("Two", ("true",), key="ctrl+l"))
 
@@ -51,7 +51,7 @@ def test_a_commands_key_must_be_free() -> None:
 
 
 async def offered(scene: Scene, text: str, key: str = "colon") -> list[str]:
-    """Open the palette, type, and return what it offers, best first."""
+    """Open the palette, type, and return its offers, best first."""
     await scene.press(key)
     scene.app.screen.query_one(Input).value = text
     await scene.settle()
@@ -67,7 +67,7 @@ LEADS = (
 
 
 async def test_what_is_typed_leads_there(staged: Staged) -> None:
-    """By its name, from any tab."""
+    """The palette opens it by its name, from any tab."""
     async with staged() as scene:
         for typed, first, shown in LEADS:
             await scene.press("escape", "2")
@@ -81,7 +81,7 @@ async def test_what_is_typed_leads_there(staged: Staged) -> None:
 
 
 async def test_a_run_is_found_by_its_id_and_foreign_names_are_text_on_one_line(staged: Staged, board: Lab) -> None:
-    """Not only among those on show; neither markup nor a control character is obeyed."""
+    """Runs outside the list are found as well; markup and control characters have no effect."""
     for number, name in enumerate(("[red]x[/nope]", "x\x1b[31my")):
         board.put(f"run_hostile{number}", "failed", created=1.0, branch_name=name)
     async with staged(SMALL) as scene:

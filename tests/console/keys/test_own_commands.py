@@ -1,4 +1,4 @@
-"""The user's own commands: what is filled in, what is refused, and what becomes of them."""
+"""The user's own commands: how placeholders are filled in, which values are refused, and what is reported."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ KNOWN = placeholder_values("acme", "https://api.example.com/v1", RUN)
     ],
 )
 def test_values_that_change_the_command_are_refused(argument: str, value: str, why: str) -> None:
-    """An option, another folder, a control character: the service chose the value, not the user."""
+    """An option, a path outside or a control character is refused, since the service chose the value, not the user."""
     with pytest.raises(CommandUnusableError, match=why):
         filled_in(["less", argument], {**KNOWN, "run_id": value})
 
@@ -36,7 +36,7 @@ def test_values_that_change_the_command_are_refused(argument: str, value: str, w
 @settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from(["run_id", "repository", "branch", "status"]), st.text(max_size=30)))
 def test_a_value_never_becomes_a_second_argument(values: dict[str, str]) -> None:
-    """Whatever the service says: as many arguments as the template has, the first one untouched, or a refusal."""
+    """The command has as many arguments as its template, with the first one unchanged, or it is refused."""
     template = ("prog", "{run_id}", "--branch={branch}", "x/{repository}", "{status}")
     try:
         argv = filled_in(template, {**KNOWN, **values})
@@ -50,14 +50,17 @@ def test_a_value_never_becomes_a_second_argument(values: dict[str, str]) -> None
 
 
 async def test_what_ran_beside_tells_its_code_and_its_last_line() -> None:
-    """Both streams count; control characters of its output are no control characters any more."""
+    """The last line may come from either stream; control characters in it are replaced."""
     ended = await run_beside(["sh", "-c", r"echo one; printf '\033[2Jtwo\n' >&2; exit 3"])
 
     assert ended == (3, "␛[2Jtwo")
 
 
 async def test_a_command_that_takes_too_long_is_ended_with_all_it_started() -> None:
-    """The whole session is killed: the pipe closes although a grandchild held it. A missing program says the cure."""
+    """The whole session is killed, and the pipe closes although a grandchild held it.
+
+    A missing program's error has the fix.
+    """
     code, _ = await run_beside(["sh", "-c", "sleep 600 & sleep 600"], deadline_s=0.2)
 
     assert code is None
@@ -71,10 +74,10 @@ def command(tmp_path: Path, **how: bool) -> UserCommand:
 
 
 async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path: Path) -> None:
-    """The argument arrives, and the end is told.
+    """The argument arrives and the exit is reported.
 
-    Where that was asked, it is shown before, filled in; enter does nothing, so that nothing runs by habit. A marked run
-    is meant, not the one under the cursor; where several are marked, none is.
+    With confirmation, the filled-in command is shown and enter does nothing. The marked run is meant, not the one under
+    the cursor; with several marked, none is.
     """
     asked = replace(command(tmp_path, confirm=True), name="Ask first", key="f12")
     async with staged(changed={"commands": (command(tmp_path), asked)}) as scene:

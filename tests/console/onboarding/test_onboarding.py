@@ -1,4 +1,4 @@
-"""The first screen: from nothing configured to an open console, or to nothing changed."""
+"""The first screen leads from no configuration to an open console, or changes nothing."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -21,14 +21,14 @@ TOKEN = "a-token-for-newcomers"
 
 
 class Newcomer:
-    """A person in front of the first screen."""
+    """A user in front of the first screen."""
 
     def __init__(self, *variables: str, file: str = "config.toml") -> None:
         self.app = OnboardingApp(Path(file), frozenset(variables))
 
     @property
     def text(self) -> str:
-        """In one line: the lines break where a folder's name has it."""
+        """The screen's text in one line, since a folder's name may be wrapped."""
         return " ".join("\n".join(lines(self.app)).replace("│", " ").split())
 
     @asynccontextmanager
@@ -42,32 +42,32 @@ class Newcomer:
         await quiet(self.app)
 
     async def paste(self, text: str) -> None:
-        """As a terminal does."""
+        """Pastes text, as a terminal does."""
         self.app.post_message(events.Paste(text))
         await quiet(self.app)
 
     async def answer(self, address: str) -> None:
-        """Pastes the address, passes the name and the choice, and pastes a token."""
+        """Pastes the address, skips the name and the choice, and pastes a token."""
         await self.paste(address)
         await self.press("tab", "tab", "tab")
         await self.paste(TOKEN)
 
 
 def files(place: Path) -> list[str]:
-    """What is in the folder."""
+    """The files of the folder."""
     return sorted(path.name for path in place.iterdir())
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, which is where one is."""
+    """An empty folder, which is the current one."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RUNWARDEN_TOKEN", raising=False)
     return tmp_path
 
 
 async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Lab) -> None:
-    """Address and token typed, the name suggested; asked once; both files are for their owner alone."""
+    """Address and token are typed, the name is suggested, the service is asked once, and both files are private."""
     newcomer = Newcomer()
     async with newcomer.begins():
         await newcomer.press(*board.base_url, "tab", "tab", "tab", *TOKEN)
@@ -84,7 +84,7 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Lab) ->
 
 
 async def test_a_file_gives_the_token(place: Path, board: Lab) -> None:
-    """A relative path counts from where one is, not from where the configuration is."""
+    """A relative path counts from the current folder, not from the configuration's."""
     (place / "mine.token").write_text(TOKEN)
     (place / "mine.token").chmod(0o600)
     newcomer = Newcomer()
@@ -106,9 +106,9 @@ UNCONFIRMED = (
 
 
 async def test_what_the_service_does_not_confirm_is_not_written(place: Path) -> None:
-    """What happened and what to do; changed answers take the offer to write anyway back.
+    """The screen shows the error and the fix; changed answers withdraw the offer to write anyway.
 
-    The service may be down, or behind a VPN: ctrl+y writes all the same. Escape stops asking, and then leaves.
+    If the service is down or behind a VPN, ctrl+y writes all the same. Escape stops the check, and then leaves.
     """
     newcomer = Newcomer()
     with Server() as server:
@@ -142,9 +142,9 @@ async def test_what_the_service_does_not_confirm_is_not_written(place: Path) -> 
 
 
 async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
-    """None while one types, all of them when one wants to go on; the cursor goes to the first.
+    """Errors appear when the user continues, not while typing, and the first one gets the cursor.
 
-    The token goes to no clipboard, neither by copying nor by cutting.
+    The token cannot be copied or cut to the clipboard.
     """
     newcomer = Newcomer()
     async with newcomer.begins((100, 40)) as pilot:
@@ -169,7 +169,7 @@ async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
 
 
 async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Lab) -> None:
-    """And the token does not stay behind in a file that nothing names."""
+    """The token is not left behind in a file that no configuration names."""
     (place / "config.toml").write_text("this is no TOML")
     newcomer = Newcomer()
     async with newcomer.begins():
@@ -182,7 +182,7 @@ async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Lab) ->
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    """`runwarden` on a terminal of its own, with nothing configured."""
+    """`runwarden` on its own terminal, with nothing configured."""
     nothing = {"RUNWARDEN_CONFIG": "", "RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": "", "RUNWARDEN_PROFILE": ""}
     terminal = Terminal([], {"HOME": str(tmp_path), "XDG_CONFIG_HOME": "", **nothing})
     yield terminal
@@ -190,7 +190,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Lab) -> None:
-    """The whole way, in the program itself; all is typed at once, and the token still is nowhere but in its field."""
+    """All answers are typed at once in the program itself, and the token appears only in its field."""
     terminal.shows("Welcome", "with the version at the end")
     terminal.type(f"{board.base_url}\t\r\t{TOKEN}")
     terminal.shows("local", "\N{BULLET}" * len(TOKEN))

@@ -1,4 +1,4 @@
-"""Several profiles in one console: going from one to another, and looking at all of them."""
+"""Several profiles in one console: switching between them, and showing all of them."""
 
 import asyncio
 import threading
@@ -45,7 +45,7 @@ FleetStaged = Callable[..., AbstractAsyncContextManager[Scene]]
 
 @pytest.fixture
 def staging() -> Iterator[Lab]:
-    """Another service: few runs, all well."""
+    """Another service with few, healthy runs."""
     with Lab() as board:
         a_day(board, 3)
         board.health = {"github": {"status": "ok"}}
@@ -54,7 +54,7 @@ def staging() -> Iterator[Lab]:
 
 @pytest.fixture
 def several(board: Lab, staging: Lab, tmp_path: Path) -> Settings:
-    """Three services: one with a degraded host, one that may only be looked at, one that is not there."""
+    """Three services: one with a degraded host, one that is read-only, one that does not answer."""
     with Server() as gone:
         nowhere = gone.base_url
     settings = settings_for(board.base_url, tmp_path)
@@ -96,10 +96,10 @@ def clock() -> SceneClock:
 async def test_between_two_profiles_nothing_is_cut_off(
     fleet_staged: FleetStaged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The profile stays while a request is being sent: cut off, its outcome would be unknown.
+    """A switch waits until the current request is answered, so that its outcome is not lost.
 
-    The rooms are gone while the old profile closes; a reading that ends then finds no widget, and ends nothing. A
-    profile that cannot be closed properly is left all the same, and that is said.
+    Screens are gone while the old profile closes, and a late read does no harm. A profile that fails to close is left
+    all the same, with a note.
     """
     gate, close_engine = asyncio.Event(), ProfileEngines.close_engine
     busy = AsyncMock(side_effect=DatabaseBusyError("The lease is held up.", path=Path("cache.sqlite3")))
@@ -155,7 +155,7 @@ do = { start = "Look for flaky tests.", repository = "acme/api" }
 async def test_a_profile_stays_until_every_outcome_is_recorded(
     fleet_staged: FleetStaged, several: Settings, board: Lab, keys: tuple[str, ...], count: int, outcome: str
 ) -> None:
-    """Leaving the dialog of a cancel stops none of the requests; running an automation by hand is a write, too."""
+    """Closing the dialog of a cancellation stops no request; running an automation by hand is a write as well."""
     gate, answer = threading.Event(), board.answer
     board.turns = {run_id: {"turns": []} for run_id in board.runs}
 
@@ -180,11 +180,14 @@ async def test_a_profile_stays_until_every_outcome_is_recorded(
 
 
 async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Lab) -> None:
-    """Its rooms, its header, its polling; the one that was left is closed, and opens again with the same token."""
+    """The other profile has its own screens, header and polling.
+
+    The old one is closed, and reopens with the same token.
+    """
     async with fleet_staged() as scene:
         left = scene.engine
         await scene.app.push_screen(sheet := ProfileSwitcher(scene.app.session))
-        assert sheet.query_one(Options).option_count == 4  # Before it is painted, so that keys typed ahead find them.
+        assert sheet.query_one(Options).option_count == 4  # Typed before the list is painted: keys typed ahead work.
         await scene.press("escape")
         await scene.press("ctrl+o", *"stag", "enter")
         await scene.shows("acme-staging ▾ read-only", "All 3]")
@@ -204,9 +207,9 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
 
 
 async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: FleetStaged, several: Settings) -> None:
-    """Only its rows are hidden: the header of all profiles says so, and its banner once it is open.
+    """Only that profile's rows are missing: the header of all profiles and its own banner say so.
 
-    From there one goes to another.
+    The user can switch to another one.
     """
     ledger = data_folder(several, several.profile("acme-staging")) / LEDGER_FILE
     ledger.mkdir(parents=True)
@@ -214,7 +217,7 @@ async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: 
         await scene.press("0")
         await scene.shows("[60 runs]", "acme-staging ✗ files unusable")
         assert {row.profile for row in scene.table.rows_on_show} == {"acme-prod"}
-        # Neither `press` nor `shows`: they would wait for the screen's worker, and with it for files that never open.
+        # Neither `press` nor `shows`, which would wait for the screen's worker and for files that never open.
         scene.app.post_message(SwitchProfile("acme-staging"))
         await until(lambda: "The answers cannot be stored" in scene.text, "the banner says so", saw=lambda: scene.text)
         scene.app.post_message(SwitchProfile("acme-prod"))
@@ -222,7 +225,7 @@ async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: 
 
 
 def test_read_only_for_this_console_holds_for_every_profile(several: Settings, clock: SceneClock) -> None:
-    """`--read-only` was asked of the console; what the configuration says of one profile is that one's."""
+    """`--read-only` applies to the whole console; the configuration's `read_only` applies to its profile."""
     asked = ProfileEngines(several, replace(several.profile(), read_only=True), {}, clock)
     configured = ProfileEngines(several, several.profile("acme-staging"), {}, clock)
 
@@ -231,9 +234,9 @@ def test_read_only_for_this_console_holds_for_every_profile(several: Settings, c
 
 
 async def test_tokens_leave_the_environment_and_are_read_once(several: Settings, clock: SceneClock) -> None:
-    """A variable that two profiles share serves both; one from stdin is still there after coming back.
+    """A variable that two profiles share serves both, and a token from stdin survives a switch.
 
-    RUNWARDEN_TOKEN beside RUNWARDEN_BASE_URL: a profile with another address is opened without it.
+    If RUNWARDEN_TOKEN belongs to RUNWARDEN_BASE_URL, a profile with another address opens without it.
     """
     stdin = StreamToken(StringIO("from-stdin\n"))
     foreign = EnvToken(TOKEN_VARIABLE, meant_for="RUNWARDEN_BASE_URL is https://other.example")
@@ -255,12 +258,12 @@ async def test_tokens_leave_the_environment_and_are_read_once(several: Settings,
 
 @pytest.fixture
 def writable(several: Settings) -> Settings:
-    """The same services; each takes writes."""
+    """The same services, each of which accepts writes."""
     return replace(several, profiles=tuple(replace(each, read_only=False) for each in several.profiles))
 
 
 async def all_shown(scene: Scene) -> AllProfilesScreen:
-    """Goes to the list by the profile switch."""
+    """Opens the list of all profiles with the profile switch."""
     await scene.press("ctrl+o", *"all", "enter")
     await scene.shows("[63 runs]", "service unreachable")
     screen = scene.app.screen
@@ -269,12 +272,12 @@ async def all_shown(scene: Scene) -> AllProfilesScreen:
 
 
 def shown_profiles(scene: Scene) -> list[str]:
-    """The profiles of the rows in view."""
+    """The profiles of the visible rows."""
     return [row.profile for row in scene.table.rows_on_show]
 
 
 async def on_row_of(scene: Scene, profile: str) -> str:
-    """Puts the cursor on the profile's newest run."""
+    """Moves the cursor to the profile's newest run."""
     await scene.press("g")
     for row in scene.table.rows_on_show:
         if row.profile == profile:
@@ -284,10 +287,10 @@ async def on_row_of(scene: Scene, profile: str) -> str:
 
 
 async def test_all_rows_are_in_one_order(fleet_staged: FleetStaged, picture: SnapshotAssertion, staging: Lab) -> None:
-    """Newest first, each with its profile in its colour; the header has the sums, and names the service that is down.
+    """Rows are sorted newest first, each with its profile in its colour, and filters apply to all.
 
-    A filter holds for all of them. On a row of a read-only profile, the keys that send do nothing, and the banner says
-    why. Enter switches to the run's profile.
+    The header has the sums, and names the service that is down. On a read-only profile's row the send keys do nothing,
+    and the banner says why. Enter switches to the run's profile.
     """
     async with fleet_staged() as scene:
         screen = await all_shown(scene)
@@ -326,10 +329,10 @@ async def test_all_rows_are_in_one_order(fleet_staged: FleetStaged, picture: Sna
 async def test_an_action_reaches_the_service_of_its_row_and_no_other(
     fleet_staged: FleetStaged, writable: Settings, board: Lab, staging: Lab
 ) -> None:
-    """The form names the profile in its colour; the run that it made opens in its profile.
+    """The form names the profile in its colour, and the new run opens in its profile.
 
-    A continuation of an active run waits only where this console sends it: in the profile on show. Marks of several
-    profiles are not acted on. A retry warns while that service's code host is down.
+    A continuation waits for an active run only in the current profile. Marks in several profiles are refused. A retry
+    warns while that service's code host is down.
     """
     failed = next(iter(staging.runs))
     staging.move(failed, "failed")

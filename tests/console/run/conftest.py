@@ -1,4 +1,4 @@
-"""A run's screen over results that a test scripts."""
+"""A run's screen over scripted results."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -81,7 +81,7 @@ def change_of(patch: bytes, **known: Any) -> Change:
 
 
 def two_turns() -> tuple[Turn, ...]:
-    """A turn that failed, and one that went well an hour later."""
+    """A failed turn, and a successful one an hour later."""
     begun = START + timedelta(hours=8)
     again, asked = begun + timedelta(hours=1), "Mend the flaky sign-in test.\nDo not touch the fixtures."
     failed = Turn(1, "failed", asked, "nightly", begun, begun + timedelta(minutes=2), "failed", "exit code 3")
@@ -99,21 +99,21 @@ def two_turns() -> tuple[Turn, ...]:
 
 @dataclass
 class ScriptedResults:
-    """What a run did, as a test says."""
+    """The results of a run, as scripted by a test."""
 
     turns_: Any = field(default_factory=lambda: RunTurns("run", two_turns()))
     change_: Any = field(default_factory=lambda: change_of(PATCH))
     reviews_: Any = field(default_factory=lambda: (Review("reviews/run_1.md", REVIEW, FINDINGS),))
     log_: bytes | Unavailable = LOG
     steps_: tuple[LogStep, ...] | None = None
-    """The log as steps, of ten bytes each."""
+    """The log as steps of ten bytes each."""
     repositories: Any = field(
         default_factory=lambda: Mock(
             mirror=Mock(side_effect=GitError(NOTHING)),
             address=Mock(return_value=None),
         )
     )
-    """As where nothing is configured."""
+    """The changes, as if no repository is configured."""
     ended: bool = True
     left: dict[str, bytes] = field(default_factory=dict)
     """The contents of artifacts."""
@@ -158,7 +158,7 @@ OnShow = Callable[..., AbstractAsyncContextManager[Scene]]
 
 @pytest.fixture
 def run_on_show(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> OnShow:
-    """Opens the second run of the board, over these results."""
+    """Opens the second run of the board, with these results."""
 
     @asynccontextmanager
     async def stage(results: ScriptedResults, size: tuple[int, int] = (140, 40)) -> AsyncIterator[Scene]:

@@ -1,4 +1,4 @@
-"""The log of a run is read from its end, as far back as is looked at, and on while it grows."""
+"""A run's log is read from its end, backwards as far as the user scrolls, and forwards while it grows."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ from widgets.results.log import LogView
 
 
 class Shown:
-    """A log on show, and what its session is told."""
+    """A log on the screen, and what its session was told."""
 
     def __init__(self, results: ScriptedResults) -> None:
         self.clock, self.told = SceneClock(), list[str]()
@@ -62,7 +62,7 @@ async def log_on_show(results: ScriptedResults) -> AsyncIterator[Shown]:
 
 
 async def test_what_is_searched_for_is_found_and_no_error_is_guessed() -> None:
-    """From its end, and round it. Where the service tells no steps, no line is marked and no key goes to one."""
+    """A search starts at the end and wraps around. Without steps from the service, no line is marked as an error."""
     async with log_on_show(ScriptedResults()) as shown:
         await shown.shows("403 lines · ended")
         await shown.shows("ERROR: tests failed")
@@ -77,7 +77,7 @@ async def test_what_is_searched_for_is_found_and_no_error_is_guessed() -> None:
 
 
 async def test_a_long_one_is_read_where_it_is_looked_at() -> None:
-    """At its end; a search goes on where nothing was read yet."""
+    """The log starts at its end; a search continues into parts that were not read yet."""
     data = b"needle\n" + LOG * 100
     lines = data.count(b"\n")
     async with log_on_show(ScriptedResults(log_=data)) as shown:
@@ -89,7 +89,7 @@ async def test_a_long_one_is_read_where_it_is_looked_at() -> None:
 
 
 async def test_one_that_grows_is_followed_and_one_that_shrinks_is_read_again() -> None:
-    """Without output for a while, that is said; so are an empty log and a service that does not answer."""
+    """The view says when there is no output for a while, the log is empty, or the service does not answer."""
     results = ScriptedResults(ended=False, log_=b"")
     async with log_on_show(results) as shown:
         await shown.shows("The log is empty so far.")
@@ -109,7 +109,7 @@ async def test_one_that_grows_is_followed_and_one_that_shrinks_is_read_again() -
 
 
 def told(number: int) -> tuple[LogStep, ...]:
-    """The steps of a log: so many commands, and hostile words between them."""
+    """The steps of a log: this many commands, with hostile words between them."""
     words = LogStep("said", "Let me\x1b[2J look at \u202eit.\n" + "word " * 60)
     return tuple(
         step
@@ -125,7 +125,7 @@ def told(number: int) -> tuple[LogStep, ...]:
 
 
 async def test_a_conversation_is_shown_where_the_service_tells_its_steps() -> None:
-    """Wrapped for the view, with a key for the log as it is; what failed is found as an error."""
+    """Steps are wrapped for the view, a key shows the raw log, and failed steps are found as errors."""
     results = ScriptedResults(steps_=told(10))
     async with log_on_show(results) as shown:
         await shown.shows("ran       step 9")

@@ -1,4 +1,4 @@
-"""What fails below a run's screen is said in it."""
+"""Errors below a run's screen are shown in it."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ PARTS = {"r": "2 findings", "d": "src/sign_in.py", "l": "step 3"}
 
 
 class FailingResults(ScriptedResults):
-    """Answers, until our own files fail below it."""
+    """Answers until our own files fail below it."""
 
     fails = False
 
@@ -29,7 +29,7 @@ class FailingResults(ScriptedResults):
 
 
 async def test_a_part_that_cannot_be_read_says_so(run_on_show: OnShow) -> None:
-    """Not that it is being read; entered again, it is read."""
+    """The part shows the error instead of loading forever; reopened, it is read again."""
     results = FailingResults()
     async with run_on_show(results) as scene:
         for part, words in PARTS.items():
@@ -43,7 +43,7 @@ async def test_a_part_that_cannot_be_read_says_so(run_on_show: OnShow) -> None:
 
 
 async def test_a_mirror_that_cannot_be_kept_is_said(staged: Staged, tmp_path: Path) -> None:
-    """As the reason why there is no change and no review."""
+    """The error is shown as the reason why there is no change and no review."""
     (tmp_path / "repositories").write_text("a file where the mirrors' folder belongs")
     addresses = (RepositoryAddress("github:acme/*", str(tmp_path)), RepositoryAddress("gitlab:acme/*", str(tmp_path)))
     async with staged(changed={"repositories": addresses}) as scene:

@@ -1,4 +1,4 @@
-"""One run on the whole screen: each part shows what it is given, and says why where there is nothing."""
+"""The full-screen run: each part shows its results, or says why there are none."""
 
 from pathlib import Path
 from unittest.mock import AsyncMock
@@ -29,7 +29,7 @@ PARTS = ("C", "r", "d", "l")
 
 
 async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow) -> None:
-    """Instructions, who, how long, idle time, why it failed, what it changed and cost; how runs usually end."""
+    """Each turn shows its words, caller, times, failure, change and cost, and how long such runs usually take."""
     first, second = two_turns()
     used = replace(second, usage=ModelUsage(3, 1000, 200, 3, 1.5))
     posted = (
@@ -46,7 +46,7 @@ async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow
 
 
 async def test_artifacts_are_saved(run_on_show: OnShow, tmp_path: Path) -> None:
-    """`O` lists those of all turns, as text; nothing is replaced, and one that is gone is said to be."""
+    """`O` lists the artifacts of all turns as text; files are never replaced, and a deleted artifact is reported."""
     first, second = two_turns()
     named = (Artifact("report.md", 6), Artifact("charts/\x1b[2Ja.png", 1_234_567), Artifact("gone", 1))
     results = ScriptedResults(RunTurns("run", (first, replace(second, artifacts=named))))
@@ -72,7 +72,7 @@ async def test_artifacts_are_saved(run_on_show: OnShow, tmp_path: Path) -> None:
 
 
 async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -> None:
-    """With the reason, and without an empty part."""
+    """Each part gives the reason, and none is empty."""
     missing = Unavailable(NOTHING)
     async with run_on_show(ScriptedResults(missing, missing, missing, missing)) as scene:
         for key in PARTS:
@@ -85,9 +85,9 @@ async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -
 async def test_a_reply_is_sent_as_a_continuation(
     run_on_show: OnShow, board: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`c` goes to the box, ctrl+s to the form's preview; what was typed stays until the service has it.
+    """`c` focuses the reply, ctrl+s previews it, and the text stays until the service has accepted it.
 
-    An empty one is not sent: it is said, and the box stays. Once sent, the form closes and a toast says so.
+    An empty reply is refused with a note. Once sent, the form closes and a toast reports it.
     """
     async with run_on_show(ScriptedResults()) as scene:
         await scene.press("d", "c")
@@ -120,7 +120,7 @@ async def test_a_reply_is_sent_as_a_continuation(
 
 
 async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
-    """A finding to its line and back, and `>` and `<` to a turn's own results."""
+    """A finding opens its line and returns; `>` and `<` switch to a turn's own results."""
     results = ScriptedResults()
     async with run_on_show(results) as scene:
         await scene.press("r")
@@ -145,9 +145,9 @@ async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
 
 
 async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the ledger, and not by enter; a run that has ended is neither cancelled nor followed.
+    """Enter alone does not cancel; an ended run can be neither cancelled nor followed.
 
-    A cancellation that our files prevent says so in its sheet: it can be tried again, or left.
+    If our files prevent the cancellation, the sheet says so and offers to try again or to leave.
     """
     async with run_on_show(ScriptedResults()) as scene:
         offered = {each.binding.action for each in scene.app.screen.active_bindings.values() if each.enabled}
@@ -172,7 +172,7 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monk
 
 
 async def test_nothing_hostile_in_a_part_is_raw(run_on_show: OnShow) -> None:
-    """And no line is too long."""
+    """Control characters are replaced, and no line is too long."""
     hostile = b"\x1b[2J\x1b]52;c;eA==\x07 [/nope]\n" + b"B" * 100_000
     patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-" + hostile.replace(b"\n", b"\n+") + b"\n"
     turns = RunTurns("run", (two_turns()[0],), "git", "by \x1b[2J time")

@@ -1,4 +1,4 @@
-"""A change is taken over from the run's screen, into real checkouts of a real repository."""
+"""A change is taken over from the run's screen into real checkouts of a real repository."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,16 +15,16 @@ RUN = run_detail("fix/it")
 async def test_a_change_is_applied_or_checked_out_beside(
     run_on_show: OnShow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`B`: in a folder of its own, whose commit and whose lender it names; the checkout stays as it was.
+    """`B` creates a folder with the named commit and leaves the checkout as it was.
 
-    `A`: the files of a checkout are as the run left them, and nothing is committed. One of another repository is
-    neither offered nor changed at once: enter says what does it all the same.
+    `A` changes the files of a checkout, and commits nothing. A checkout of another repository is not offered, and needs
+    a second confirmation.
     """
     origin = Origin(tmp_path / "host")
     git(tmp_path, "clone", "--quiet", str(origin.bare), "home/mine")
     origin.commit("fix/it", {"code.py": b"def f():\n    return 2\n", "new.txt": b"new\n"})
     real = repositories(tmp_path / "data", origin.url)
-    # The run on show is taken for the one that pushed to the origin.
+    # The run on the screen is treated as the one that pushed to the origin.
     one = SimpleNamespace(
         mirror=lambda _: real.mirror(RUN.run.repository),
         address=lambda _: real.address(RUN.run.repository),

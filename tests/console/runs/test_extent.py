@@ -1,4 +1,4 @@
-"""The line that says how many runs are held, and what is missing."""
+"""The line that says how many runs are cached, and which are missing."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -24,7 +24,7 @@ WHOLE = Coverage((CoverageRange(None, before(minutes=1)),), NOON, before(days=20
 
 
 def said(coverage: Coverage, *, is_limited: bool = True, **fields: object) -> list[str]:
-    """Every way to say it, the longest first."""
+    """Every form of the line, the longest first."""
     extent = replace(Extent(1_700, 1_700, coverage, is_filtered=False), **fields)  # type: ignore[arg-type]
     line = ExtentLine(extent, NOON, FRESH, BackfillProgress(), is_limited=is_limited, has_counts=False)
     return [variant.plain for variant in line.variants()]
@@ -35,7 +35,7 @@ def said(coverage: Coverage, *, is_limited: bool = True, **fields: object) -> li
     [
         (WHOLE, "", ""),
         (replace(WHOLE, dropped=2), "2 without an id", "2 without an id"),
-        # Nothing is known of what came since the last answer that reached down to here.
+        # Nothing is known since the last answer that reached down to here.
         (replace(WHOLE, as_of=before(minutes=20)), "complete until 11:40:00", "all until 11:40:00"),
         (replace(WHOLE, as_of=None), "complete until 11:59:00", "all until 11:59:00"),
         (Coverage((TODAY,), NOON), "complete since 10:00:00", "since 10:00:00"),
@@ -44,15 +44,15 @@ def said(coverage: Coverage, *, is_limited: bool = True, **fields: object) -> li
     ],
 )
 def test_no_more_is_claimed_than_is_known(coverage: Coverage, wide: str, narrow: str) -> None:
-    """A gap, an end and a beginning are said; only what misses nothing up to now is called complete."""
+    """The line names a gap, an end and a beginning; only a list without any gap up to now is called complete."""
     assert said(coverage)[0] == wide
     assert narrow in said(coverage)
 
 
 def test_what_limits_no_answer_is_not_said() -> None:
-    """A query within what is held; but that nothing is known since the last answer concerns every query.
+    """A query inside the cached period mentions no gap, except the time since the last answer.
 
-    A search that is still going on has found at least so many.
+    A search under way has found at least that many.
     """
     assert said(Coverage((TODAY,), NOON), is_limited=False) == [""]
     assert said(Coverage((EARLIER,), before(days=1)), is_limited=False)[0] == "complete until 3 May 12:00"
@@ -67,13 +67,13 @@ def test_what_limits_no_answer_is_not_said() -> None:
         (RunFilter(since=before(hours=3)), CoverageGap(before(hours=5), before(hours=2))),
         (RunFilter(until=before(hours=5)), CoverageGap(None, before(days=9))),
         (RunFilter(since=before(days=9), until=before(hours=5)), None),
-        # Asked for by their status, however old they are.
+        # Runs queried by status, however old they are.
         (RunFilter(active=True), None),
         (RunFilter(statuses=("queued", "failed")), CoverageGap(before(hours=5), before(hours=2))),
     ],
 )
 def test_only_a_gap_in_which_the_query_could_find_runs_counts(condition: RunFilter, gap: CoverageGap | None) -> None:
-    """The newest one first; a query within what is held misses nothing."""
+    """The newest gap is named first; a query inside the cached period misses nothing."""
     extent = Extent(5, 5, Coverage((TODAY, EARLIER), NOON), is_filtered=bool(condition))
 
     assert next(iter(extent.gaps(condition)), None) == gap

@@ -1,4 +1,4 @@
-"""Why a run failed is next to the list: the end of its log, requested only for a failed run that the cursor is on."""
+"""Next to the list is the end of a failed run's log, requested only when the cursor is on the run."""
 
 from tests.console.conftest import SMALL, Staged
 from tests.console.runs.test_runs_about import turn
@@ -13,7 +13,10 @@ STEPS = [
 
 
 async def test_the_end_of_a_failed_runs_log_is_beside_the_list(staged: Staged, board: Lab) -> None:
-    """Of its last turn, requested once however often the cursor comes back; in two lines, the line that explains."""
+    """The last turn's log is requested once, however often the cursor returns.
+
+    Two lines include the one that explains.
+    """
     for run_id in board.runs:
         ended = turn("Fix it.", reason="exit code 1") | {"number": 2, "state": "failed", "outcome": "failed"}
         board.turns[run_id] = {"turns": [turn("Begin."), ended]}

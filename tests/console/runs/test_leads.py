@@ -1,4 +1,4 @@
-"""What leads to runs finds those that it is about, and no others."""
+"""Links to runs open a query that finds exactly the runs in question."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ NOON = datetime(2026, 5, 1, 12, 0, 30, 5, tzinfo=UTC)
 
 
 def test_a_platform_is_a_query_that_finds_its_runs_alone() -> None:
-    """In a stretch of time: its end is not in it, and no second of it is lost."""
+    """The query excludes the end of its period, and no second is lost."""
     for platform in ("github", "gitlab"):
         lead = runs_lead(of_platform(platform), NOON, NOON + timedelta(minutes=5))
         found = parse(lead.target or "", NOON)
@@ -29,9 +29,9 @@ def test_a_platform_is_a_query_that_finds_its_runs_alone() -> None:
 
 
 async def test_an_incident_says_what_failed_in_it_on_its_platform(tmp_path: Path) -> None:
-    """By when runs ended, not by when they were created; those of another platform are not its doing.
+    """Runs count by when they ended, not by their creation, and only on the incident's platform.
 
-    It began at some time after the last good poll, so a failure shortly before the first bad one counts.
+    It may have begun any time after the last good poll, so a failure shortly before the first bad poll counts.
     """
     ended = (
         *(("failed", "gitlab:acme/tools", 25), ("failed", "gitlab:acme/tools", 5)),

@@ -1,4 +1,4 @@
-"""Text that is painted again line by line."""
+"""Text that is repainted line by line."""
 
 from textual.app import App, ComposeResult
 from textual.content import Content
@@ -23,7 +23,7 @@ class Pane(App[None]):
 
 
 async def test_what_is_painted_line_by_line_reads_as_what_is_painted_whole() -> None:
-    """In its words and its colours, after several changes between two frames; a long line is wrapped."""
+    """Words and colours match after several changes between two frames; a long line is wrapped."""
     first = [Content("title"), Content("8s"), Content.styled("one", "red"), Content(LONG)]
     last = [Content.styled("title", "bold"), Content("9s"), Content.styled("two", "green"), Content(LONG)]
     app = Pane()

@@ -1,4 +1,4 @@
-"""What is done with the run under the cursor, and with many at once."""
+"""Actions on the run under the cursor, and on many runs at once."""
 
 import json
 import webbrowser
@@ -22,7 +22,7 @@ def at_cursor(scene: Scene) -> str:
 
 
 async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab) -> None:
-    """The dialog names them and says what its two keys do; enter does nothing. One that has ended is counted."""
+    """The dialog lists the runs and explains its two keys; enter does nothing. An ended run is only counted."""
     async with staged() as scene:
         await scene.press("slash", *"is:active", "enter", "space", "space")
         marked = set(scene.table.marks)
@@ -51,7 +51,7 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
 
 
 async def test_more_runs_than_the_cap_are_not_cancelled(staged: Staged, board: Lab) -> None:
-    """It is refused before the question, with both ways out."""
+    """The request is refused before the question, with two ways out."""
     async with staged(send_cap=1) as scene:
         await scene.press("slash", *"is:active", "enter", "space", "space", "X")
         assert isinstance(scene.app.screen, RunsScreen)
@@ -61,7 +61,7 @@ async def test_more_runs_than_the_cap_are_not_cancelled(staged: Staged, board: L
 
 
 async def test_what_is_done_with_one_is_done_with_the_marked_one(staged: Staged) -> None:
-    """Not with the one under the cursor; where several are marked and only one can be meant, that is said."""
+    """The marked run is used, not the one under the cursor; with several marked, a key for one run explains that."""
     async with staged() as scene:
         await scene.press("space", "space")
         first, second = tuple(scene.table.marks)
@@ -80,7 +80,10 @@ async def test_what_is_done_with_one_is_done_with_the_marked_one(staged: Staged)
 
 
 async def test_a_run_is_opened_where_it_is_shown(staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a template; a service that names no address says what is missing, and no other kind is opened."""
+    """Without a template or an address from the service, a message says what is missing.
+
+    Only web addresses are opened.
+    """
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
     async with staged(run_url="") as scene:
@@ -92,7 +95,7 @@ async def test_a_run_is_opened_where_it_is_shown(staged: Staged, board: Lab, mon
 
 
 async def test_many_are_marked_and_exported(staged: Staged, tmp_path: Path) -> None:
-    """Those that match and no others; ids are copied as safe text. The exported file is its owner's alone."""
+    """Only matching runs are marked; ids are copied as safe text, and the exported file is private."""
     async with staged() as scene:
         scene.table.mark(["run_\x1b[2J"])
         await scene.press("slash", *"status:failed", "enter", "asterisk")

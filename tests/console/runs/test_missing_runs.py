@@ -1,4 +1,4 @@
-"""Runs that are not here: they are said to be missing, and fetched when a person asks; gaps stand in their place."""
+"""Missing runs are reported, and fetched on request; a gap has its own line in the list."""
 
 import asyncio
 import os
@@ -17,15 +17,15 @@ from tests.waiting import until
 from widgets.runs.table import RunTable
 
 HELD = 20
-"""How many runs the first refresh of a console that has `begun` reads."""
+"""How many runs the first refresh of a `begun` console reads."""
 
 
 @pytest.fixture
 def begun(staged: Staged, board: Lab, tmp_path: Path) -> Staged:
-    """Puts a console on show whose first refresh reads the newest 20 of 60 runs."""
+    """Starts a console whose first refresh reads the newest 20 of 60 runs."""
 
     def begin(size: tuple[int, int] = WIDE, *, synced: bool = True) -> AbstractAsyncContextManager[Scene]:
-        os.environ[TOKEN_VARIABLE] = "token-of-the-scene"  # The engine before it took it.
+        os.environ[TOKEN_VARIABLE] = "token-of-the-scene"  # The engine that was opened first took the lease.
         profile = settings_for(board.base_url, tmp_path).profile()
         poll = replace(profile.poll, page_size=HELD, first_runs=HELD)
         return staged(size, synced=synced, changed={"profiles": (replace(profile, poll=poll),)})
@@ -41,9 +41,9 @@ TAIL = "runs before 19:36:42 are not fetched · enter fetch them"
 
 
 async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Lab) -> None:
-    """Enter on it brings the runs in its place, and then nothing is said to be missing; new runs above leave it.
+    """Enter on the last line fetches older runs until none is missing, and new runs above do not disturb it.
 
-    What is missing is still said after a restart, before anything is asked of the service.
+    Missing runs are still reported after a restart, before the service is asked.
     """
     async with begun():
         pass
@@ -71,7 +71,10 @@ async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Lab) ->
 
 
 async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query within what is held offers nothing; escape stops the fetching. An empty result says where it looked."""
+    """A query inside the cached period offers nothing to fetch, and escape stops fetching.
+
+    An empty result says where it searched.
+    """
     hanging: list[datetime | None] = []
 
     async def fetch_older(_: object, *, since: datetime | None = None, **__: object) -> None:
@@ -94,7 +97,7 @@ async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, m
 
 
 async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(begun: Staged) -> None:
-    """Its status is drawn quietly, and the detail says since when; the runs that a poll shows again are live."""
+    """An old status is dimmed, and the detail says since when; runs that a poll lists again are live."""
     async with begun(SMALL) as scene:
         await scene.press("G", "enter", "G", "k")
         live = status_colour(scene)
@@ -111,15 +114,15 @@ async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(begun: Stage
 
 
 def status_colour(scene: Scene) -> object:
-    """That of the word under the cursor."""
+    """The colour of the status under the cursor."""
     strip = next(strip for strip in strips(scene.app) if strip and strip[0].text.startswith("▌"))
     return next(segment.style.color for segment in strip if "completed" in segment.text and segment.style)
 
 
 async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Lab) -> None:
-    """Enter on it fetches what is missing there, and then it is gone; the cursor is on the first of those runs.
+    """Enter on a gap fetches its runs, and the cursor moves to the first of them.
 
-    Where runs stand in another order than that of time there is none; oldest first has it in its place.
+    Gaps have no line when the list is not sorted by time; oldest first shows them too.
     """
     async with begun(SMALL) as scene:
         for number in range(50):

@@ -1,4 +1,4 @@
-"""Questions, approvals and failures that are not handled stand above the list of runs."""
+"""Questions, approvals and unhandled failures are shown above the list of runs."""
 
 from tests.console.conftest import WIDE, Scene, Staged
 from tests.lab import Lab
@@ -6,7 +6,7 @@ from widgets.inbox import NeedsYou
 
 
 def above(scene: Scene) -> list[str]:
-    """The lines above the titles of the list."""
+    """The lines above the column titles."""
     lines = [line.strip() for line in scene.lines]
     first = next((at for at, line in enumerate(lines) if line.startswith("needs you")), len(lines))
     titles = next(at for at, line in enumerate(lines) if line.startswith("status "))
@@ -14,7 +14,7 @@ def above(scene: Scene) -> list[str]:
 
 
 async def test_what_needs_you_stands_above_the_list(staged: Staged, board: Lab) -> None:
-    """It costs no line when it is empty, the cursor stays on its run, and enter leads to its item in the inbox."""
+    """An empty section takes no line, the cursor stays on its run, and enter opens the item in the inbox."""
     failed = [run_id for run_id, run in board.runs.items() if run["status"] == "failed"]
     for run_id in failed:
         board.move(run_id, "completed")
@@ -37,7 +37,7 @@ async def test_what_needs_you_stands_above_the_list(staged: Staged, board: Lab) 
         await scene.press("e", "1")
         await scene.settle()
         assert above(scene) == []
-        # An item that is gone before its key was handled opens nothing.
+        # An item that disappears before its key is handled opens nothing.
         scene.app.screen.query_one(NeedsYou).post_message(NeedsYou.Chosen())
         await scene.settle()
         assert scene.app.current_mode == "runs"

@@ -1,4 +1,4 @@
-"""One run beside the list: its conversation, and what it continues."""
+"""One run next to the list: its conversation, and the run that it continues."""
 
 from app.api.requests import ContinueRun, StartRun, WriteRequest
 from storage.records import Repository
@@ -9,12 +9,15 @@ WEB = Repository.parse("acme/web")
 
 
 async def confirmed(scene: Scene, request: WriteRequest, run_id: str) -> None:
-    """The ledger as it is after this was sent from here, and this run came of it."""
+    """Record this write as sent and confirmed, with this run as its result."""
     await enter(scene.engine.ledger, request, "confirmed", key=run_id, actor="ada", made=run_id)
 
 
 async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Staged) -> None:
-    """Who said it, and what became of it; where the next turn has an id of its own, the run that it continues."""
+    """Each message shows its sender and outcome.
+
+    If the next turn has its own id, the run that it continues is named.
+    """
     async with staged() as scene:
         await scene.press("j")
         run_id = scene.table.row.run_id if scene.table.row else ""

@@ -1,4 +1,4 @@
-"""Preferences survive, are private, and never keep the console from starting."""
+"""Preferences survive a restart, are private, and never keep the console from starting."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ FULL = Preferences(
 
 
 def test_everything_is_read_back(tmp_path: Path) -> None:
-    """Views, order, columns and their widths; the file is its owner's alone, and no half file is left beside it."""
+    """Views, order, columns and widths are restored; the file is private and replaced as a whole."""
     file = PreferencesFile(tmp_path / "profile" / "console.json")
 
     assert file.read() == Preferences()
@@ -31,7 +31,7 @@ def test_everything_is_read_back(tmp_path: Path) -> None:
 
 
 def test_what_another_console_saved_stays(tmp_path: Path) -> None:
-    """Each change is made to what the file says at that time."""
+    """Each change is applied to the file's content at that time."""
     one, other = PreferencesFile(tmp_path / "console.json"), PreferencesFile(tmp_path / "console.json")
     one.change(lambda known: known.with_view(ViewSettings("A", "a")))
     other.change(lambda known: known.with_view(ViewSettings("B", "b")))
@@ -42,7 +42,7 @@ def test_what_another_console_saved_stays(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
-    """Comfort is lost, nothing else."""
+    """Preferences are lost, but nothing else is."""
     path = tmp_path / "console.json"
     for text in ("", "nonsense", "[]", '{"version": 1, "views": [{}]}', '{"version": 7}', "\ud800"):
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -51,7 +51,7 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
 
 
 def test_a_newer_versions_file_is_left_alone(tmp_path: Path) -> None:
-    """It is not overwritten, and what to do is said."""
+    """A newer version's file is not overwritten, and a message says what to do."""
     file = PreferencesFile(tmp_path / "console.json")
     file.path.write_text('{"version": 2}')
     with pytest.raises(PreferencesError, match="upgrade, or move it away"):

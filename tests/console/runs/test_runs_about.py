@@ -1,4 +1,4 @@
-"""The list says what each run is about: what was asked, and what came of it."""
+"""The list shows each run's instructions and its result."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def tell(board: Lab) -> None:
 
 
 def asked(board: Lab) -> list[str]:
-    """The runs that the service was asked about, but for the logs of those that work."""
+    """The runs whose details were requested, without log requests for active ones."""
     paths = (request.path for request in board.requests if request.method == "GET" and request.path.count("/") > 3)
     return [path.rpartition("/")[2] for path in paths if "/runs/" in path and not path.endswith("/log")]
 
@@ -36,9 +36,9 @@ def asked(board: Lab) -> list[str]:
 async def test_rows_say_what_was_asked_and_what_came_of_it(
     staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that goes on has no result yet. A run is asked about once for each of its states, and only those on show.
+    """An active run has no result yet.
 
-    What is known is there with the next start, and the service is not asked again.
+    Only visible runs are requested, once for each status. Known details survive a restart without a new request.
     """
     tell(board)
     del board.turns[list(board.turns)[4]]
@@ -65,7 +65,7 @@ async def test_rows_say_what_was_asked_and_what_came_of_it(
 
         before = asked(board)
 
-    monkeypatch.setenv(TOKEN_VARIABLE, "token-of-the-scene")  # The engine before it took it.
+    monkeypatch.setenv(TOKEN_VARIABLE, "token-of-the-scene")  # The engine that was opened first took the lease.
     async with staged((200, 60), synced=False) as scene:
         assert "Task 03" in scene.rows[3]
         assert "Sum 03" in scene.rows[3]
@@ -77,14 +77,14 @@ async def test_rows_say_what_was_asked_and_what_came_of_it(
 async def test_without_the_extension_what_was_sent_is_known(
     staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The columns take no room while no row has a value; the service is asked once, and not for each run."""
+    """Columns without values are hidden, and the service is asked once, not for each run."""
     async with staged() as scene:
         await scene.tick(seconds=1)
         assert not {"asked", "result"} & set(scene.lines[4].split())
         await confirmed(scene, StartRun("\n\n  Make it \x1b[2J dark.\nReally.", Repository.parse("acme/api")), NEWEST)
         await scene.sync()
 
-    monkeypatch.setenv(TOKEN_VARIABLE, "token-of-the-scene")  # The engine before it took it.
+    monkeypatch.setenv(TOKEN_VARIABLE, "token-of-the-scene")  # The engine that was opened first took the lease.
     async with staged() as scene:
         await scene.tick(seconds=1)
         assert "Make it ␛[2J dark." in scene.rows[0]
@@ -93,7 +93,7 @@ async def test_without_the_extension_what_was_sent_is_known(
 
 
 async def test_findings_and_agents_are_columns_and_unknown_is_not_none(staged: Staged, board: Lab) -> None:
-    """Sorted by severity, filtered and searched; a run whose findings nobody told is counted as unknown."""
+    """Rows are sorted by severity, filtered and searched; a run without reported findings counts as unknown."""
     tell(board)
     (first, second, third, *_), told = board.runs, board.turns
     severe = [{"path": "a.py", "title": "Leak", "severity": "blocker"}, {"path": "b.py", "title": "Odd"}]

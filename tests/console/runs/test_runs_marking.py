@@ -6,7 +6,7 @@ from tests.lab import Lab
 
 
 async def test_marks_stay_on_their_runs(staged: Staged, board: Lab) -> None:
-    """Whatever arrives above them, in whichever order they stand, and while a filter hides them."""
+    """Marks stay, whatever arrives above, however the list is sorted, and while a filter hides the runs."""
     async with staged() as scene:
         await scene.press("j", "space", "space")
         marks = tuple(scene.table.marks)

@@ -1,4 +1,4 @@
-"""Pictures of runs and of what opens above them, under a clock that stands still."""
+"""Pictures of runs and of what opens above them, with a fixed clock."""
 
 from syrupy.assertion import SnapshotAssertion
 
@@ -12,7 +12,7 @@ KEYS = {
 
 
 async def test_runs_by_keys(staged: Staged, picture: SnapshotAssertion) -> None:
-    """Each after the keys that lead there from the whole list; the list beside a run needs a wide terminal."""
+    """Each picture follows its keys from the whole list; the list next to a run needs a wide terminal."""
     async with staged(SMALL) as scene:
         for name, keys in KEYS.items():
             await scene.press(*keys)

@@ -1,4 +1,4 @@
-"""The query of the runs: what is typed, counted and refused."""
+"""The query of the runs: typing, counts and errors."""
 
 import time
 from datetime import UTC, date, datetime, timedelta
@@ -15,13 +15,13 @@ from widgets.runs.filter import SearchInput
 
 
 def runs(scene: Scene) -> RunsScreen:
-    """The screen, which has to be on show."""
+    """The Runs screen, which must be on top."""
     assert isinstance(scene.app.screen, RunsScreen)
     return scene.app.screen
 
 
 async def what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end(scene: Scene) -> None:
-    """While it is typed, `repo:acme/p` finds what contains it; enter keeps the line, which then means what it says."""
+    """While typing, `repo:acme/p` matches parts of names; enter keeps the line, which then matches exactly."""
     await scene.press("slash", *"repo:acme/payment")
     assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}
     await scene.press("enter")
@@ -33,7 +33,7 @@ async def what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end(scene: 
 
 
 async def a_line_with_a_mistake_is_not_kept_as_a_view(scene: Scene) -> None:
-    """Nor while it is typed; the notice says why."""
+    """An invalid line cannot be saved as a view, even while typing; the notice says why."""
     mistakes = {"status:exploded": "the status 'exploded'", "status:": "lacks its value", "result:fixed": "no result:"}
     for line, refusal in mistakes.items():
         await scene.press("slash", *line, "runs.save_view")
@@ -50,7 +50,7 @@ async def a_line_with_a_mistake_is_not_kept_as_a_view(scene: Scene) -> None:
     ],
 )
 def test_a_day_is_of_the_local_calendar(zone: str, limits: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of its seconds is left out, and none of the next day's comes in."""
+    """A day includes all its seconds and none of the next day's."""
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     assert limits_of(date(2026, 4, 28)) == limits
@@ -67,7 +67,7 @@ def line(scene: Scene) -> str:
 
 
 async def a_mistake_is_said_with_its_cure_and_the_rest_counts(scene: Scene) -> None:
-    """It is explained in the line."""
+    """The line explains the error and its fix, and the valid rest applies."""
     await scene.press("slash", *"stauts:failed dark")
     assert "There is no stauts:. Did you mean status:?" in scene.text
     assert "10 of 60" in scene.text
@@ -79,7 +79,7 @@ async def a_mistake_is_said_with_its_cure_and_the_rest_counts(scene: Scene) -> N
 
 
 async def every_count_leads_to_its_list(scene: Scene) -> None:
-    """Tabs and the first line count; a click shows those runs, from any tab."""
+    """Clicking a count in a tab or the header shows its runs, from any tab."""
     assert "[All 60] · Active 4 · Failed 24h 4 · Stuck 1 [+]" in scene.lines[3]
     assert " of 60" not in scene.text
 
@@ -109,7 +109,7 @@ FACTS = (
 
 
 async def test_runs_are_found(staged: Staged) -> None:
-    """By what is typed, in views, and by counts."""
+    """Runs are found by typing, in views, and by clicking counts."""
     async with staged() as scene:
         for fact in FACTS:
             await scene.to_all_runs()

@@ -1,4 +1,4 @@
-"""How the table of runs is read."""
+"""How the table of runs reads the cache."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.console.conftest import Staged
 async def test_many_changes_are_read_at_once_and_a_failed_reading_is_made_up_for(
     staged: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A burst costs one or two readings; after a failure the rows stay, and the next change reads what was missed."""
+    """A burst of changes takes one or two reads; after a failure the rows stay, and the next change catches up."""
     async with staged() as scene:
         read, window, is_broken = list[WindowRequest](), Cache.window, False
 
@@ -45,7 +45,7 @@ async def test_many_changes_are_read_at_once_and_a_failed_reading_is_made_up_for
 
 
 async def test_pages_of_new_runs_are_read_once_a_tick(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first is shown as it comes; while more follow, the rows and the run beside them are read with the tick."""
+    """The first page is shown at once; while more follow, the rows and the run next to them are read at each tick."""
     async with staged() as scene:
         read, window = list[WindowRequest](), Cache.window
 
