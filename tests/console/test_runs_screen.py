@@ -74,7 +74,7 @@ async def test_ages_count_by_the_service_s_clock_and_that_is_said_once(staged: S
         board.put("run_new", "working", created=created)
         await scene.sync()
         assert "in 1h" in scene.rows[0]
-        # Clocks that agree to the minute are not spoken of.
+        # Clocks that differ by less than a minute are not mentioned.
         await hear(scene, timedelta(seconds=40))
         assert not [said for said in scene.toasts if "clock" in said]
         for _ in range(2):

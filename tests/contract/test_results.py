@@ -67,7 +67,7 @@ async def test_turns_come_in_order_with_what_is_known(client: Client, server: Se
 
 
 async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client, server: Server) -> None:
-    """A missing pull request or status has a line with the reason; an address that is a script is dropped."""
+    """What was not posted has a line with the reason; a posted status has none, and only web addresses are shown."""
     url = "https://github.example/acme/api/pull/7"
     posted = [
         {"kind": "status", "state": "posted"},

@@ -52,9 +52,9 @@ def test_linters_find_no_fault(command: str, tmp_path: Path) -> None:
 
 
 def test_two_workers_stand_behind_one_api_and_a_proxy() -> None:
-    """Only the proxy is reachable from outside; nothing is root or writes but to its data; agents need a sandbox.
+    """Only the proxy is reachable from outside, nothing runs as root, and agents need a sandbox.
 
-    A container is stopped half a minute later than the turns at work, or later still.
+    A container may write only to its data, and is stopped half a minute after the running turns' limit, or later.
     """
     assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
     assert SERVICES["worker"]["deploy"]["replicas"] == 2

@@ -67,7 +67,7 @@ def test_a_release_lists_every_pinned_package_with_its_hashes() -> None:
 
 
 def test_adding_an_extra_keeps_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A forced installation only has the extras that its command names.
+    """The suggested command names the installed extras too, since a forced installation has no others.
 
     The same holds for PostgreSQL, before a connection.
     """
