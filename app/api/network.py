@@ -114,7 +114,7 @@ class Network(Struct, frozen=True):
         has_tls_proxy = proxy is not None and proxy.url.scheme == "https"
         # On http a context is not used; loading httpx's certificates would take a tenth of a second.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if url.startswith("https:") or has_tls_proxy:
+        if urlsplit(url).scheme == "https" or has_tls_proxy:
             context = await asyncio.to_thread(self.context)
         if proxy is not None and has_tls_proxy:
             proxy = httpx.Proxy(proxy.url, auth=proxy.auth, ssl_context=context)

@@ -141,7 +141,8 @@ async def reached(network: Network, folder: Path) -> list[str]:
         await Git(network=network).fetch(folder, "ls-remote", SERVICE.replace("/v1", "/git"))
     network = replace(network, env={**network.env, "URLS": SERVICE.replace("https", "jsons")})
     of_route = await relayed(NotifyRoute("r", urls_env="URLS"), "title", "body", "error", network)
-    return [str(of_git.value), of_route or "", await send_heartbeat(SERVICE, network) or ""]
+    heartbeat = await send_heartbeat(SERVICE.replace("https", "HTTPS"), network)
+    return [str(of_git.value), of_route or "", heartbeat or ""]
 
 
 async def test_git_routes_and_the_heartbeat_take_the_same_way(
