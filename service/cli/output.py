@@ -6,11 +6,11 @@ import json
 import os
 import pwd
 import socket
-import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeVar, get_args
 
@@ -136,11 +136,13 @@ class AdminContext:
             case "ndjson":
                 click.echo("".join(f"{json.dumps(entry)}\n" for entry in entries), nl=False)
             case "csv":
-                rows = csv.writer(sys.stdout, lineterminator="\n")
+                # Not into sys.stdout itself, whose encoding may be ASCII: click writes UTF-8 then.
+                buffer = StringIO()
+                rows = csv.writer(buffer, lineterminator="\n")
                 names = list(dict.fromkeys(name for entry in entries for name in entry))
                 rows.writerows([names] if names else [])
                 rows.writerows([_cell(entry.get(name)) for name in names] for entry in entries)
-                sys.stdout.flush()
+                click.echo(buffer.getvalue(), nl=False)
             case "table" if lines:
                 click.echo(printable("\n".join(lines)))
             case "table":

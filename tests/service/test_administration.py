@@ -182,6 +182,14 @@ def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Make) -> None:
     assert set(api.get("/external/installation/health").json()["code_hosting"]) == {"gitlab"}
 
 
+def test_a_table_of_cells_is_written_whatever_the_terminal_s_encoding(data: Path) -> None:
+    """As UTF-8 if the encoding is ASCII."""
+    command(data, "org", "create", "Größe", "--slug", "size")
+    done = CliRunner(charset="ascii").invoke(main, ["org", "list", "-o", "csv", "--data-dir", str(data)])
+
+    assert (done.exit_code, "Größe" in done.stdout_bytes.decode()) == (0, True)
+
+
 def test_a_budget_is_shown_without_options_and_changed_by_those_that_are_given(data: Path) -> None:
     """A limit goes only on request."""
     for options, day_usd, day_tokens in (
