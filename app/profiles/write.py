@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from inspect import getdoc, getsource
 from itertools import count, pairwise
 from pathlib import Path
@@ -84,11 +84,13 @@ def keep_token(folder: Path, name: str, token: Token) -> Path:
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "profile"
     with _write_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        names = (f"{slug}{'' if number == 1 else f'-{number}'}.token" for number in count(1))
-        path = next(folder / name for name in names if not os.path.lexists(folder / name))
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(f"{token.reveal()}\n")
-        return path
+        paths = (folder / f"{slug}{'' if number == 1 else f'-{number}'}.token" for number in count(1))
+        private = partial(os.open, mode=0o600)
+        while True:
+            # "x": another console may take the name at the same time.
+            with suppress(FileExistsError), open(path := next(paths), "x", encoding="ascii", opener=private) as file:
+                file.write(f"{token.reveal()}\n")
+                return path
 
 
 def _text(value: str) -> str:

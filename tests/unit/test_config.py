@@ -4,6 +4,7 @@ import json
 import os
 import re
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -223,6 +224,15 @@ def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
     assert (first.name, second.name) == ("acme-s-hne.token", "acme-s-hne-2.token")
     assert (first.read_text(), second.read_text()) == ("secret-1\n", "secret-2\n")
     assert (mode(first), mode(second), mode(first.parent)) == (0o600, 0o600, 0o700)
+
+
+def test_tokens_that_are_kept_at_the_same_time_have_a_file_each(tmp_path: Path) -> None:
+    """Two consoles may set up a profile of the same name at once."""
+    values = [f"secret-{number}" for number in range(100)]
+    with ThreadPoolExecutor(8) as pool:
+        files = list(pool.map(lambda value: keep_token(tmp_path, "acme", Token(value)), values))
+
+    assert [file.read_text() for file in files] == [f"{value}\n" for value in values]
 
 
 def test_an_address_that_could_lead_the_token_astray_is_refused() -> None:
