@@ -116,7 +116,7 @@ class NewRunForm(ActionForm):
     async def _read_agents(self) -> None:
         names: tuple[str, ...] = ()
         try:
-            self._agents = {agent.name: agent for agent in await self.engine.client.agents()}
+            self._agents = await self.engine.actions.agents()
             names = tuple(self._agents)
         except ApiError:
             # Suggestions are a comfort: without a list, the names that were used from here are offered.

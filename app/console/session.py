@@ -284,7 +284,7 @@ class VitalsFeed:
             return
         trouble, has_polled, self._has_polled = self._storage_trouble, self._has_polled, False
         self.run_clock_ahead = await engine.cache.run_clock_ahead()
-        ahead = engine.client.budget.clock_ahead
+        ahead = engine.budget.clock_ahead
         if abs(ahead - self._reported_ahead) >= timedelta(minutes=1):
             self._reported_ahead = ahead
             if ahead:
@@ -310,15 +310,11 @@ class VitalsFeed:
         self.set_up("organizations", is_set_up=is_set_up or bool(self._may_create))
         link = link_of(await engine.cache.links(), "runs")
         if self._may_create is None and link is not None and link.last_ok_at is not None and not link.is_failing:
-            from app.api.errors import ApiError, RefusedError  # the engine, which is open, has imported it
+            from app.organizations.invitations import may_create  # the engine, which is open, has imported its client
 
-            try:
-                self._may_create = await engine.client.may_create_organizations()
-            except RefusedError:
-                self._may_create = False
-            except ApiError:
-                return  # It is asked again with the next answer.
-            self.set_up("organizations", is_set_up=is_set_up or self._may_create)
+            # If the service cannot be asked now, it is asked again with its next answer.
+            self._may_create = await may_create(engine)
+            self.set_up("organizations", is_set_up=is_set_up or bool(self._may_create))
 
 
 async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:
@@ -569,7 +565,7 @@ class Session:
         """Note a key or a click: ends that were shown long enough count as seen, and background requests wait."""
         before, self._looked_at = self._looked_at, self.clock()
         if self.engine is not None:
-            self.engine.client.budget.give_way()
+            self.engine.budget.give_way()
         if any(before - at < SEEN_AFTER <= self._looked_at - at for at in self._ended.values()):
             self.pins_changed.publish(self.pins)
 

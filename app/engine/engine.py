@@ -46,6 +46,7 @@ class Engine(Struct, frozen=True):
     settings: Settings
     profile: Profile
     client: Client
+    budget: Budget
     cache: Cache
     ledger: Ledger
     runs: RunSync
@@ -93,9 +94,10 @@ class Engine(Struct, frozen=True):
                 stack.push_async_callback(state.close)
             except StorageError as error:
                 state = error  # Without it the cache can be read and the service asked.
-            client = await _make_client(profile, Budget(files.cache))
+            budget = Budget(files.cache)
+            client = await _make_client(profile, budget)
             stack.push_async_callback(client.aclose)
-            await client.budget.load()
+            await budget.load()
             opened = stack.pop_all()
         cache, ledger = files.cache, files.ledger
         events = EventBus()
@@ -145,6 +147,7 @@ class Engine(Struct, frozen=True):
             settings=settings,
             profile=profile,
             client=client,
+            budget=budget,
             cache=cache,
             ledger=ledger,
             state=state,

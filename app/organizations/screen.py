@@ -11,14 +11,14 @@ from textual.content import Content
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen import Activity, ActivityQuery, ActivityScreen, is_wanted
 from app.actions.screen_writes import OnboardForm, OrganizationForm
-from app.api.errors import ApiError, ForbiddenError, NotOfferedError
+from app.api.errors import ApiError
 from app.api.requests import ResendInvitation
-from app.api.wire import organization
 from app.console.session import CoalescedTask, GoToTab, Session
 from app.console.sheets import ConfirmSheet
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
+from app.organizations.invitations import organization_of, read_invitations
 from app.organizations.screen_import import OrganizationImportScreen
 from app.runs.document import as_received
 from widgets.actions import ActivityEntry
@@ -84,11 +84,9 @@ class OrganizationsScreen(ActivityScreen):
         entries = []
         for action in await self._engine.ledger.organizations():
             if (entry := known.get(action)) is None:
-                request, made = as_received(action.body_json), None
-                if action.response_json is not None and action.state == "confirmed":
-                    made = organization(action.response_json)
+                request = as_received(action.body_json)
                 email, offer = safe_text(str(request.get("email")), limit=254), str(request.get("offer_code") or "")
-                entry = OrganizationEntry(action, email, offer_code=offer, organization=made)
+                entry = OrganizationEntry(action, email, offer_code=offer, organization=organization_of(action))
             invited = newest(self._invitations or (), action.result_id, action.subject)
             entries.append(replace(entry, invitation=invited))
         self._all = tuple(entries)
@@ -126,9 +124,7 @@ class OrganizationsScreen(ActivityScreen):
 
     async def _ask(self) -> None:
         try:
-            self._invitations = await self._engine.client.invitations()
-        except (ForbiddenError, NotOfferedError):
-            self._invitations = None
+            self._invitations = await read_invitations(self._engine)
         except ApiError:
             return  # The header says that the service does not answer; the last states stay.
         self._reader.ask()

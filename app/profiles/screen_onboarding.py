@@ -1,6 +1,5 @@
 """The answers of the first start: their mistakes, and whether the service accepts them."""
 
-import asyncio
 import os
 import shlex
 from io import StringIO
@@ -17,18 +16,16 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Button, Static
 
-from app.api.client import Client
-from app.api.errors import ApiError
 from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.process import ending_with_terminal, follow_window, restore_on_signals
 from app.console.sheets import OVER_CSS
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.engine.text import safe_text
 from app.profiles import ConfigError, Profile
+from app.profiles.check import check
 from app.profiles.token import CommandToken, EnvToken, FileToken, StreamToken, Token, TokenError, TokenSource
 from app.profiles.values import base_address, is_loopback
 from app.profiles.write import add_profile, keep_token, name_problem
-from storage.records.error_kinds import error_kind
 from widgets.forms.facts import FormChoice
 from widgets.forms.field import FormField, LineField, SecretField
 from widgets.kit import hidden
@@ -62,7 +59,6 @@ ORIGINS: Final[dict[TokenOrigin, Origin]] = {
 }
 _DULL: Final = frozenset({"api", "www", "app", "runs", "agents"})
 """First parts of a host name that do not identify its owner."""
-DEADLINE_S: Final = 20.0
 
 
 def suggested_name(base_url: str) -> str:
@@ -97,35 +93,6 @@ def _source(origin: TokenOrigin, typed: str) -> TokenSource | str:
             except ValueError:
                 return "A quote is not closed."
             return CommandToken(argv) if argv else "Which command?"
-
-
-async def check(new: Profile) -> tuple[str, bool] | None:
-    """Ask the service for its newest run; None: it accepts the token.
-
-    Returns what happened and what to do, printable, and whether the token is at fault.
-    """
-    env = dict(os.environ)
-    try:
-        # A command or a keyring may take its time.
-        token = await asyncio.to_thread(new.token.read, env)
-    except TokenError as error:
-        return safe_text(str(error)), True
-    finally:
-        os.environ.update(env)  # Reading removed the token's variable; the console needs it again.
-    client = Client(new.base_url, token, deadline_s=DEADLINE_S)
-    try:
-        await client.list_runs(page_size=1)
-    except ApiError as error:
-        kind = error_kind(error.kind)
-        is_token = kind.concerns == "token"
-        message = safe_text(error.message, limit=200)
-        text = f"{kind.title}. {kind.setup_fix or message}"
-        if not kind.setup_fix and not is_token:
-            text = f"{message} Is the address right?"
-        return text, is_token
-    finally:
-        await client.aclose()
-    return None
 
 
 _HEIGHTS: Final = [(0, "-short"), (32, "-tall")]

@@ -1,6 +1,7 @@
 """The rooms of the program: who may import whom, by a file's room and by its name."""
 
 import ast
+import shutil
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -23,6 +24,14 @@ MEETS = {
 """The rooms that another room may import. All others meet through the engine or through messages."""
 OPENS = {"app.cli.command_console", "app.cli.main", "app.profiles.command"}
 """The commands that may import the console, since they open it or check its keys and themes."""
+HTTP = {"app.api.client", "app.api.transport", "app.api.wire"}
+BREACHES = {
+    "app/profiles/screen_onboarding.py": "from app.api.client import Client",
+    "app/organizations/screen.py": "from app.api import wire",
+    "app/console/session.py": "import httpx",
+    "app/actions/screen_start.py": "names = lambda engine: engine.client.agents()",
+}
+"""One for each way to the service that a screen must not take."""
 
 
 def kind_of(module: str) -> str:
@@ -43,6 +52,8 @@ def breaches(module: str, imported: str) -> str | None:
         return "only screens and widgets import Textual"
     if package == "click" and kind != "command":
         return "only commands import click"
+    if kind == "screen" and (package == "httpx" or imported in HTTP):
+        return "screens make no HTTP calls"
     if package == "widgets":
         if kind not in {"screen", "widget"}:
             return "only screens show widgets"
@@ -62,13 +73,20 @@ def breaches(module: str, imported: str) -> str | None:
 
 def test_every_import_stays_within_its_room() -> None:
     """A file's name says what it may import, and its room says which rooms it meets."""
-    graph = imports_of(ROOT)
-    broken = {
-        f"{module}: {rule}" for module, names in graph.items() for name in names if (rule := breaches(module, name))
-    }
+    assert len(imports_of(ROOT)) > 200
+    assert broken_rules(ROOT) == set()
 
-    assert len(graph) > 200
-    assert broken == set()
+
+def test_a_screen_that_asks_the_service_itself_is_caught(tmp_path: Path) -> None:
+    """Neither an import of the client nor the engine's own client gets into a screen unnoticed."""
+    for package in ("app", "widgets"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "samples"))
+    for file, line in BREACHES.items():
+        with (tmp_path / file).open("a", encoding="utf-8") as written:
+            written.write(f"\n{line}\n")
+    modules = [file.removesuffix(".py").replace("/", ".") for file in BREACHES]
+
+    assert broken_rules(tmp_path) == {f"{module}: screens make no HTTP calls" for module in modules}
 
 
 def test_no_two_files_import_each_other() -> None:
@@ -76,9 +94,14 @@ def test_no_two_files_import_each_other() -> None:
     TopologicalSorter(imports_of(ROOT)).prepare()
 
 
+def broken_rules(root: Path) -> set[str]:
+    pairs = [(module, name) for module, names in imports_of(root).items() for name in names]
+    return {f"{module}: {rule}" for module, name in pairs if (rule := breaches(module, name))}
+
+
 @cache
 def imports_of(root: Path) -> dict[str, set[str]]:
-    """The modules that each file of `app` and `widgets` imports, anywhere in it."""
+    """The modules that each file of `app` and `widgets` imports, anywhere in it; using an engine's client counts."""
     files = [file.relative_to(root) for name in ("app", "widgets") for file in (root / name).rglob("*.py")]
     files = [file for file in files if "samples" not in file.parts]
     names = {".".join(file.with_suffix("").parts).removesuffix(".__init__"): file for file in files}
@@ -92,4 +115,6 @@ def imports_of(root: Path) -> dict[str, set[str]]:
                 found |= (whole & names.keys()) or {node.module}
             elif isinstance(node, ast.Import):
                 found |= {each.name for each in node.names}
+            elif isinstance(node, ast.Attribute) and node.attr == "client" and kind_of(module) == "screen":
+                found.add("app.api.client")
     return graph
