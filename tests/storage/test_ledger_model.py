@@ -222,6 +222,7 @@ test_the_ledger_is_as_its_model = LedgerMachine.TestCase
 
 
 @pytest.mark.campaign
+@pytest.mark.timeout(14_400)
 class TestLong(LedgerMachine.TestCase):
     """Many more, and other ones each time."""
 
