@@ -201,7 +201,7 @@ class Meter:
             document = json.loads(text)
         except (ValueError, RecursionError):
             return
-        for part in map(table, document if isinstance(document, list) else [document]):
+        for part in filter(None, map(table, document if isinstance(document, list) else [document])):
             self._counted = self._counted.most(_usage_in(part))
             self.ending = _ending_in(part) or self.ending
             # The provider may add events after the last one.
