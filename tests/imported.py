@@ -1,4 +1,4 @@
-"""For the fork server: all that programs import, imported once, and kept out of their garbage collections."""
+"""For the fork server: imports what programs need once, and excludes it from their garbage collection."""
 
 import gc
 import sqlite3
@@ -23,12 +23,12 @@ for library in LIBRARIES:
 
 
 def leave_unsynced(connection: Any, *_: object) -> None:
-    """What a killed process wrote is there all the same; the service's own choice is made when it connects."""
+    """Skip syncing, since files survive a killed process without it; the service sets its own mode when it connects."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous = OFF")
 
 
-# No test cuts the power: see conftest.py.
+# No test simulates a power cut; see conftest.py.
 database.DURABLE["synchronous"] = "OFF"
 event.listen(Pool, "checkout", leave_unsynced)
 gc.collect()

@@ -31,9 +31,9 @@ from urllib.parse import parse_qsl, unquote
 from zlib import crc32
 
 START: Final = datetime(2026, 5, 1, 12, tzinfo=UTC)
-"""The beginning of the test's day."""
+"""The start of the test's day."""
 OMITTED: Final = object()
-"""As the value of a field: the document does not have it."""
+"""As a field's value, it means that the document lacks the field."""
 ORGANIZATION: Final = {
     "organization_id": "org_1",
     "organization_name": "Example",
@@ -59,14 +59,14 @@ _DEADLINE_S: Final = 300.0
 
 
 def stamp(when: float | datetime) -> str:
-    """A moment as the service writes it: UTC, with microseconds; a number counts minutes into the test's day."""
+    """A time as the service writes it: UTC, with microseconds; a number counts minutes into the test's day."""
     moment = when.astimezone(UTC) if isinstance(when, datetime) else START + timedelta(minutes=when)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
 
 
 @dataclass
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that a test moves."""
 
     now: datetime
 
@@ -74,13 +74,13 @@ class Clock:
         return self.now
 
     def move(self, **by: float) -> None:
-        """Lets time pass, in timedelta's own words."""
+        """Lets time pass, given in timedelta's own words."""
         self.now += timedelta(**by)
 
 
 @dataclass(slots=True)
 class Received:
-    """A request, as it came over the socket."""
+    """A request, as it arrived over the socket."""
 
     method: str
     target: str
@@ -89,7 +89,7 @@ class Received:
     """Names in lower case."""
     body: bytes
     status: int | None = None
-    """Of its answer. None: not answered (yet), or with raw bytes."""
+    """The status of its answer. None: not answered yet, or with raw bytes."""
 
     @property
     def path(self) -> str:
@@ -98,7 +98,7 @@ class Received:
 
     @property
     def query(self) -> dict[str, str]:
-        """The parameters, decoded; of repeated ones the last."""
+        """The parameters, decoded; of repeated ones, the last."""
         return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
 
     @property
@@ -115,37 +115,37 @@ class Respond:
 
     status: int = 200
     body: object = b""
-    """Bytes and text as they are; anything else as JSON."""
+    """Bytes and text are sent as they are, anything else as JSON."""
     headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes as they are, then the end of the connection."""
+    """Sends raw bytes, then closes the connection."""
 
     data: bytes
     then: Literal["close", "reset", "hang"] = "close"
     after_s: float = 0.0
-    """The end comes so long after the bytes."""
+    """Seconds between the bytes and the close."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """No answer: the connection is reset, or closed."""
+    """Gives no answer: the connection is reset, or closed."""
 
     when: Literal["accepted", "unread", "read"] = "read"
-    """As soon as it stands; when the first bytes have come, without reading them; after the whole request."""
+    """When to drop it: once connected, when the first bytes have come (without reading them), or after the request."""
     then: Literal["close", "reset"] = "reset"
 
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """The request is read, and nothing more happens until the server is closed."""
+    """Reads the request, and does nothing more until the server is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drip:
-    """A body that comes in pieces, byte by byte if it is slow, for as long as the client listens."""
+    """Sends a body in pieces, byte by byte if slow, for as long as the client listens."""
 
     every_s: float = 0.01
     size: int = 1
@@ -161,19 +161,19 @@ class Server:
 
     tls: ssl.SSLContext | None = None
     listener: socket.socket | None = None
-    """Where it listens; None: on a free port of loopback."""
+    """The port to listen on; None: a free port of loopback."""
     requests: list[Received] = field(default_factory=list)
-    """Every request that was read whole, oldest first."""
+    """Every request that was completely read, oldest first."""
     connections: int = 0
     """The number of connections so far."""
     latency_s: float = 0.0
-    """What an answer takes, unless it is scripted."""
+    """Seconds before each answer, except scripted ones."""
     port: int = 0
-    """0: a free one, as soon as it listens."""
+    """The port in use; 0 before it listens."""
 
     def __post_init__(self) -> None:
         self.otherwise: Answering = self.answer
-        """Answers what the script has no step for. In a thread of its own, so it may block, unless it is `answer`."""
+        """Answers requests when the script is empty. It runs in its own thread and may block, unless it is `answer`."""
         self._steps: deque[Step] = deque()
         self._changed = threading.Condition()
         self._conversations: set[asyncio.Task[None]] = set()
@@ -199,14 +199,14 @@ class Server:
         return [request.body for request in self.requests if request.method == "POST"]
 
     def wait_for(self, count: int) -> list[Received]:
-        """The requests, as soon as so many have been read."""
+        """The requests, as soon as this many have been read."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.requests) >= count, timeout=_DEADLINE_S):
                 raise AssertionError(f"{len(self.requests)} requests came, {count} were waited for")
             return list(self.requests)
 
     def start(self) -> Self:
-        """Listen, in a thread; has no effect on a server that listens."""
+        """Listen, in a thread; does nothing on a server that listens."""
         if self._stop is not None:
             return self
         loop, ready, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
@@ -235,7 +235,7 @@ class Server:
         return self
 
     def close(self) -> None:
-        """End every connection and the thread."""
+        """Close every connection and the thread."""
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()
@@ -264,7 +264,7 @@ class Server:
         assert task is not None
         self._conversations.add(task)
         self.connections += 1
-        # A client that goes away in the middle is what many tests are about.
+        # A client that disconnects in the middle is the subject of many tests.
         try:
             with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
                 await self.converse(reader, writer)
@@ -273,7 +273,7 @@ class Server:
             self._conversations.discard(task)
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection until its end."""
+        """Serve a connection until it closes."""
         if self._next_is(Drop("accepted")):
             return hang_up(writer, "reset")
         while first := await reader.read(1):
@@ -301,7 +301,7 @@ class Server:
         return is_next
 
     async def _play(self, request: Received, writer: asyncio.StreamWriter) -> bool:
-        """Answer a request; whether the connection goes on."""
+        """Answer a request; return whether the connection stays open."""
         step = self._steps.popleft() if self._steps else await self._answered(request)
         match step:
             case Respond():
@@ -348,9 +348,9 @@ def _written(step: Respond) -> bytes:
 
 
 def hang_up(writer: asyncio.StreamWriter, how: str) -> None:
-    """End a connection: `close` or `reset`."""
+    """Close a connection: `close` or `reset`."""
     if how == "reset":
-        # No lingering: the close is sent as RST, which the client cannot mistake for an end.
+        # No lingering: the close is sent as RST, which the client cannot mistake for a normal close.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
     else:
@@ -360,7 +360,7 @@ def hang_up(writer: asyncio.StreamWriter, how: str) -> None:
 def free_port() -> int:
     """A loopback port where nothing listens.
 
-    Below those that a system gives to connections: any of them could take one that is free for a while.
+    It is below those that a system gives to connections: any of them could take one that is free for a while.
     """
     while True:
         port = random.randrange(12_000, 32_000)
@@ -370,57 +370,57 @@ def free_port() -> int:
 
 @dataclass(kw_only=True, eq=False)
 class Lab(Server):
-    """A service with runs that a test changes at will; every quirk is a field, to be changed at any time."""
+    """A service with runs that a test changes at will; every quirk is a field that may change at any time."""
 
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By id, as documents with their true times."""
+    """Runs by id, as documents with their true times."""
     health: Any = field(default_factory=dict)
     """The part `code_hosting` of the answer."""
     turns: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By run: the answer of the results extension. Empty: the service does not have the extension."""
+    """By run: the results extension's answer. Empty: the service does not have the extension."""
     logs: dict[tuple[str, int], bytes] = field(default_factory=dict)
     steps: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=dict)
-    """The steps of a log, told where they are asked for."""
-    """By run and turn; all of them have ended."""
+    """The steps of a log, if the client requests them."""
+    """Logs by run and turn; all turns have ended."""
     diffs: dict[tuple[str, int | None], str] = field(default_factory=dict)
-    """By run and turn; None: of the whole run."""
+    """Diffs by run and turn; None: of the whole run."""
     artifacts: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
-    """By run, turn and name."""
+    """Artifacts by run, turn and name."""
 
     may_create: bool | None = None
     """Whether the token may create organizations; None: the service does not list invitations."""
 
     clock: Callable[[], datetime] | None = None
-    """The true time. None: the test's day stands still, and answers have no Date."""
+    """Returns the true time. None: the test's day stands still, and answers have no Date."""
     is_dated: bool = True
     clock_offset: timedelta = timedelta(0)
-    """How far the service's clock is ahead of it, in times and in the Date header."""
+    """How far the service's clock is ahead of the true time, in documents and in the Date header."""
     show_time: Callable[[datetime], object] = stamp
-    """How documents show a time, without effect on order and filters."""
+    """How documents format a time, without effect on order and filters."""
     order: Literal["created_at", "updated_at"] = "created_at"
     date_filter: Literal["created_at", "updated_at", ""] = "created_at"
-    """The time that the filter is about. Empty: it is ignored."""
+    """The time that the date filter uses. Empty: the filter is ignored."""
     ignore_status: bool = False
-    """The status filter has no effect."""
+    """Whether the status filter has no effect."""
     paging: Literal["key", "offset"] = "key"
     shuffles_ties: bool = False
-    """Runs created in the same instant are in another order with each request."""
+    """Whether runs created in the same instant change their order with each request."""
     largest_page: int = 100
     endless: Literal["", "same", "stays", "around"] = ""
-    """After the end: the same token again; the last page with a new token; the first page with a new token."""
+    """What follows the last page: its token again, it with a new token, or the first page with a new token."""
     nulls: int = 0
-    """Null entries at the beginning of each page."""
+    """How many null entries each page begins with."""
     total_count: Any = None
-    """Instead of the true one."""
+    """A next-page token to send instead of the true one."""
 
     limit: Callable[[], float | None] = lambda: None
-    """Asked for each request: the wait of one that is over the limit."""
+    """Called for each request; returns the wait if the request is over the limit."""
     retry_after: Literal["", "seconds", "date"] = "seconds"
     refused: dict[str, int] = field(default_factory=dict)
-    """Tokens that are answered with this status."""
+    """Tokens, and the status that each gets as its answer."""
     echoes_metadata: bool = False
     continues_as_new: bool = False
-    """The next turn of a conversation is another run."""
+    """Whether the next turn of a conversation is another run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -463,22 +463,22 @@ class Lab(Server):
     def fill(
         self, count: int, status: str = "completed", *, until: datetime | None = None, every_s: float = 60.0
     ) -> None:
-        """Add runs, oldest first, the newest one created at `until` (None: now); they are numbered through."""
+        """Add numbered runs, oldest first, the newest created at `until` (None: now)."""
         until = until or self.now
         for n in range(count):
             self.put(f"run_{len(self.runs):05}", status, created=until - timedelta(seconds=(count - 1 - n) * every_s))
 
     def move(self, run_id: str, status: str, *, updated: float | datetime | None = None) -> None:
-        """Give a run another status, now or at a time that may even lie before its last one."""
+        """Give a run another status, now or at a time that may even be before its last one."""
         updated_at = self._stored(self.now if updated is None else updated)
         self.runs[run_id] = {**self.runs[run_id], "status": status, "updated_at": updated_at}
 
     def before(self, n: int, do: Callable[[], object]) -> None:
-        """Call this before the n-th list request from now (1: the next) is answered; play the step that it returns."""
+        """Call this before answering the n-th list request from now (1: the next); play the step that it returns."""
         self.upcoming[self._listed + n] = do
 
     def answer(self, request: Received) -> Step:
-        """As the spec says, or with the quirks."""
+        """Answer as the spec says, or with the quirks."""
         step = self._judged(request)
         if isinstance(step, Respond) and self.clock is not None and self.is_dated:
             date = format_datetime((self.now + self.clock_offset).replace(microsecond=0), usegmt=True)
@@ -519,7 +519,7 @@ class Lab(Server):
         return Respond(404, {"message": "Not here."})
 
     def rate_limited(self, wait_s: float) -> Respond:
-        """429, with the wait as this service states it."""
+        """Return a 429, with the wait in this service's format."""
         until = (self.now + self.clock_offset + timedelta(seconds=wait_s + 1)).replace(microsecond=0)
         value = {"seconds": str(int(wait_s) + 1), "date": format_datetime(until, usegmt=True)}.get(self.retry_after)
         return Respond(429, {"message": "Slow down."}, {"Retry-After": value} if value else {})
@@ -602,7 +602,7 @@ class Lab(Server):
         }
 
     def _matching(self, query: dict[str, str]) -> Iterator[tuple[tuple[str, str], str]]:
-        """The keys and ids of the runs that the filters let through, in no order."""
+        """The keys and ids of the runs that match the filters, in no order."""
         first, last = (_sortable(query.get(name, "")) for name in ("date_from", "date_to"))
         for run_id, run in list(self.runs.items()):
             if "status" in query and not self.ignore_status and run["status"] != query["status"]:
@@ -615,7 +615,7 @@ class Lab(Server):
             yield (self._time(run_id, self.order), tie), run_id
 
     def _time(self, run_id: str, name: str) -> str:
-        # A run with odd times keeps its place by its true ones.
+        # A run with odd times keeps its position by its true ones.
         return _sortable(self.runs[run_id].get(name)) or self._true_times.get(run_id, {}).get(name, "")
 
     def _stored(self, when: float | datetime) -> str:
@@ -632,5 +632,5 @@ def _instant(text: str) -> str:
 
 
 def _sortable(shown: object) -> str:
-    """A time as text that sorts; empty for what cannot be read as one."""
+    """A time as text that sorts; empty if it cannot be read as one."""
     return _instant(shown) if isinstance(shown, str) else ""

@@ -1,4 +1,4 @@
-"""`runwarden` in a process of its own that is forked: imported once for all of them, and run as a program is."""
+"""Forks `runwarden` processes from one that has imported everything, and runs each as a real program."""
 
 import multiprocessing
 import os
@@ -19,9 +19,9 @@ from app.__main__ import main
 ROOT: Final = Path(__file__).resolve().parent.parent
 LONGEST_S: Final = 300.0
 CREATE: Final = ("orgs", "create", "New.Admin@example.com", "--json")
-"""A command that writes."""
+"""A command that sends a write."""
 FORKS: Final = multiprocessing.get_context("forkserver")
-# A start costs what it imports: one process imports it once, and each program of these tests is its fork.
+# Starting a program mostly means importing, so one process imports everything and each program is its fork.
 FORKS.set_forkserver_preload(
     [
         *("tests.program", "service.cli.serve", "service.store.migrations"),
@@ -32,7 +32,7 @@ FORKS.set_forkserver_preload(
 
 
 class Descriptor:
-    """A file descriptor that goes along into a new process."""
+    """A file descriptor that a new process inherits."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -46,7 +46,7 @@ def _received(sent: Any) -> Descriptor:
 
 
 class Program:
-    """A running process, as `subprocess.Popen` has it; `code` is run instead of the program, as by `python -c`."""
+    """A running process, like `subprocess.Popen`; `code` runs instead of the program, like `python -c`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Program:
         self.pid: int = self._process.pid
 
     def _opened(self, number: int, kind: int) -> int:
-        """The new process's end of a stream."""
+        """The new process's side of a stream."""
         if kind >= 0:
             return kind
         if kind == DEVNULL:
@@ -85,7 +85,7 @@ class Program:
 
     @property
     def returncode(self) -> int | None:
-        """Negative: the signal that ended it; None: it runs."""
+        """Negative: the signal that killed it; None: it is running."""
         return self._process.exitcode
 
     def poll(self) -> int | None:
@@ -112,7 +112,7 @@ class Program:
         return out, err
 
     def _write(self, text: str) -> None:
-        # It may end before it has read all.
+        # It may exit before it has read everything.
         with suppress(BrokenPipeError):
             if self.stdin is not None:
                 with self.stdin:

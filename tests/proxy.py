@@ -1,4 +1,4 @@
-"""Proxies on loopback: one that wants a login, for clients and for the service; one in front of a database."""
+"""Proxies on loopback: one with a login, for clients and the service, and one in front of a database."""
 
 import asyncio
 import base64
@@ -16,13 +16,13 @@ ADDRESS = "http://user:p%40w@127.0.0.1:{port}"
 
 @dataclass(kw_only=True, eq=False)
 class Proxy(Server):
-    """A proxy for HTTP, tunnels and SOCKS 5: it leads names, or every name, to ports of this machine."""
+    """A proxy for HTTP, tunnels and SOCKS 5, which maps certain names, or every name, to ports of this machine."""
 
     leads_to: int | Mapping[str, int]
     asked: list[str] = field(default_factory=list)
-    """What it was asked for, in the proxy's own words."""
+    """The requests that it got, in the proxy's own words."""
     scheme: str = "Basic"
-    """The kind of login that it asks for."""
+    """The authentication scheme that it demands."""
 
     async def converse(self, reader: StreamReader, writer: StreamWriter) -> None:
         first = await reader.readexactly(1)
@@ -67,7 +67,7 @@ async def _pump(reader: StreamReader, writer: StreamWriter) -> None:
 
 
 class DatabaseLink(Server):
-    """A network before a database, once it is started. `holds`: bytes wait. `loses`: what sends is silent for ever."""
+    """The network before a database, once started. `holds` delays bytes; `loses` drops them without closing."""
 
     def __init__(self, target: int) -> None:
         super().__init__(port=free_port())
@@ -76,7 +76,7 @@ class DatabaseLink(Server):
         self._flows.set()
 
     def become(self, kind: Literal["carries", "holds", "loses"]) -> None:
-        """Treat bytes this way from now on."""
+        """Switch to this behaviour."""
         self._kind = kind
         self.loop.call_soon_threadsafe(self._flows.clear if kind == "holds" else self._flows.set)
 
@@ -101,5 +101,5 @@ class DatabaseLink(Server):
                     target.write(data)
                     await target.drain()
         if lost.is_set():
-            # Nor does the end of a silent connection arrive.
+            # A silent network does not deliver the close either.
             await asyncio.Event().wait()

@@ -47,7 +47,7 @@ def painted(rng: random.Random, width: int) -> Iterator[str]:
 
 
 def test_the_terminal_shows_the_same_as_if_all_were_written() -> None:
-    """Whatever the pieces are, with wide characters, and after another program had the screen."""
+    """The terminal shows the same text however it is split, with wide characters, and after another program used it."""
     rng, written, whole = random.Random(7), 0, 0
     text, theirs, ours = WrittenText(), Line(), Line()
     for _ in range(500):

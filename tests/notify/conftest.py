@@ -1,4 +1,4 @@
-"""A real cache, a clock that moves when told to, and a watch over them."""
+"""A real cache, a clock that the test moves, and a watch over them."""
 
 import json
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 @dataclass
 class World(Clock):
-    """A profile's cache as a service would fill it, minute by minute, and the clock of all that is open on it."""
+    """A profile's cache as a service would fill it, minute by minute, and a shared clock."""
 
     now: datetime = NOON
     runs: dict[str, Run] = field(default_factory=dict)
@@ -40,12 +40,12 @@ class World(Clock):
     state: State = field(init=False)
     ledger: Ledger = field(init=False)
     said: list[dict[str, Any]] = field(default_factory=list)
-    """Lines of the log of who tells what happens."""
+    """The notifier's log lines."""
     _seen: int = 0
 
     @asynccontextmanager
     async def opened(self, folder: Path) -> AsyncIterator["World"]:
-        """With its files open. No test here cuts the power."""
+        """The same world with its files open. They are not synced, since no test simulates a power cut."""
         async with AsyncExitStack() as stack:
             self.cache = await stack.enter_async_context(await Cache.open(folder / "cache.sqlite3", clock=self))
             self.state = await stack.enter_async_context(await State.open(folder / "state.sqlite3", clock=self))
@@ -63,7 +63,7 @@ class World(Clock):
         return watch
 
     def dispatcher(self, text: str = TO_ALL) -> Dispatcher:
-        """A bot's process that tells what happens, with this configuration."""
+        """A bot process that notifies, with this configuration."""
         settings = parse(Path("/etc/config.toml"), text)
         notify, routes = settings.notify, host_routes(settings.automations)
         incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=notify.hold_s))
@@ -74,14 +74,14 @@ class World(Clock):
         self.said.append({"event": event, **facts})
 
     async def began(self, text: str = TO_ALL) -> Dispatcher:
-        """One that has looked once, a minute ago."""
+        """A dispatcher that has polled once, a minute ago."""
         dispatcher = self.dispatcher(text)
         await dispatcher.make_messages()
         self.move(minutes=1)
         return dispatcher
 
     async def made(self) -> list[Message]:
-        """The messages that were made since the last call, oldest first."""
+        """The messages created since the last call, oldest first."""
         found = [each.message for each in await self.state.recent_deliveries(10_000)][::-1]
         fresh, self._seen = found[self._seen :], len(found)
         return fresh
@@ -94,7 +94,10 @@ class World(Clock):
             await self.state.settle_delivery(each, "delivered", self.now)
 
     async def after(self, dispatcher: Dispatcher, looks: int = 1, **by: float) -> list[str]:
-        """Lets time pass before each look, and what was made earlier arrive; the titles of what was made then."""
+        """Lets time pass and earlier messages arrive before each poll.
+
+        Returns the titles of the messages created then.
+        """
         for _ in range(looks):
             await self.arrive()
             self.move(**by)
@@ -102,7 +105,7 @@ class World(Clock):
         return await self.titles()
 
     async def deliver(self, dispatcher: Dispatcher) -> list[str]:
-        """Deliver what is due; the events that the log tells of it."""
+        """Deliver what is due; return the log events of it."""
         self.said.clear()
         await dispatcher.deliver()
         return [line["event"] for line in self.said]
@@ -110,7 +113,7 @@ class World(Clock):
     async def run(
         self, run_id: str, status: str, *, repository: str = "acme/api", branch: str = "agent/x", **ago: float
     ) -> None:
-        """The service shows a run; it was created so long ago, or when it was first shown, and changed just now."""
+        """Let the service show a run, created this long ago or when it was first shown, and changed now."""
         await self.show(self._made(run_id, status, repository, branch, **ago))
 
     async def show(self, *runs: Run) -> None:
@@ -119,7 +122,7 @@ class World(Clock):
         await self.link()
 
     async def storm(self, count: int, *repositories: str) -> None:
-        """As many runs fail at once, in these repositories by turns."""
+        """Let this many runs fail at once, alternating between these repositories."""
         runs = (self._made(f"run_{n}", "failed", repositories[n % len(repositories)], "agent/x") for n in range(count))
         await self.show(*runs)
 
@@ -138,7 +141,7 @@ class World(Clock):
         await self.cache.record_poll(PollOutcome("health", self.now, None, None))
 
     async def owned_by(self, owner: Owner) -> None:
-        """What is being acted on or delivered, is by this process."""
+        """Make this process the owner of everything that is being acted on or delivered."""
         for query in (
             "UPDATE decisions SET owner_json = ? WHERE outcome = 'acting'",
             "UPDATE deliveries SET owner_json = ? WHERE owner_json IS NOT NULL",
@@ -156,10 +159,10 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def titles(telling: News) -> list[str]:
-    """What a look told on the screen, in its first words."""
+    """The titles of the notices on the screen."""
     return [news.title for news in telling.screen]
 
 
 def outward(telling: News) -> list[str]:
-    """What a look told outside of it."""
+    """The titles of the notices outside the screen."""
     return [news.title for news in telling.outward]

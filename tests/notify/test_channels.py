@@ -1,4 +1,4 @@
-"""The ways out of the screen: real programs, real bytes."""
+"""Notification channels with real programs and real bytes."""
 
 import asyncio
 import os
@@ -21,19 +21,19 @@ WRITE_ARGUMENTS = "import json, sys; open(sys.argv[1], 'w').write(json.dumps(sys
 
 
 def news(title: str = "Run failed: acme/api", body: str = "agent/x", **values: str) -> Text:
-    """One piece of news."""
+    """One notice."""
     return Text(safe_text(title), safe_text(body), "error", values)
 
 
 def channels(rings: list[int] | None = None, env: Mapping[str, str] | None = None, **settings: object) -> Channels:
-    """Those of these settings; each ring of the bell is added to `rings`."""
+    """The channels of these settings; each ring of the bell is added to `rings`."""
     notify = NotifySettings(**settings)  # type: ignore[arg-type]
     ring = partial((rings if rings is not None else []).append, 1) if notify.bell else lambda: None
     return Channels(notify.desktop, notify.command, env or {}, ring, lambda _: None)
 
 
 async def test_a_command_gets_its_arguments_as_they_are(tmp_path: Path) -> None:
-    """No shell, no second filling-in, and nothing foreign that reads as an option."""
+    """No shell runs, arguments are filled in once, and nothing foreign reads as an option."""
     out = tmp_path / "out.json"
     arguments = "{title}|{body},{repository},--status={status},{branch},{ {,{platform},$HOME;`id`"
     template = arguments.split(",")
@@ -49,7 +49,7 @@ async def test_a_command_gets_its_arguments_as_they_are(tmp_path: Path) -> None:
 
 
 async def test_what_goes_wrong_with_a_command_is_said() -> None:
-    """That it is not there, that it failed and with which words, that it hung."""
+    """The error says that the command is missing, failed with its last words, or hung."""
     missing = await channels(command=("/nowhere/tell",)).deliver([news(), news("x")])
     program = "import sys; print('no \x1b route', file=sys.stderr); sys.exit(3)"
     failing = await run_program((sys.executable, "-c", program), deadline_s=120)
@@ -62,7 +62,7 @@ async def test_what_goes_wrong_with_a_command_is_said() -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process has ended; a zombie has."""
+    """Whether a process has exited; a zombie has."""
     try:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -70,7 +70,7 @@ def has_ended(pid: int) -> bool:
 
 
 async def test_a_program_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
-    """At the deadline, or when its console is left; what was left behind in time stays."""
+    """The program is stopped at its deadline or when the console exits; a background process left earlier may stay."""
     fifo = tmp_path / "pid"
     os.mkfifo(fifo)
     script = f'sleep 600 & echo $! > "{fifo}"; wait'
@@ -84,7 +84,7 @@ async def test_a_program_is_stopped_with_all_that_it_started(tmp_path: Path) -> 
     for is_starting in (False, True):
         task = asyncio.create_task(run_program(("sh", "-c", script)))
         for _ in range(2):
-            await asyncio.sleep(0)  # Our loop does not go on while this reads itself: the start is not over.
+            await asyncio.sleep(0)  # The loop is blocked while this reads, so the start is not over.
         pid = int(fifo.read_text() if is_starting else await asyncio.to_thread(fifo.read_text))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -98,7 +98,7 @@ async def test_a_program_is_stopped_with_all_that_it_started(tmp_path: Path) -> 
 
 
 async def test_the_desktops_program_gets_text_and_no_markup(tmp_path: Path) -> None:
-    """notify-send reads its text as a kind of HTML, and a leading hyphen as an option. Without it, the cure is told."""
+    """notify-send parses text as HTML and a leading hyphen as an option. If it is missing, the error gives the fix."""
     out = tmp_path / "out.txt"
     program = tmp_path / "notify-send"
     env = {"PATH": str(tmp_path), "TERM": "xterm-256color"}
@@ -117,7 +117,7 @@ async def test_the_desktops_program_gets_text_and_no_markup(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("term", ["foot", "xterm-kitty"])
 def test_a_notification_ends_where_ours_ends(term: str) -> None:
-    """A branch that would close it, begin another or be a progress bar is text in it, to its last byte."""
+    """A branch that would end the notification, begin another or draw a progress bar is plain text in it."""
     begin = "777;notify;[^;]*;" if term == "foot" else "9;Runwarden: "
     ours = re.compile(rf"\x1b\]{begin}[^\x00-\x1f\x7f-\x9f]*\x1b\\")
     for text in (*SEQUENCES, "4;1;50", "a;b;c"):

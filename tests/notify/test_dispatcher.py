@@ -1,4 +1,4 @@
-"""Telling: each problem once, and again until it is acknowledged, and its end; delivered under one number.
+"""Each problem is notified once, repeated until it is acknowledged, and resolved, under one delivery number.
 
 Real sinks receive it at least once, and nothing foreign becomes markup.
 """
@@ -37,7 +37,7 @@ from tests.waiting import present
 
 
 async def test_a_storm_of_failures_is_one_message_with_its_recovery(world: World) -> None:
-    """However many repositories fail; further ones wait for the interval."""
+    """All repositories' failures are one message with one recovery; further failures wait for the interval."""
     dispatcher, names = await world.began(), [f"acme/r{number}" for number in range(50)]
     await world.storm(500, *names)
     await dispatcher.make_messages()
@@ -60,7 +60,7 @@ async def test_a_storm_of_failures_is_one_message_with_its_recovery(world: World
 
 
 async def test_what_comes_during_the_interval_is_told_after_it(world: World) -> None:
-    """As one message, and nothing of it twice, by whichever process."""
+    """Failures during the interval become one message without repeats, whichever process sends it."""
     dispatcher = await world.began()
     told = []
     for number in range(5):
@@ -72,7 +72,7 @@ async def test_what_comes_during_the_interval_is_told_after_it(world: World) -> 
 
 
 async def test_while_the_link_is_down_nothing_is_said_to_be_over(world: World) -> None:
-    """What cannot be known is not told; the link itself is."""
+    """Nothing is reported as recovered while its state is unknown; the link itself is reported."""
     dispatcher = await world.began()
     await world.run("run_1", "failed")
     assert await world.after(dispatcher, looks=2, seconds=30) == ["Run failed: acme/api"]
@@ -90,7 +90,7 @@ async def test_while_the_link_is_down_nothing_is_said_to_be_over(world: World) -
 
 
 async def test_history_is_not_told(world: World) -> None:
-    """What failed before the bot was there, and what is so old that a bot that was away does not tell it."""
+    """Failures from before the bot's first start, or too old when it returns, are not notified."""
     await world.run("run_1", "failed")
     world.move(seconds=10)
     dispatcher = world.dispatcher()
@@ -106,7 +106,7 @@ SHARED = '[notify]\ncommand = ["true"]\n'
 
 @pytest.mark.parametrize("first", ["console", "bot"])
 async def test_a_console_and_a_bot_tell_once_over_the_channels_they_share(world: World, first: str) -> None:
-    """Whichever comes first, with its recovery."""
+    """Whichever of them is first notifies, and the other does not repeat it, including the recovery."""
     bot, console = await world.began(SHARED), await world.watch(command=("true",))
     await world.health(github="unreachable")
     world.move(minutes=2)
@@ -127,7 +127,7 @@ async def test_a_console_and_a_bot_tell_once_over_the_channels_they_share(world:
 
 
 async def test_in_quiet_hours_the_channels_of_notify_wait(world: World) -> None:
-    """What is still so when they end is told then, and its recovery waits as well; other routes do not."""
+    """Problems that last are notified after quiet hours, and recoveries wait too; other routes are unaffected."""
     now = world.now.astimezone()
     hours = f"{now:%H:%M}-{now + timedelta(hours=2):%H:%M}"
     quiet = await world.began(f'{SHARED}quiet = "{hours}"')
@@ -153,7 +153,7 @@ FAILED, OVER = "Run failed: acme/api", "Runs complete again: acme/api"
 
 @pytest.mark.parametrize("how", ["muted", "snoozed", "acknowledged", "reloaded"])
 async def test_what_was_told_has_its_recovery(world: World, how: str) -> None:
-    """Whatever came in between; and only once."""
+    """A recovery follows each notified problem once, whatever happened in between."""
     dispatcher = await world.began()
     await world.run("run_1", "failed")
     assert await world.after(dispatcher, looks=2, minutes=1) == [FAILED]
@@ -170,7 +170,7 @@ async def test_what_was_told_has_its_recovery(world: World, how: str) -> None:
 
 
 async def test_what_was_put_off_is_told_if_it_still_is_so(world: World) -> None:
-    """A host that is bad for weeks, though not that a run once failed; what is muted never is, nor an event."""
+    """A host that is bad for weeks is notified after the pause; an old failure, a muted problem or an event is not."""
     dispatcher = await world.began(TO_ALL + '[notify]\non = ["failed", "completed", "link"]')
     until = world.now + timedelta(days=20)
     snoozed = ("failed:acme/web", "run:acme/api", "link:runs")
@@ -189,7 +189,7 @@ async def test_what_was_put_off_is_told_if_it_still_is_so(world: World) -> None:
 
 
 async def test_it_is_repeated_until_it_is_acknowledged_or_given_up(world: World) -> None:
-    """Every hour, and not months later; what fails after it was acknowledged is news, and is repeated in its turn."""
+    """It repeats hourly for some time; a failure after the acknowledgement is new and repeats as well."""
     dispatcher, again = await world.began(REPEATED), f"Still so: {FAILED}"
     await world.run("run_1", "failed")
     assert await world.after(dispatcher, looks=2, seconds=30) == [FAILED]
@@ -210,14 +210,14 @@ BY_RULE = '[notify]\non = []\n[notify.routes.oncall]\ncommand = ["true"]\n'
 
 
 async def samples(world: World, looks: int, **statuses: str) -> None:
-    """Health answers, one every five seconds."""
+    """Adds health samples, one every five seconds."""
     for _ in range(looks):
         await world.health(**statuses)
         world.move(seconds=5)
 
 
 async def enter_rule(world: World, dispatcher: Dispatcher, *platforms: str) -> None:
-    """A rule reports the hosts' incidents that are on now."""
+    """Records that a rule reports the present incidents of the hosts."""
     for incident in await dispatcher.incidents.read(world.now):
         if incident.platform in platforms:
             facts = {"host.platform": incident.platform, "host.status": incident.word}
@@ -227,7 +227,7 @@ async def enter_rule(world: World, dispatcher: Dispatcher, *platforms: str) -> N
 
 
 async def test_a_reminder_waits_until_the_message_before_it_has_arrived(world: World) -> None:
-    """Otherwise an older one, which is tried again, would come after a newer one."""
+    """Otherwise a retried older message would arrive after a newer one."""
     dispatcher = await world.began(REPEATED)
     await world.run("run_1", "failed")
     assert await world.after(dispatcher, looks=2, seconds=30) == [FAILED]
@@ -239,7 +239,7 @@ async def test_a_reminder_waits_until_the_message_before_it_has_arrived(world: W
 
 
 async def test_a_recovery_waits_until_the_message_before_it_has_arrived(world: World) -> None:
-    """A page that is tried again would otherwise come after the end of what it reports."""
+    """A retried problem would otherwise arrive after its own recovery."""
     dispatcher = await world.began()
     await world.run("run_1", "failed")
     assert await world.after(dispatcher, looks=2, seconds=30) == [FAILED]
@@ -252,7 +252,7 @@ async def test_a_recovery_waits_until_the_message_before_it_has_arrived(world: W
 
 
 async def test_a_host_that_is_well_again_is_no_longer_repeated(world: World) -> None:
-    """While it is not said yet that it has recovered."""
+    """Repeats stop when the host is healthy, even before its recovery has been sent."""
     dispatcher = await world.began(REPEATED.replace("1h", "1m"))
     await samples(world, 14, github="down")
     assert await world.after(dispatcher) == ["Code host github is down"]
@@ -266,9 +266,9 @@ async def test_a_host_that_is_well_again_is_no_longer_repeated(world: World) -> 
 
 
 async def test_a_host_is_reported_at_once_though_another_one_was_just_reported(world: World) -> None:
-    """Neither waits for the other's interval, nor for more of the same; each message says since when.
+    """Each host is reported without waiting for another host's interval, and the message says since when.
 
-    One that the service no longer names has not recovered: nobody knows how it is.
+    A host that the service no longer lists has not recovered: its status is unknown.
     """
     dispatcher = await world.began(BY_RULE)
     await samples(world, 4, github="ok", gitlab="down")
@@ -293,7 +293,7 @@ async def test_a_host_is_reported_at_once_though_another_one_was_just_reported(w
 
 
 async def test_an_outage_that_ended_before_it_could_be_reported_is_reported_once(world: World) -> None:
-    """As one sentence with both times; not when quiet hours kept it back."""
+    """One sentence has both times; an outage entirely within quiet hours is not reported."""
     dispatcher = await world.began(BY_RULE)
     await samples(world, 13, github="down")
     await enter_rule(world, dispatcher, "github")
@@ -313,7 +313,7 @@ WATCHING = f'{BY_RULE}[[automations]]\nname = "outage"\non = {{ health = "not ok
 async def test_health_that_nobody_can_read_is_an_alert_with_an_end(
     world: World, text: str, *, is_reported: bool
 ) -> None:
-    """After 15 minutes, once, where `[notify]` or an automation reports outages; it blames no host."""
+    """It is sent once after 15 minutes, if `[notify]` or an automation reports outages; it blames no host."""
     dispatcher = await world.began(text)
     await samples(world, 4, github="ok")
     since = world.now
@@ -333,7 +333,7 @@ async def test_health_that_nobody_can_read_is_an_alert_with_an_end(
 
 
 async def test_a_job_that_keeps_failing_is_an_alert_with_an_end(world: World) -> None:
-    """Whatever `on` says, once; a file that is locked for a moment is none."""
+    """It is sent once, whatever `on` says; a briefly locked file does not count."""
     dispatcher, broken = (
         await world.began("[notify]\non = []\n" + TO_ALL),
         {"follow-ups": "It broke (odd)."},
@@ -364,18 +364,18 @@ DELIVERY = Delivery(7, MESSAGE, NOW)
 
 
 async def tell(route: NotifyRoute) -> str | None:
-    """A failed run, told over this route."""
+    """Send a failed run over this route."""
     return await send(NotifySettings(routes=(route,)), DELIVERY, "acme", Network())
 
 
 def assert_harmless(text: str) -> None:
-    """It has neither controls, nor a mention, nor a link with a text of its own."""
+    """Check that it has no control characters, mention, or link with a misleading text."""
     assert not {"\x1b", "\x9b", "\u202e"} & set(text)
     assert not any(word in text for word in ("<!channel", "@everyone", "](http", "<http", "<b>"))
 
 
 def route(folder: Path, *urls: str, **more: Any) -> NotifyRoute:
-    """A route whose addresses are in a file that its owner alone can read."""
+    """A route whose addresses are in a private file."""
     file = folder / "urls"
     file.write_text("\n".join(["# ours", *urls]))
     file.chmod(0o600)
@@ -383,7 +383,10 @@ def route(folder: Path, *urls: str, **more: Any) -> NotifyRoute:
 
 
 async def test_every_kind_of_sink_gets_it_without_foreign_markup(server: Server, tmp_path: Path) -> None:
-    """JSON, form, XML, ntfy, a chat, and mail at a real SMTP server; whatever the markup of the route."""
+    """Each kind of sink is tested, with mail at a real SMTP server.
+
+    The route's markup stays, foreign markup does not.
+    """
     server.otherwise = lambda _: Respond(200, b"{}")
     host = server.origin.removeprefix("http://")
     urls = [f"{kind}://{host}/{kind}" for kind in ("json", "form", "xml", "ntfy")]
@@ -411,7 +414,7 @@ async def test_every_kind_of_sink_gets_it_without_foreign_markup(server: Server,
 
 
 async def test_a_redirect_is_a_failure_that_names_no_address(server: Server, tmp_path: Path) -> None:
-    """It says what was answered: the redirect would have swallowed the text."""
+    """The failure has the status: following the redirect would have lost the text."""
     server.otherwise = lambda _: Respond(302, headers={"Location": "/elsewhere"})
     host = server.origin.removeprefix("http://")
 
@@ -422,7 +425,7 @@ async def test_a_redirect_is_a_failure_that_names_no_address(server: Server, tmp
 
 
 async def test_a_program_that_ends_without_a_word_is_a_failure_with_a_reason(tmp_path: Path) -> None:
-    """Such as one that was killed."""
+    """An example is a program that was killed."""
     (tmp_path / "apprise.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n", "utf-8")
     network = Network(env={**os.environ, "PYTHONPATH": str(tmp_path)})
 
@@ -432,7 +435,7 @@ async def test_a_program_that_ends_without_a_word_is_a_failure_with_a_reason(tmp
 
 
 async def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    """It holds secrets; the cure is named."""
+    """The file has secrets, and the error gives the fix."""
     one = route(tmp_path, "json://127.0.0.1:9/")
     present(one.urls_file).chmod(0o644)
 
@@ -452,7 +455,7 @@ route = "oncall"
 
 
 async def test_what_fails_is_tried_again_and_then_told_elsewhere(world: World) -> None:
-    """With longer and longer pauses, and under its number; the failure stays known."""
+    """Pauses between attempts grow, the number stays, and the failure stays listed."""
     dispatcher = await world.began(FAILS)
     await world.run("run_1", "failed")
     await world.after(dispatcher, looks=2, seconds=30)
@@ -471,7 +474,7 @@ async def test_what_fails_is_tried_again_and_then_told_elsewhere(world: World) -
 
 
 async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(world: World) -> None:
-    """At once, under the same number; a living one's is left to it; what is too old by then is not sent."""
+    """It keeps its number; a living process's deliveries are left alone, and expired ones are not sent."""
     dispatcher = await world.began(FAILS.replace("false", "true"))
     await world.run("run_1", "failed")
     await world.after(dispatcher, looks=2, seconds=30)
@@ -493,7 +496,7 @@ async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(world
 async def test_a_state_that_fails_during_a_delivery_is_one_failure(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As everywhere else: a command and a console show it with its cure, without a group around it."""
+    """A command and a console show the error with its fix, and not as an exception group."""
     dispatcher = await world.began()
     await world.run("run_1", "failed")
     await dispatcher.make_messages(at_once=True)
@@ -506,7 +509,7 @@ async def test_a_state_that_fails_during_a_delivery_is_one_failure(
         await world.deliver(dispatcher)
 
 
-# routing: the first rule that matches; mistakes in the file are named with their line
+# routing: the first matching rule counts; errors in the file are reported with their line
 
 
 NIGHT = datetime(2026, 5, 1, 3).astimezone()
@@ -544,7 +547,7 @@ route = "team"
 def test_severity_kind_repository_and_hour_choose(
     hour: int, change: dict[str, object], routes: tuple[str, ...]
 ) -> None:
-    """The first that matches; what names its route needs none. Without rules, it is the channels of `[notify]`."""
+    """The first match decides, and a message that names its route needs none. Without rules, `[notify]` decides."""
     notify = parse(Path("/c.toml"), ROUTES + ROUTING).notify
 
     assert routes_of(BROKEN, parse(Path("/c.toml"), "").notify, NIGHT) == ("default",)

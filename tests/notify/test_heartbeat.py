@@ -1,4 +1,4 @@
-"""The heartbeat: heard while the service is, and never sent where it should not go."""
+"""The heartbeat is sent while the service works, and never to a forbidden address."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from tests.lab import Drop, Respond, Server
 
 @dataclass
 class Profile:
-    """A watched profile, as well as told."""
+    """A watched profile with a scripted health."""
 
     well: bool = True
     settings: SimpleNamespace = field(
@@ -31,7 +31,7 @@ def heartbeat(address: str, said: list[dict[str, Any]], *watched: Profile) -> He
 
 
 async def test_it_beats_while_all_profiles_are_well(server: Server) -> None:
-    """One that is not silences it: silence is the alarm. It brings no token."""
+    """One unhealthy profile silences it, since silence is the alarm. It never contains the token."""
     server.otherwise = lambda _: Respond(200)
     one, said = Profile(), list[dict[str, Any]]()
     beats = heartbeat(f"{server.origin}/ping/secret?a=b", said, Profile(), one)
@@ -46,7 +46,7 @@ async def test_it_beats_while_all_profiles_are_well(server: Server) -> None:
 
 
 async def test_a_failing_one_is_said_once_and_follows_no_redirect(server: Server) -> None:
-    """Without the address, which may be a secret; its recovery is said as well."""
+    """The failure is logged without the address, which may be secret, and so is the recovery."""
     said: list[dict[str, Any]] = []
     server.script(Respond(500), Respond(500), Respond(302, headers={"Location": "/stolen"}), Drop(), Respond(204))
     beats = heartbeat(f"{server.origin}/secret", said, Profile())
@@ -60,7 +60,7 @@ async def test_a_failing_one_is_said_once_and_follows_no_redirect(server: Server
 
 
 async def test_it_goes_over_https_or_to_this_machine() -> None:
-    """Nothing else is asked for."""
+    """Other addresses are refused."""
     for address in ("http://example.com/x", "ftp://127.0.0.1/x", "https:///x", "https://[x/", "x"):
         said: list[dict[str, Any]] = []
         await heartbeat(address, said, Profile()).beat()

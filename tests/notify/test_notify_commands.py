@@ -1,4 +1,4 @@
-"""Telling, from the run that fails to the message, by the commands that people type."""
+"""The commands for notifications, from a failed run to its delivery."""
 
 import asyncio
 import sys
@@ -15,13 +15,13 @@ __all__ = ["cli", "service"]
 
 
 def told(service: Service, cli: CommandLine, text: str) -> list[str]:
-    """What a program was given when a run failed, by these rules and routes, in two looks."""
+    """What a program received when a run failed under these rules and routes, after two polls."""
     out = cli.home / "out"
     program = f"import sys; open({str(out)!r}, 'a').write(sys.argv[1] + chr(10))"
     command = f'command = [{sys.executable!r}, "-S", "-c", "{program}", "{{title}} -> {{body}}"]'
     configured(service, cli.home, f"[notify.routes.oncall]\n{command}\n{text}")
     for runs in (0, 1, 1):
-        # What failed before the bot was there is history.
+        # Failures before the bot's first poll are history.
         RUN.update(
             dict.fromkeys(("created_at", "updated_at"), datetime.now(UTC).isoformat()) if not service.runs else {}
         )
@@ -31,7 +31,7 @@ def told(service: Service, cli: CommandLine, text: str) -> list[str]:
 
 
 def test_what_fails_is_told_and_acknowledged(service: Service, cli: CommandLine) -> None:
-    """By `[[notify.rules]]` without any automation, once; the log and acknowledging know it."""
+    """`[[notify.rules]]` notifies once without an automation; the log and `ack` list the message."""
     (line,) = told(service, cli, '[[notify.rules]]\nroute = "oncall"\n')
     assert line.startswith("Run failed")
     assert line.endswith("· run_1 · acme [1]")
@@ -44,7 +44,7 @@ def test_what_fails_is_told_and_acknowledged(service: Service, cli: CommandLine)
 
 
 def test_an_automation_and_notify_on_each_tell_once(service: Service, cli: CommandLine) -> None:
-    """Without rules, only automations do; what a person sets off is told at once."""
+    """Without rules only automations notify; one that a user triggers notifies at once."""
     text = automation('{ notify = "oncall", title = "Look" }')
     assert told(service, cli, text) == ["Look -> fix/x · run_1 · acme [1]"]
 
@@ -55,7 +55,7 @@ def test_an_automation_and_notify_on_each_tell_once(service: Service, cli: Comma
 
 
 def test_what_was_not_delivered_is_in_the_inbox(service: Service, cli: CommandLine) -> None:
-    """With what to try; its fallback has the same number."""
+    """The inbox item says how to fix it; the fallback message has the same number."""
     asyncio.run(fall_back(configured(service, cli.home, "")))
 
     items = cli("inbox", "list", "--json").json()["items"]
@@ -64,7 +64,7 @@ def test_what_was_not_delivered_is_in_the_inbox(service: Service, cli: CommandLi
 
 
 async def fall_back(settings: Settings) -> None:
-    """One message whose delivery failed."""
+    """A message whose delivery failed."""
     message = Message("oncall", ":failed", "new", "error", "Run failed", "", ())
     async with await State.open(data_folder(settings, settings.profile()) / STATE_FILE) as state:
         assert await state.apply_plan(Plan((message,)), state.clock(), 0)

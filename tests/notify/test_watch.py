@@ -1,4 +1,4 @@
-"""The watch over runs and states: what is told, once, and what is not."""
+"""Changes of runs and states: which are notified, and only once."""
 
 from datetime import time
 
@@ -13,7 +13,7 @@ from tests.notify.conftest import World, outward, titles
 
 
 async def test_a_cancelled_run_is_no_failure(world: World) -> None:
-    """Who cancelled it knows; a followed one is told by the right word, and hostile names as printable text."""
+    """A followed run is reported as cancelled, others are not reported; hostile names are made printable."""
     hostile = "acme/\x9b2J\u202e"
     for run_id in ("run_1", "run_2"):
         await world.run(run_id, "working", repository=hostile, branch="\x1b]0;x\x07[/b]")
@@ -30,7 +30,7 @@ async def test_a_cancelled_run_is_no_failure(world: World) -> None:
 
 
 async def test_many_at_once_are_told_as_one(world: World) -> None:
-    """With their number and places; a followed one among them keeps its own words."""
+    """The notice has their number and repositories; a followed run among them keeps its own text."""
     for number in range(12):
         await world.run(f"run_{number}", "working", repository=f"acme/r{number % 2}")
     await world.cache.pin("run_7", at=world.now)
@@ -47,7 +47,7 @@ async def test_many_at_once_are_told_as_one(world: World) -> None:
 
 
 async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None:
-    """On the screen, in one line; a followed run's end is told in full."""
+    """The screen sums it up in one line; a followed run's end is reported in full."""
     for number in range(9):
         await world.run(f"run_{number}", "working")
     await world.cache.pin("run_8", at=world.now)
@@ -55,7 +55,7 @@ async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None
     world.move(minutes=5)
     for number in range(9):
         await world.run(f"run_{number}", "failed" if number < 3 or number == 8 else "completed")
-    # It came and went unseen, and is no less news; a run of last week that a backfill brings is none.
+    # It started and ended unseen, and is still new; an old run that a backfill brings is not.
     await world.run("run_unseen", "failed", minutes=1)
     world.move(hours=8)
     later, world.now = world.now, world.now.replace(day=1, hour=1)
@@ -69,7 +69,7 @@ async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None
 
 
 async def test_a_stuck_run_is_told_once(world: World) -> None:
-    """With how long its repository's runs take; a flag that comes back for the same turn is no news."""
+    """The notice has the usual duration of its repository's runs; a flag that returns for the same turn is not new."""
     for number in range(20):
         await world.run(f"run_{number}", "working", minutes=2)
         await world.run(f"run_{number}", "completed")
@@ -89,7 +89,7 @@ async def test_a_stuck_run_is_told_once(world: World) -> None:
 
 @pytest.mark.parametrize("ahead", [2, -2])
 async def test_the_first_watch_counts_by_the_services_clock(world: World, ahead: int) -> None:
-    """What failed an hour before is no news, and what fails a minute later is, once, however its clock is set."""
+    """A failure an hour before is history, one a minute later is notified once, whatever the service's clock says."""
 
     async def fails(run_id: str, minutes: int) -> None:
         world.move(hours=ahead, minutes=minutes)
@@ -107,7 +107,7 @@ async def test_the_first_watch_counts_by_the_services_clock(world: World, ahead:
     assert await watch.look() == News()
 
 
-# states: hosts, link and token, held before they are told, and ended aloud
+# states of hosts, link and token: notified once they last, and when they end
 
 
 async def polled(world: World, minutes: float, **statuses: str) -> None:
@@ -118,7 +118,7 @@ async def polled(world: World, minutes: float, **statuses: str) -> None:
 
 
 async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World) -> None:
-    """Not at its first bad answer; then once; and once when it is well again for as long."""
+    """The first bad answer is not notified; a lasting problem is, once, and so is a lasting recovery."""
     await world.health(github="ok")
     watch = await world.watch(hold_s=60)
     await polled(world, 1, github="unreachable")
@@ -139,7 +139,10 @@ async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World)
 
 
 async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
-    """After it held, once; and when it is back. A refused token is told at once: waiting does not cure it."""
+    """An outage that lasts is notified once, and so is its end.
+
+    A refused token is notified at once, since waiting cannot fix it.
+    """
     await world.link()
     watch = await world.watch(hold_s=60)
     await world.link("unreachable")
@@ -160,7 +163,7 @@ async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
 
 
 async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None:
-    """The screen says both at once; when the hours end, what still lasts is told outside, and nothing else."""
+    """The screen shows both at once; after quiet hours, only states that still last are sent."""
     await world.run("run_1", "working")
     watch = await world.watch(hold_s=60, quiet=QuietHours(time(11), time(13)))
     await polled(world, 2, github="unreachable")
@@ -189,7 +192,7 @@ async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None
 async def test_what_became_of_a_waiting_continuation_is_told_once(
     world: World, outcome: Outcome, level: str, title: str
 ) -> None:
-    """Also where no console was open when it was sent; one that a person cancelled is no news."""
+    """The result is reported even if no console was open when it was sent; one that a user cancelled is not."""
     watch = await world.watch()
     occurrence = Occurrence("asked:1", world.now, "", {"run.id": "run_1\x1b"})
     asked = await world.state.decide(WHEN_ENDED, occurrence, lambda _: Verdict("queued"), request_json="{}")

@@ -1,4 +1,4 @@
-"""What a terminal would make of a program's bytes: sequences told from text, and the text put where it belongs."""
+"""What a terminal would make of a program's bytes: sequences separated from text, and text at its position."""
 
 import re
 from codecs import IncrementalDecoder, getincrementaldecoder
@@ -24,11 +24,11 @@ class Piece:
     kind: str
     """`csi`, `osc` (and the other strings), `esc`, `control` or `text`."""
     text: str
-    """As written; of a string its content."""
+    """The bytes as written; for a string sequence, its content."""
 
 
 def pieces(data: bytes | str) -> Iterator[Piece]:
-    """The stream, piece by piece; a sequence cut short at its end is left out."""
+    """Split the stream into pieces; a sequence cut off at its end is left out."""
     text = data if isinstance(data, str) else data.decode("utf-8", errors="surrogateescape")
     for found in _PIECE.finditer(text):
         kind = found.lastgroup or ""
@@ -38,13 +38,13 @@ def pieces(data: bytes | str) -> Iterator[Piece]:
 
 
 def unprintable(text: str) -> set[str]:
-    """The characters of a text that a terminal does not simply show; a joiner belongs to the word around it."""
+    """Characters that a terminal does not simply show; a joiner belongs to its surrounding word."""
     return {character for character in JOINED.sub("", text) if category(character) in UNPRINTABLE}
 
 
 @dataclass
 class Screen:
-    """The picture, as far as absolute positions and text make it; colours are left out."""
+    """The screen's text, as far as absolute positions and text determine it, without colours."""
 
     width: int
     height: int
@@ -52,11 +52,11 @@ class Screen:
     x: int = 0
     y: int = 0
     rest: str = ""
-    """The beginning of a sequence whose end did not come yet."""
+    """The beginning of an unfinished sequence."""
     decoder: IncrementalDecoder = field(default_factory=lambda: getincrementaldecoder("utf-8")("surrogateescape"))
 
     def write(self, data: bytes) -> None:
-        """Follows the stream, which may be cut anywhere."""
+        """Process more of the stream, which may be cut anywhere."""
         text = self.rest + self.decoder.decode(data)
         begun = max(0, text.rfind("\x1b"))
         is_whole = "\x1b" not in text or _PIECE.match(text, begun)[0] != "\x1b"  # type: ignore[index] # it always does

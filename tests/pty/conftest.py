@@ -10,7 +10,7 @@ from tests.pty.terminal import Terminal, environment
 
 @pytest.fixture
 def opened(board: Lab, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Opens the program on a terminal, or `program` instead of it; the file of its configuration is empty."""
+    """Runs the program, or `program` instead, on a terminal with an empty configuration file."""
     terminals: list[Terminal] = []
 
     def start(program: str | None = None, **env: Any) -> Terminal:

@@ -1,4 +1,4 @@
-"""The program in a process of its own, on a terminal of its own."""
+"""The program as a process on its own terminal."""
 
 import fcntl
 import os
@@ -18,26 +18,26 @@ from tests.pty.ansi import Screen
 from tests.service_process import ROOT
 
 DEADLINE_S = 120.0
-"""For what is certain to come; only a fault waits so long."""
+"""The deadline for what must happen; only a fault takes this long."""
 CALM_S = 240.0
-"""A key is answered by then, however slow the machine; a console that paints for ever is named by its key."""
+"""By then a key is answered even on a slow machine; a console that paints forever is reported with its key."""
 SILENCE_S = 0.1
 """Longer than any pause of the console between a key and its answer: a search waits 0.08 for the next letter."""
 ESCAPE = "\x1b[27u"
-"""As a terminal says it that tells its keys apart: a bare one joins the key that a busy machine reads with it."""
+"""Escape as an unambiguous sequence: a bare one would join the key read after it on a busy machine."""
 ASLEEP = frozenset("SZTtX")
-"""States of a thread, as the kernel names them, that does nothing; one without a turn on the processor is in R."""
+"""The kernel's states of an idle thread; one that waits for the processor is in R."""
 TOKEN: Final = "token-of-the-terminal"
 
 
 def environment(home: Path, base_url: str, **more: str) -> dict[str, str]:
-    """Return what a console needs whose files are all in this folder, a configuration among them."""
+    """Return the environment of a console whose files, including a configuration, are all in this folder."""
     own = {"RUNWARDEN_CONFIG": str(home / "config.toml"), "TZ": "UTC"}
     return CommandLine(home, base_url, TOKEN, own | more).environment
 
 
 class Terminal:
-    """Starts a program on a pseudo-terminal, types into it, and keeps all that it wrote."""
+    """Starts a program on a pseudo-terminal, types into it, and records its output."""
 
     def __init__(
         self,
@@ -64,11 +64,7 @@ class Terminal:
         return self._screen
 
     def read_until(self, fact: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
-        """Reads until the fact holds.
-
-        Raises:
-            AssertionError: It never did, or the program ended before.
-        """
+        """Reads until the condition holds. Raises: AssertionError: It never did, or the program exited before."""
         end = time.monotonic() + deadline_s
         while not fact():
             if not self._read(min(0.2, end - time.monotonic())) and self.process.poll() is not None and not fact():
@@ -88,8 +84,7 @@ class Terminal:
     def press(self, *keys: str) -> None:
         """Presses keys one by one, each once the one before it is answered: nothing is painted and no thread works.
 
-        Raises:
-            AssertionError: A key is followed by no such pause.
+        Raises: AssertionError: A key is followed by no such pause.
         """
         for key in keys:
             self.type(key)
@@ -114,11 +109,7 @@ class Terminal:
         return termios.tcgetattr(self.slave)
 
     def end(self, deadline_s: float = DEADLINE_S) -> int:
-        """Reads to the end; the exit status.
-
-        Raises:
-            AssertionError: It goes on.
-        """
+        """Reads to the end; returns the exit status. Raises: AssertionError: The program keeps running."""
         end = time.monotonic() + deadline_s
         while self.process.poll() is None:
             self._read(0.05)
@@ -129,7 +120,7 @@ class Terminal:
         return self.process.wait()
 
     def vanish(self) -> int:
-        """The terminal goes, and no signal is sent for it; the exit status of the program that was on it."""
+        """Removes the terminal without a signal; returns the exit status of its program."""
         self._close_both()
         return self.process.wait(DEADLINE_S)
 

@@ -1,4 +1,4 @@
-"""However the console ends, the terminal is as it was, and nothing secret is on it."""
+"""However the console exits, the terminal is restored, and nothing secret is on it."""
 
 import os
 import signal
@@ -59,14 +59,14 @@ with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as
     console.stdout.readline()
     print(console.pid, flush=True)
 """
-"""What `textual serve` does: it starts a console on pipes, and waits for its first line."""
+"""A script that starts a console on pipes, as `textual serve` does, and waits for its first line."""
 NOTHING = {"RUNWARDEN_CONFIG": "", "RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": ""}
 """Is configured: the variables are as good as unset."""
 Opened = Callable[..., Terminal]
 
 
 def assert_given_back(terminal: Terminal) -> None:
-    """The screen, the mouse, the cursor, the pasting mode, echo and line editing are as they were."""
+    """Check that the screen, the mouse, the cursor, the paste mode, echo and line editing are restored."""
     for sequence in OVER:
         assert sequence in terminal.seen
     assert terminal.seen.rindex(b"\x1b[?1049l") > terminal.seen.rindex(b"\x1b[?1049h")
@@ -98,7 +98,7 @@ def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened) -> None:
 
 
 def test_a_console_in_a_browser_ends_with_its_server(board: Lab, tmp_path: Path) -> None:
-    """A console without its server would poll on unseen, even if the server was killed."""
+    """Without its server the console would poll unseen; it exits even if the server was killed."""
     own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "RUNWARDEN_CONFIG": "", "TEXTUAL_DRIVER": WEB_DRIVER}
     given = environment(tmp_path, board.base_url, **own)
     server = Program((), given, code=BROWSER_SERVER, streams=(DEVNULL, PIPE, DEVNULL))
@@ -123,7 +123,7 @@ def is_over(pid: int) -> bool:
 
 
 def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
-    """The token is a local variable of what breaks; the traceback has the place alone."""
+    """The token is a local variable of the code that fails, and the traceback only shows the location."""
     terminal = opened(program=CRASH_AT_FIRST, **NOTHING)
     terminal.shows("Welcome", "with the version at the end")
     terminal.type("https://api.acme.example/v1")
@@ -140,7 +140,7 @@ def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
 
 
 def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened) -> None:
-    """A lost line's terminal sends no SIGHUP; and where the console hangs, a signal alone would do nothing."""
+    """A lost connection sends no SIGHUP, and a hanging console would not react to a signal."""
     terminal = opened(program=HANGING)
     terminal.shows("complete")
     terminal.type("?")

@@ -1,4 +1,4 @@
-"""The screen that was painted last, shown at once by the next start."""
+"""The next start shows the last painted screen at once."""
 
 import re
 import shutil
@@ -29,10 +29,10 @@ def board() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def home(board: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a console was opened, and left by its key."""
+    """The home folder of a console that was opened and quit."""
     home = tmp_path_factory.mktemp("home")
     console = opened_in(home, board)
-    # What comes after the rows moves them: the counts, and the pane with its last line.
+    # Parts that load after the rows move them: the counts, and the pane with its last line.
     console.shows("complete", "? help", "fix/login-timeout", "All 60", "unknown", "On this branch")
     console.type("q")
     assert console.end() == 0
@@ -43,7 +43,7 @@ def home(board: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def again(board: Lab, home: Path) -> Iterator[Opened]:
-    """Opens a console there; each test finds the frame of the first one."""
+    """Opens a console there; each test starts with the first console's frame."""
     terminals: list[Terminal] = []
 
     def start(**options: Any) -> Terminal:
@@ -70,7 +70,7 @@ def first_frame(console: Terminal) -> str:
 
 
 def test_it_is_the_screen_that_was_painted_last(again: Opened) -> None:
-    """Every row stands where the console paints it again; the first line says how old it is, never that it is live."""
+    """Every row is where the console paints it again; the header shows the frame's age, and never says live."""
     console = again()
     console.shows("? help")
     console.wrote(ENTER, times=2)
@@ -80,22 +80,22 @@ def test_it_is_the_screen_that_was_painted_last(again: Opened) -> None:
     shown = {number: row for number, row in enumerate(rows, 1) if "acme/" in row}
     assert len(shown) > 5
     for number, row in shown.items():
-        # Ages and durations move on, even past midnight.
+        # Ages and durations change, even past midnight.
         at = slice(row.index("acme/"), row.index("acme/") + 30)
         console.read_until(lambda number=number, row=row, at=at: console.screen.lines[number][at] == row[at])
 
 
 def test_a_configuration_that_breaks_takes_it_down(again: Opened) -> None:
-    """The error stands on the shell's screen, not on a frame of better days."""
+    """The error appears on the shell's screen, not on an old frame."""
     broken = again(config="[console]\nmouse = 7\n")
 
     assert broken.end() == 2
     assert ENTER not in broken.seen
-    assert b"config.toml:2" in broken.seen  # not the screen: a long temporary folder goes beyond its edge
+    assert b"config.toml:2" in broken.seen  # Not the screen: the path of a long temporary folder is cut off there.
 
 
 def test_another_terminal_or_profile_shows_none(again: Opened) -> None:
-    """A frame belongs to one kind of terminal, and to what the environment asks for."""
+    """A frame belongs to one kind of terminal, and to the profile that the environment selects."""
     console = again(TERM="screen-256color", RUNWARDEN_PROFILE="environment")
     console.shows("? help", "fix/login-timeout")
 

@@ -13,7 +13,7 @@ Opened = Callable[..., Terminal]
 
 
 def test_a_dumb_terminal_gets_plain_output(opened: Opened) -> None:
-    """Text without a single control sequence: one snapshot instead of the console."""
+    """The output is one snapshot as text, without a single control sequence, instead of the console."""
     terminal = opened(TERM="dumb")
     terminal.end()
 
@@ -22,11 +22,11 @@ def test_a_dumb_terminal_gets_plain_output(opened: Opened) -> None:
 
 
 def test_a_restart_without_the_service_shows_the_same_rows(opened: Opened) -> None:
-    """The cached ones, at once; then the service is said to be unreachable, and nothing stands over them."""
+    """The cached rows appear at once; then the service is reported as unreachable, and nothing covers them."""
     with Lab() as board:
         a_day(board)
         first = opened(RUNWARDEN_BASE_URL=board.base_url)
-        # The rows are there a moment before it is written down that the service answered.
+        # The rows appear a moment before the poll is recorded.
         first.shows("complete", "live")
         first.type("q")
         assert first.end() == 0
@@ -39,7 +39,7 @@ def test_a_restart_without_the_service_shows_the_same_rows(opened: Opened) -> No
 
 
 def test_a_paste_keeps_its_order(opened: Opened, board: Lab) -> None:
-    """Thousands of characters in pieces that cut marks and letters in two, with keys right before and after them."""
+    """Thousands of characters arrive in pieces that split marks and letters, with keys right before and after."""
     text = "\n".join(f"{number:04} Prüfe 🇩🇪 テスト Zeile {number:04}" for number in range(200))
     terminal = opened()
     terminal.shows("complete", "fix/login-timeout")
@@ -53,7 +53,7 @@ def test_a_paste_keeps_its_order(opened: Opened, board: Lab) -> None:
     terminal.shows("Copy as curl")
 
     def is_sent() -> bool:
-        # Keys that come in the first moment of a preview, or without a pause, send nothing.
+        # Keys in the first moment of a preview, or without a pause, send nothing.
         terminal.press("\x13")
         return bool(board.posts)
 

@@ -1,4 +1,4 @@
-"""Reconciliation: what an action of unknown outcome may have made is found by itself, and never decided by itself."""
+"""Reconciliation finds candidates for an unknown outcome automatically, and leaves the decision to the user."""
 
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ WEB_DOCUMENT = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
 
 
 def local(offset: timedelta) -> Callable[[datetime], str]:
-    """Times as some services show them: local, and without an offset."""
+    """Times as some services write them: local, and without an offset."""
     return lambda at: (at + offset).replace(tzinfo=None).isoformat()
 
 
@@ -42,13 +42,13 @@ QUIRKS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 async def peer() -> AsyncIterator[Lab]:
-    """A scripted service with some history, whose time is the real one."""
+    """A scripted service with some history and the real time."""
     async with Lab(clock=utc_now) as peer:
         yield peer
 
 
 def with_history(peer: Lab, **quirks: Any) -> None:
-    """Give it its quirks, then runs of the last hours, none of them ours."""
+    """Give it its quirks, then runs of the last hours by others."""
     for name, value in quirks.items():
         setattr(peer, name, value)
     peer.fill(30, until=peer.now - 3 * MINUTE, every_s=420)
@@ -57,7 +57,7 @@ def with_history(peer: Lab, **quirks: Any) -> None:
 
 @pytest.fixture
 async def engine(peer: Lab, tmp_path: Path) -> AsyncIterator[Engine]:
-    """One on a plain service with some history, of which it has read the newest runs."""
+    """An engine that has read the newest runs of such a service."""
     with_history(peer)
     async with Desk(peer, tmp_path).engine() as opened:
         await opened.refresh()
@@ -65,7 +65,7 @@ async def engine(peer: Lab, tmp_path: Path) -> AsyncIterator[Engine]:
 
 
 async def lost(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
-    """The request is carried out, but its answer is lost."""
+    """Carry the request out, but lose its answer."""
 
     def losing(request: Received) -> Step:
         step = peer.answer(request)
@@ -79,13 +79,13 @@ async def lost(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
 
 
 def others(peer: Lab) -> None:
-    """What colleagues do at the same time, elsewhere."""
+    """Add runs that colleagues start at the same time."""
     peer.put("run_elsewhere", "queued", repository=WEB_DOCUMENT, branch_name="fix/x")
     peer.put("run_other_branch", "queued", branch_name="fix/y")
 
 
 async def proposed(engine: Engine, action: Action) -> list[str]:
-    """The candidates' ids, after the link is back and the poller had its turn; nothing is certain."""
+    """Reconnect and poll; return the candidates' ids, none of which is certain."""
     assert await engine.refresh() is None
     await engine.reconciliation.work()
     found = await engine.reconciliation.cached(action)
@@ -101,7 +101,7 @@ async def proposed(engine: Engine, action: Action) -> list[str]:
 async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_says(
     peer: Lab, tmp_path: Path, quirks: dict[str, Any], polls: int
 ) -> None:
-    """The run on its repository and branch, alone: neither older runs nor those of others, with an empty cache too."""
+    """The only candidate is the new run on its repository and branch, even with an empty cache."""
     with_history(peer, **quirks)
     events: list[Event] = []
     async with Desk(peer, tmp_path).engine() as engine:
@@ -119,7 +119,7 @@ async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_sa
 
 
 async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_path: Path) -> None:
-    """Without a key or a command: the action is announced, whose outcome stays open."""
+    """Without a key or a command, the poller announces the candidates; the outcome stays unknown."""
     with_history(peer)
     announced: list[Event] = []
     async with Desk(peer, tmp_path).engine(runs_s=0.05, health_s=60.0) as engine:
@@ -148,7 +148,7 @@ async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_pa
 async def test_a_lost_continuation_is_proposed_by_its_conversation_or_its_branch(
     peer: Lab, tmp_path: Path, quirks: dict[str, Any], makes: str
 ) -> None:
-    """The service may give the same run another turn, or make another run for it."""
+    """The service may add a turn to the same run, or create another run."""
     with_history(peer, **quirks)
     peer.continues_as_new = makes == "a run"
     async with Desk(peer, tmp_path).engine() as engine:
@@ -165,7 +165,7 @@ async def test_a_lost_continuation_is_proposed_by_its_conversation_or_its_branch
 
 
 async def unsent(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
-    """The service fails before it carries the request out, and does not say so."""
+    """The service fails before it carries the request out, without saying so."""
     peer.refused["test-token"] = 503
     action = await engine.actions.submit(request)
     peer.refused.clear()
@@ -175,7 +175,7 @@ async def unsent(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
 
 @pytest.mark.parametrize("request_", [StartRun("Fix it.", API, "fix/x"), ContinueRun("run_talk", "Go on.", API)])
 async def test_what_was_not_carried_out_has_no_candidates(engine: Engine, peer: Lab, request_: WriteRequest) -> None:
-    """Everything around the send is known, so that it can be said."""
+    """All runs around the send are known, so that the absence of candidates is certain."""
     await engine.backfill.run()
     action = await unsent(engine, peer, request_)
     others(peer)
@@ -185,7 +185,7 @@ async def test_what_was_not_carried_out_has_no_candidates(engine: Engine, peer: 
 
 
 async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_certain(engine: Engine, peer: Lab) -> None:
-    """A branch that anyone can name proves nothing, even if it has exactly one run after the send."""
+    """Anyone can name the branch, so even the only run after the send proves nothing."""
     peer.put("run_minute_before", "queued", created=peer.now - MINUTE, branch_name="fix/x")
     action = await unsent(engine, peer, StartRun("Fix it.", API, "fix/x"))
     peer.put("run_theirs", "queued", branch_name="fix/x")
@@ -194,7 +194,7 @@ async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_cert
 
 
 async def test_what_is_older_than_a_run_seen_before_the_send_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
-    """Also where the service's clock is not known: by the order of its own times."""
+    """The order of the service's own times decides, even if its clock is unknown."""
     with_history(peer, **QUIRKS["clock hours ahead, no date"])
     peer.put("run_seen", "completed", created=peer.now - 10 * MINUTE, branch_name="fix/x")
     async with Desk(peer, tmp_path).engine() as engine:
@@ -221,7 +221,7 @@ async def test_what_was_recorded_meanwhile_is_not_taken_for_another_actions_resu
 
 
 async def test_what_our_other_actions_made_is_no_candidate(engine: Engine, peer: Lab) -> None:
-    """Starts before and after it, and a continuation that came later."""
+    """Runs of starts before and after it, and of a later continuation, are excluded."""
     await engine.backfill.run()
     start, talk = StartRun("Fix it.", API, "fix/x"), ContinueRun("run_talk", "Go on.", API)
     await engine.actions.submit(start)
@@ -249,7 +249,7 @@ async def test_only_the_actions_own_id_makes_it_certain(
     request_: StartRun | ContinueRun,
     is_certain: bool,
 ) -> None:
-    """In its branch, or in metadata that the service shows; it goes before a colleague's run of that moment."""
+    """The id may be in the branch or the metadata, and outweighs a colleague's run of the same moment."""
     with_history(peer, echoes_metadata=True)
     async with Desk(peer, tmp_path).engine() as engine:
         await engine.refresh()
@@ -265,7 +265,7 @@ async def test_only_the_actions_own_id_makes_it_certain(
 
 
 async def test_a_key_sends_a_request_with_a_mark_once(peer: Lab, tmp_path: Path) -> None:
-    """The same request asks for the same thing, though each attempt has an id of its own."""
+    """The key covers the same request, although each attempt has its own id."""
     async with Desk(peer, tmp_path).engine() as engine:
         request = StartRun("Fix it.", API, "fix/{action}")
         first = await engine.actions.submit(request, key="nightly")
@@ -277,7 +277,10 @@ async def test_a_key_sends_a_request_with_a_mark_once(peer: Lab, tmp_path: Path)
 
 
 def test_lost_writes_are_found_again_and_linked(tmp_path: Path) -> None:
-    """By the real service: the start by its branch, the continuation by its conversation; neither is certain."""
+    """With the real service, a start is found by its branch and a continuation by its conversation.
+
+    Neither is certain.
+    """
     lab = Laboratory(start_service(tmp_path / "service", arguments=["--lab"]))
     runwarden = CommandLine(tmp_path, lab.service.base_url, lab.service.admin_token)
 

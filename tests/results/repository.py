@@ -23,13 +23,13 @@ IDENTITY |= {f"GIT_{role}_EMAIL": "a@b.example" for role in ("AUTHOR", "COMMITTE
 
 
 def git(folder: Path, *arguments: str, **environment: str) -> bytes:
-    """Run git without anybody's configuration, and return what it printed."""
+    """Run git without any user's configuration, and return its output."""
     env = IDENTITY | {"PATH": os.environ["PATH"], "HOME": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"} | environment
     return subprocess.run(["git", *arguments], cwd=folder, env=env, check=True, capture_output=True).stdout
 
 
 def commit(folder: Path, message: str, at: float = 0) -> None:
-    """Commit whatever was changed, so many seconds after the run began."""
+    """Commit all changes, this many seconds after the run began."""
     when = (START + timedelta(seconds=at)).isoformat()
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", message, GIT_COMMITTER_DATE=when, GIT_AUTHOR_DATE=when)
@@ -37,7 +37,7 @@ def commit(folder: Path, message: str, at: float = 0) -> None:
 
 @functools.cache
 def _template() -> Path:
-    """An origin with one commit: made once, copied for each test."""
+    """An origin with one commit, created once and copied for each test."""
     folder = Path(tempfile.mkdtemp(prefix="origin-"))
     atexit.register(shutil.rmtree, folder)
     bare, work = folder / "origin.git", folder / "work"
@@ -54,7 +54,7 @@ def _template() -> Path:
 
 
 class Origin:
-    """A bare repository with a default branch, to which agents push: each commit says which turn it was."""
+    """A bare repository with a default branch, to which agents push commits that name their turn."""
 
     def __init__(self, folder: Path) -> None:
         self.bare, self.work = folder / "origin.git", folder / "work"
@@ -65,7 +65,7 @@ class Origin:
         return f"file://{self.bare}"
 
     def commit(self, branch: str, files: dict[str, bytes], *, at: float = 60, mark: str = "", start: str = "") -> str:
-        """Push a commit so many seconds after the run began; its id."""
+        """Push a commit this many seconds after the run began; return its id."""
         if (self.work / ".git/refs/heads" / branch).exists():
             git(self.work, "switch", "--quiet", branch)
         else:
@@ -80,7 +80,7 @@ class Origin:
 
 
 def run_detail(branch: str = "agent/x", *moves: tuple[str, float], raw_json: str = "{}") -> RunDetail:
-    """A run of acme/api as it was observed: statuses, and how many seconds after its beginning each came."""
+    """A run of acme/api as observed: statuses, and the seconds after its start at which each came."""
     steps: list[StatusTransition] = []
     for status, seconds in moves or (("working", 0), ("completed", 120)):
         old = steps[-1].new if steps else None
@@ -97,5 +97,5 @@ def repositories(folder: Path, address: str, *, fresh_s: float = 0, **options: A
 async def change_of(
     runs: RunRepositories, detail: RunDetail, turn: int | None = None, service_commits: Mapping[int, str] | None = None
 ) -> Change:
-    """The change of a turn, or of the whole run, as its repository has it."""
+    """The change of a turn, or of the whole run, from its repository."""
     return await (await runs.history(detail, service_commits)).change(turn)

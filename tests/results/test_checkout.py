@@ -1,4 +1,4 @@
-"""A run's change is taken over whole or not at all, and nothing of it is executed or leaves the checkout."""
+"""A run's change is taken over completely or not at all, and none of it is executed or written elsewhere."""
 
 import os
 from pathlib import Path
@@ -41,7 +41,7 @@ def added(path: str, content: str, mode: str = "100644") -> bytes:
 async def test_a_change_is_applied_at_the_top_level_wherever_it_is_asked_for(
     origin: Origin, checkout: Path, tmp_path: Path
 ) -> None:
-    """All kinds of changes arrive; what deserves a look is pointed out."""
+    """All kinds of changes arrive, and risky ones are pointed out."""
     origin.commit("main", {"sub/keep": b"x", "gone.txt": b"x\n"}, at=-1000)
     git(checkout, "pull", "--quiet")
     (origin.work / "old.txt").rename(origin.work / "sub/moved.txt")
@@ -60,7 +60,7 @@ async def test_a_change_is_applied_at_the_top_level_wherever_it_is_asked_for(
 
 
 async def test_uncommitted_changes_are_never_overwritten(checkout: Path) -> None:
-    """They are named; files that git does not know yet are safe, too."""
+    """Conflicting files are named; untracked files are safe, too."""
     (checkout / "old.txt").write_text("mine")
     with pytest.raises(GitError, match=r"uncommitted changes \(old.txt\)"):
         await apply(as_change(added("new.txt", "x")), checkout)
@@ -85,11 +85,11 @@ HOSTILE = [
     (b"", "is empty"),
     (b"--- a/code.py\n+++ b/code.py\n@@ -1 +1 @@\n-x\n+y\n", "patch"),
 ]
-"""Changes, and why each is refused: before git is asked, or by git."""
+"""Changes, and why each is refused, before git is called or by git."""
 
 
 async def test_a_hostile_or_broken_change_leaves_everything_as_it_was(tmp_path: Path) -> None:
-    """A path or a link that leads out is refused."""
+    """Paths and links out of the checkout are refused."""
     folder = tmp_path / "checkout"
     (folder / "in").mkdir(parents=True)
     (folder / "code.py").write_text("def f():\n")
@@ -119,7 +119,7 @@ async def test_a_hostile_or_broken_change_leaves_everything_as_it_was(tmp_path: 
 async def test_a_checkout_is_of_a_repository_by_its_remotes(
     tmp_path: Path, remotes: list[str], said: str | None
 ) -> None:
-    """Of its name, or of the configured address; one without remotes is pointed out, another one refused."""
+    """Its remotes have the repository's name or the configured address; one without remotes gets a warning."""
     here = tmp_path / "here"
     git(tmp_path, "init", "--quiet", "here")
     for number, remote in enumerate(remotes):
@@ -135,7 +135,7 @@ async def test_a_checkout_is_of_a_repository_by_its_remotes(
 
 
 async def test_a_folder_without_a_checkout_or_an_old_git_is_told(tmp_path: Path) -> None:
-    """Outside of a repository, git apply would quietly write into any folder; a git before 2.31 would run filters."""
+    """Outside a repository, git apply would silently write to any folder; git before 2.31 would run filters."""
     change = as_change(added("x", "x"))
     git(tmp_path, "init", "--quiet", "--bare", "bare.git")
     (tmp_path / "git").write_text("#!/bin/sh\necho git version 2.30.2\n")
@@ -182,15 +182,15 @@ async def test_nothing_that_a_configuration_or_a_change_names_is_executed(
     assert [(folder / "a.evil").read_bytes() for folder in (done.folder, checkout)] == [b"1\n"] * 2
     assert not marker.exists()
     git(checkout, "status")
-    assert marker.exists()  # The traps are armed: a plain git walks into them.
+    assert marker.exists()  # The traps work: a plain git runs them.
 
 
 async def test_a_branch_is_checked_out_beside_and_shares_the_objects(
     origin: Origin, checkout: Path, tmp_path: Path
 ) -> None:
-    """The new checkout is on the branch, knows where it came from, and the old one is as it was.
+    """The new checkout is on the branch and knows its source, and the old one is unchanged.
 
-    A branch whose name differs in odd characters alone gets a folder of its own.
+    Branches whose names differ only in odd characters get different folders.
     """
     head = origin.commit("agent/x", {"code.py": b"2\n"})
     origin.commit("agent+x", {"code.py": b"3\n"})

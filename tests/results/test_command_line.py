@@ -1,4 +1,4 @@
-"""`runs diff`, `review`, `apply`, `checkout` and `open`, from a listed run to its repository."""
+"""`runs diff`, `review`, `apply`, `checkout` and `open` lead from a listed run to its repository."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def cli(tmp_path: Path, board: Lab, origin: Origin) -> CommandLine:
 
 
 def test_a_diff_goes_into_git_apply_as_it_is(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:
-    """Byte for byte through a pipe, with what it is said of it on stderr."""
+    """The diff is exact through a pipe, with notes on stderr."""
     git(tmp_path, "clone", "--quiet", str(origin.bare), "mine")
     process = CommandLine(cli.home, cli.base_url, more=cli.more).begin("runs", "diff", "run_01")
     out, err = process.communicate()
@@ -43,9 +43,9 @@ def test_a_diff_goes_into_git_apply_as_it_is(cli: CommandLine, origin: Origin, t
 
 
 def test_a_change_is_applied_and_a_branch_checked_out(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:
-    """In the checkout that -C names, and beside it; a second time neither is done.
+    """The commands use the checkout of -C, and refuse to run twice.
 
-    In a checkout of another repository it is done only if that is meant: the message says how to say so.
+    Another repository's checkout needs an option, which the error names.
     """
     git(tmp_path, "clone", "--quiet", str(origin.bare), "mine")
     where = ("-C", str(tmp_path / "mine"))
@@ -65,7 +65,7 @@ def test_a_change_is_applied_and_a_branch_checked_out(cli: CommandLine, origin: 
 
 
 def test_what_is_shown_to_people_moves_no_cursor(cli: CommandLine) -> None:
-    """Colours are ours; every control in the patch, a name or a review is a visible sign."""
+    """Only our colours are sequences; control characters in a patch, name or review become visible signs."""
     shown = cli("runs", "diff", "run_01", "--color").out
     for tone in ("32", "31", "36", "1", "2", "0"):
         shown = shown.replace(f"\x1b[{tone}m", "")

@@ -1,4 +1,4 @@
-"""Patches are read as git wrote them, whatever names and contents they hold."""
+"""Patches are read as git wrote them, whatever names and contents they have."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -29,8 +29,8 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_a_patch_alone_tells_of_its_files_what_git_lists(repository: Path) -> None:
-    """Names, kinds, counts, modes and blobs agree, for every kind of change and for names of every sort."""
-    (repository / "kept").write_text("-- a/x\n++ b/x\n" * 3)  # As `--- a/x` and `+++ b/x` in the patch.
+    """Names, kinds, counts, modes and blobs agree for every kind of change and name."""
+    (repository / "kept").write_text("-- a/x\n++ b/x\n" * 3)  # Names as in `--- a/x` and `+++ b/x` of the patch.
     (repository / "gone").unlink()
     (repository / "moved from").rename(repository / "moved to")
     with (repository / "moved to").open("a") as file:
@@ -56,7 +56,7 @@ def test_a_patch_alone_tells_of_its_files_what_git_lists(repository: Path) -> No
 
 
 def test_a_name_that_is_not_text_keeps_its_bytes(repository: Path) -> None:
-    """In no encoding. A quoted name is one of C: octal bytes and every letter that git uses."""
+    """Names are bytes without an encoding. A quoted name has C's octal bytes and every escape that git uses."""
     name = b"latin-\xe9"
     (repository / as_name(name)).write_text("x\n")
     commit(repository, "x")
@@ -67,7 +67,7 @@ def test_a_name_that_is_not_text_keeps_its_bytes(repository: Path) -> None:
 
 
 def test_lines_are_numbered_by_the_counts_of_their_hunk() -> None:
-    """Removed lines that look like headers are lines; a form feed or a lone CR divides nothing."""
+    """Removed lines that look like headers are lines; a form feed or a lone CR does not end a line."""
     patch = Patch(b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -3,3 +3,2 @@ def f\n--- a/x\n-\x0c\r y\n++++ b/x\n z\n")
     patch.read()
     (file,) = patch.files
@@ -89,7 +89,7 @@ def test_lines_are_numbered_by_the_counts_of_their_hunk() -> None:
     ],
 )
 def test_a_patch_that_is_cut_off_or_damaged_is_shown_as_far_as_it_goes(data: bytes, problem: str) -> None:
-    """Every byte is on some line, and the reader is told what is missing."""
+    """Every byte is on some line, and a note says what is missing."""
     patch = Patch(data)
     patch.read()
 
@@ -108,7 +108,7 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30))
 def test_no_bytes_are_too_odd_for_a_patch(pieces: list[bytes]) -> None:
-    """Every byte is on one line, every hunk within its file, and every file has its facts."""
+    """Every byte is on one line, every hunk in its file, and every file has its facts."""
     data = b"".join(pieces)
     patch = Patch(data)
     files = patch.changed_files()

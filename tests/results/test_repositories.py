@@ -1,4 +1,4 @@
-"""`[repositories]`: which address a repository has, and what git must never be given."""
+"""`[repositories]` defines each repository's address, and excludes addresses that git must not get."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def addresses(tmp_path: Path, *lines: str) -> tuple:
 
 
 def test_the_most_specific_pattern_gives_the_address(tmp_path: Path) -> None:
-    """A name beats a pattern, a long pattern a short one, whatever their order; case does not matter to code hosts."""
+    """A name beats a pattern and a long pattern a short one, in any order; case is ignored, as by code hosts."""
     entries = addresses(
         tmp_path,
         '"*" = "https://git.example/{path}.git"',
@@ -39,7 +39,7 @@ def test_the_most_specific_pattern_gives_the_address(tmp_path: Path) -> None:
 
 
 def test_an_address_that_git_must_not_be_given_is_a_mistake_of_the_file(tmp_path: Path) -> None:
-    """It is refused when the file is read, with its line."""
+    """It is refused with its line when the file is read."""
     for address in (
         *("--upload-pack=touch x", "-oProxyCommand=x", "ext::sh -c x", "fd::17", "ftp://host/x"),
         *("https://user:secret@host/x", "https://{owner}/x", "https://-x/y", "git@host:-x", "file://host/x"),
@@ -51,7 +51,7 @@ def test_an_address_that_git_must_not_be_given_is_a_mistake_of_the_file(tmp_path
 
 
 def test_a_name_from_the_service_never_shapes_the_address(tmp_path: Path) -> None:
-    """A hostile name gives no address; one that was written out by hand counts as it stands."""
+    """A hostile name gives no address, unless it is written out in the configuration."""
     entries = addresses(tmp_path, '"other:*" = "https://git.example/{path}.git"', '"other:a/b c" = "/srv/b"')
     assert address_of(entries, Repository.of("other", {"path": "a/b c"})) == "/srv/b"
     for path in ("../../etc", "a/..", "-x/y", "a/--upload-pack=x", "a/$(x)", "a/b\nc", "a/b:c", "a//b"):

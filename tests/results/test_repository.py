@@ -1,4 +1,4 @@
-"""What a run did, from real repositories: turns, changes and reviews, whatever becomes of the branch."""
+"""Turns, changes and reviews are read from real repositories, whatever happened to the branch."""
 
 import asyncio
 from pathlib import Path
@@ -31,9 +31,9 @@ def names(change: Change) -> list[str]:
 async def test_each_turn_has_its_own_change_and_the_run_the_whole(
     origin: Origin, found: RunRepositories, tmp_path: Path
 ) -> None:
-    """The base is named: merge base for the whole, first parent for a turn; other people's work is in neither.
+    """The base is the merge base for the whole run and the first parent for a turn, without other people's work.
 
-    Of a checkout on this machine, its remote-tracking branches come before its own, which may be older.
+    In a local checkout, remote-tracking branches are preferred to its own, which may be older.
     """
     review = b"### `code.py`\n\n- **major** line 2: x\n"
     first = origin.commit("agent/x", {"a.txt": b"1\n", "reviews/r.md": review}, mark="run_1 turn 1")
@@ -58,7 +58,7 @@ async def test_each_turn_has_its_own_change_and_the_run_the_whole(
 async def test_without_a_mark_commits_belong_to_turns_by_their_time_and_that_is_said(
     origin: Origin, found: RunRepositories
 ) -> None:
-    """What was there before the run is none of it."""
+    """Commits from before the run are excluded."""
     origin.commit("agent/x", {"before.txt": b"x"}, at=-60, start="main")
     first = origin.commit("agent/x", {"a.txt": b"x"}, at=60)
     second = origin.commit("agent/x", {"b.txt": b"x"}, at=650)
@@ -87,7 +87,7 @@ async def test_a_branch_that_is_gone_or_rewritten_leaves_what_was_kept(origin: O
 
 
 async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: RunRepositories) -> None:
-    """By its number or an address that ends in one, where the service tells it; by a commit, where that is known."""
+    """The service's number or address identifies it, or a known commit does."""
     assert pull_number('{"pull_request_url": "https://h/a/b/pull/12"}') == 12
     assert pull_number('{"merge_request": {"iid": 3}}') == 3
     assert pull_number('{"pull_request": {"number": "0", "url": "https://h/a/b/pull/12"}}') == 12
@@ -109,7 +109,7 @@ async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: Ru
 
 
 async def test_a_hostile_branch_name_reaches_no_option(origin: Origin, found: RunRepositories) -> None:
-    """It is refused, or is simply not there; the message is printable."""
+    """The branch is refused or not found; the message is printable."""
     for branch in ("--upload-pack=x", "-x", "a\nb", "", "a..b", "*", "\x1b[2J"):
         with pytest.raises(GitError) as caught:
             await change_of(found, run_detail(branch))
@@ -117,7 +117,7 @@ async def test_a_hostile_branch_name_reaches_no_option(origin: Origin, found: Ru
 
 
 async def test_two_processes_may_fetch_at_once(origin: Origin, tmp_path: Path) -> None:
-    """Each waits for the other; a lock that a killed one left is freed."""
+    """Each waits for the other, and a lock left by a killed process is released."""
     origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
     several = [repositories(tmp_path / "data", origin.url) for _ in range(3)]
     await several[0].history(run_detail())

@@ -1,4 +1,4 @@
-"""Real servers on loopback: they are asked without questions, and given up when they say nothing."""
+"""Real servers on loopback: git never prompts, and gives up when a server is silent."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ LOGIN = "Basic " + base64.b64encode(b"me:secret").decode()
 
 
 def judge(request: Received) -> Respond:
-    """A host of repositories behind a password, that has none; `/moved` redirects."""
+    """A repository host behind a password, without repositories; `/moved` redirects."""
     if request.path.startswith("/moved"):
         return Respond(301, headers={"Location": request.target.replace("/moved", "", 1)})
     is_known = request.headers.get("authorization") == LOGIN
@@ -29,7 +29,7 @@ def judge(request: Received) -> Respond:
 async def test_your_credential_helper_is_asked_and_nothing_else(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without one it fails at once, with no question on any terminal or window; a redirect is not followed."""
+    """Without a helper it fails at once, without a prompt on a terminal or window; redirects are not followed."""
     server.otherwise = judge
     marker = tmp_path / "asked"
     ask = tmp_path / "ask"
@@ -55,19 +55,19 @@ async def test_your_credential_helper_is_asked_and_nothing_else(
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """A port where a server accepts connections and never says a word."""
+    """A port where a server accepts connections and never sends anything."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 @pytest.mark.parametrize("scheme", ["git", "http"])
 async def test_a_silent_server_is_given_up_with_all_that_waits_for_it(scheme: str, silent: int, tmp_path: Path) -> None:
-    """Also git's helper, which would outlive it; a reader who leaves ends the fetch, too."""
+    """Git's helper processes are stopped too, and a reader who leaves ends the fetch."""
     address = f"{scheme}://127.0.0.1:{silent}/x.git"
     with pytest.raises(GitError, match="does not answer"):
         await change_of(repositories(tmp_path / "data", address, quiet_s=0.3), run_detail())
     eventually(lambda: not waiting_for(silent), "no process is left")
-    if scheme == "git":  # It has no helper, whose command line names the port.
+    if scheme == "git":  # A fetch from this has no helper process whose command line names the port.
         return
     asking = asyncio.create_task(change_of(repositories(tmp_path / "data", address), run_detail()))
     await asyncio.to_thread(eventually, lambda: waiting_for(silent), "git waits for the server")
@@ -79,7 +79,7 @@ async def test_a_silent_server_is_given_up_with_all_that_waits_for_it(scheme: st
 
 
 async def test_ssh_asks_no_questions_and_keeps_the_persons_own_command(tmp_path: Path) -> None:
-    """The command of the environment or of the configuration gets the options that forbid questions and waiting."""
+    """The command of the environment or the configuration gets the options that forbid prompts and waiting."""
     ssh, told = tmp_path / "ssh", tmp_path / "told"
     ssh.write_text(f'#!/bin/sh\necho "$@" > {told}\nexit 1\n')
     ssh.chmod(0o755)

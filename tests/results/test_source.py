@@ -1,4 +1,4 @@
-"""Each thing comes from git or from the service, says which, and says why where neither has it."""
+"""Each result comes from git or the service and says which; if neither has it, the reason is given."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ NONE = Unavailable("The service keeps no results.")
 
 
 class Service:
-    """The extension as a client sees it: answers that were agreed on, or a failure."""
+    """The results extension as a client sees it, with fixed answers or a failure."""
 
     def __init__(self, answer: Any = None, commit: str | None = None, *findings: ReportedFinding) -> None:
         self.answer, self.commit, self.findings = answer, commit, findings or None
@@ -48,7 +48,7 @@ def results(tmp_path: Path, service: Service | None, address: str = "") -> Any:
 
 
 async def test_the_extension_alone_gives_everything_but_whole_files(tmp_path: Path) -> None:
-    """Turns with their instructions, the change with its files, and reviews that are new."""
+    """It gives turns with instructions, the change with its files, and new reviews."""
     found = results(tmp_path, Service())
     turns, change = await found.turns(run_detail()), await found.change(run_detail())
     reviews = await found.reviews(run_detail())
@@ -73,7 +73,7 @@ async def test_the_extension_alone_gives_everything_but_whole_files(tmp_path: Pa
     ],
 )
 def test_a_run_s_unpushed_change_is_the_one_that_still_stands(later: list[dict[str, Any]], shown: int | None) -> None:
-    """A turn that never began, or whose agent did not, leaves it; one that began without it does not."""
+    """A turn that never began, or whose agent did not, leaves it; a turn that began without it replaces it."""
     first = Turn(1, "failed", outcome="failed", files=1, started_at=datetime.now(UTC))
     rest = [Turn(number, **{"state": "failed"} | fields) for number, fields in enumerate(later, 2)]
 
@@ -82,7 +82,7 @@ def test_a_run_s_unpushed_change_is_the_one_that_still_stands(later: list[dict[s
 
 
 async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None:
-    """The log is the service's alone, and its refusal is the answer; a turn that is not there is said to be missing."""
+    """Only the service has the log, so its refusal is shown; a missing turn is reported."""
     origin = Origin(tmp_path / "host")
     origin.commit("agent/x", {"reviews/r.md": b"# fine\n", "code.py": b"x"}, mark="run_1 turn 1")
     found = results(tmp_path, Service(NONE), origin.url)
@@ -100,7 +100,7 @@ async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("answer", [NONE, UnreachableError("The service keeps no results.")])
 async def test_neither_says_why_and_what_would_help(tmp_path: Path, answer: Any) -> None:
-    """Both reasons are told, in one breath."""
+    """One message has both reasons."""
     found, run = results(tmp_path, Service(answer)), run_detail()
     for got in (await found.turns(run), await found.change(run), await found.change(run, 9), await found.reviews(run)):
         assert isinstance(got, Unavailable)
@@ -109,7 +109,10 @@ async def test_neither_says_why_and_what_would_help(tmp_path: Path, answer: Any)
 
 
 async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) -> None:
-    """Even if the branch is gone and the commit has no mark. Without a review, the patterns looked for are named."""
+    """The commit is found even if the branch is gone and the commit unmarked.
+
+    Without a review, the searched patterns are named.
+    """
     origin = Origin(tmp_path / "host")
     commit = origin.commit("agent/x", {"code.py": b"x"}, at=-100, start="main")
     none = await results(tmp_path, None, origin.url).reviews(run_detail())
@@ -121,7 +124,7 @@ async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) ->
 
 
 async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(tmp_path: Path) -> None:
-    """Its findings lead to files as those of a Markdown file do; text in them marks nothing up beyond its place."""
+    """Its findings link to files like those of Markdown; text in them creates no other markup."""
     known = ReportedFinding("a.py", 3, "x", "minor")
     more = ReportedFinding("b`.py", None, "y\n# z", None, "r", "why\nso", "```\ncode")
     same = await results(tmp_path, Service(None, None, known)).reviews(run_detail())

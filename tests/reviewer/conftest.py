@@ -20,7 +20,7 @@ DEFAULT_BRANCH = "refs/remotes/origin/main"
 
 @dataclass(frozen=True)
 class Done:
-    """What one turn left behind."""
+    """The results of one turn."""
 
     status: int
     log: str
@@ -38,7 +38,7 @@ class Done:
 
 
 class Repository:
-    """A checkout with a default branch, to be worked in as a developer would."""
+    """A checkout with a default branch, in which a test works like a developer."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Repository:
         return git("-c", "core.hooksPath=/dev/null", *arguments, cwd=self.folder)
 
     def commit(self, files: dict[str, str | bytes | None]) -> None:
-        """Write files (None deletes) and commit them with all that lies there, but for the findings."""
+        """Write files (None deletes) and commit them with everything else there, except the findings."""
         for name, content in files.items():
             path = self.folder / name
             if content is None:

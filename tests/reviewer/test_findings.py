@@ -1,8 +1,8 @@
-"""What is found in files, what it weighs, and what is left alone."""
+"""Findings in files: what is reported, with which weight, and what is ignored."""
 
 from typing import Any, Final
 
-# Put together here, so that no scanner takes this file for a leak.
+# Assembled here, so that secret scanners do not report this file.
 MIXED: Final = "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7"
 SECRETS: Final = {
     "ghp" + "_" + MIXED: "secret-github-token",
@@ -36,7 +36,7 @@ LOOK_ALIKES: Final = (
 
 
 def test_a_fault_is_found_at_its_line_and_what_only_looks_like_one_is_left_alone(branch: Any) -> None:
-    """With its rule and weight, in the findings for programs and in the review."""
+    """Each finding has its rule and weight in the findings file and the review."""
     branch.commit({f"f{number}/{path}": text for number, (path, text, *_) in enumerate(FAULTS)})
     branch.commit({f"l{number}/{path}": text for number, (path, text) in enumerate(LOOK_ALIKES)})
 
@@ -53,7 +53,7 @@ def test_a_fault_is_found_at_its_line_and_what_only_looks_like_one_is_left_alone
 
 
 def test_no_secret_is_repeated(branch: Any) -> None:
-    """Neither in the review, its findings, the log nor the commit message; each rule has its advice, once."""
+    """No secret is in the review, findings, log or commit message; each rule's advice appears once."""
     branch.commit({"conf.py": "".join(f'TOKEN_{n} = "{secret}"\n' for n, secret in enumerate(SECRETS))})
     branch.commit({"a.py": "def f(a=[]):\n    return a\n\n\ndef g(a=[]):\n    return a\n"})
 

@@ -1,4 +1,4 @@
-"""Repositories made to break the reviewer: it reads, it never runs or follows, and its review stays a review."""
+"""Repositories that attack the reviewer: it only reads, follows no links, and its review stays a review."""
 
 import json
 import os
@@ -31,7 +31,7 @@ MARKUP = st.sampled_from(
 @settings(max_examples=50)
 @given(st.lists(st.one_of(MARKUP, st.text(max_size=8)), max_size=8).map("".join))
 def test_foreign_text_is_only_text(text: str) -> None:
-    """A path is one code span, and a title holds text and nothing else, on one printable line."""
+    """A path is one code span, and a title is plain text, on one printable line."""
     path, title = review.code(text), review.plain(text)
     (span,) = PARSER.parse(f"### {path}")[1].children or []
 
@@ -50,7 +50,7 @@ def reviewer(branch: Repository, *flags: str) -> subprocess.CompletedProcess[byt
 
 
 def test_nothing_of_the_repository_is_executed(branch: Repository, tmp_path: Path) -> None:
-    """Neither its modules, its git configuration, its hooks, its attributes nor its configuration of ruff."""
+    """Modules, git configuration, hooks, attributes and ruff's configuration of the repository are not executed."""
     mark = tmp_path / "ran"
     script = tmp_path / "evil.sh"
     script.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
@@ -87,7 +87,7 @@ def test_nothing_of_the_repository_is_executed(branch: Repository, tmp_path: Pat
 
 
 def test_the_review_is_never_written_through_a_link(branch: Repository, tmp_path: Path) -> None:
-    """A link where the review belongs is replaced; what it leads to stays as it was, and is not read."""
+    """A link at the review's path is replaced; its target is neither changed nor read."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "run_01TEST.md").write_text("precious")
@@ -105,7 +105,10 @@ def test_the_review_is_never_written_through_a_link(branch: Repository, tmp_path
 
 
 def test_what_cannot_be_read_or_written_ends_with_a_line_on_standard_error(branch: Repository, tmp_path: Path) -> None:
-    """1, not an empty review, in git's own words; 2 for a bad task, or where a module of the repository could run."""
+    """Status 1 with git's own words, not an empty review.
+
+    Status 2 for a bad task, or if a repository module could run.
+    """
     task = json.dumps(GOOD).encode()
     unsafe, bad = reviewer(branch), branch.start(b"[]")
     assert not (branch.folder / "reviews").exists()
@@ -127,9 +130,9 @@ ODD = '[submodule "vendored"]\n\tpath = = [[[\n\tignore = bogus\n\x00'
 
 
 def test_an_odd_gitmodules_fails_no_review(branch: Repository, tmp_path: Path) -> None:
-    """To compare submodules git would read it, and fail; the reviewer needs nothing of it, and fetches none.
+    """Git would read the file to compare submodules and fail; the reviewer needs no submodule.
 
-    A git directory elsewhere, in which nothing changes, is enough.
+    An external git directory, in which nothing changes, is enough.
     """
     branch.git("update-index", "--add", "--cacheinfo", f"160000,{'a' * 40},vendor/lib")
     branch.git("commit", "-q", "-m", "submodule")
@@ -156,9 +159,9 @@ def test_an_odd_gitmodules_fails_no_review(branch: Repository, tmp_path: Path) -
 def test_what_stands_in_the_reviews_place_stays_and_the_log_has_it(
     branch: Repository, tmp_path: Path, what: str
 ) -> None:
-    """Summary and findings reach the service all the same; nothing is written through a link, or in place of it.
+    """Summary and findings still reach the service; nothing is written through a link or over a folder.
 
-    What is in the findings' place is replaced: nothing of that folder is ever committed.
+    A folder in the findings' place is replaced, and nothing of it is committed.
     """
     reviews, findings, outside = branch.folder / "reviews", branch.folder / ".runwarden", tmp_path / "outside"
     outside.mkdir()
@@ -185,7 +188,7 @@ def test_what_stands_in_the_reviews_place_stays_and_the_log_has_it(
 
 
 def test_a_file_that_became_something_else_is_not_read(branch: Repository, tmp_path: Path) -> None:
-    """A set-up may leave a pipe or a link in a file's place: the reviewer does not wait for one or follow the other."""
+    """A set-up may leave a pipe or link in a file's place; the reviewer neither waits for it nor follows it."""
     branch.commit({"pipe.py": "import os\n", "folder/linked.py": "import os\n", "a.py": "import os\r\n"})
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/linked.py").write_text("import sys\n")

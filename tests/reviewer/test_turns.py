@@ -11,9 +11,9 @@ SECRET = "ghp" + "_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7"
 
 
 def test_a_branch_answers_for_what_it_brought(branch: Any) -> None:
-    """Faults of lines that it left alone are counted, not listed.
+    """Findings on lines that the branch did not touch are only counted.
 
-    The result file holds a summary and a commit message; nothing is changed but the reviewer's own files.
+    The result file has a summary and a commit message, and only the reviewer's own files change.
     """
     branch.commit({"src/run.py": BAD})
     branch.git("update-ref", DEFAULT_BRANCH, "HEAD")
@@ -36,7 +36,7 @@ def test_a_branch_answers_for_what_it_brought(branch: Any) -> None:
 
 
 def test_the_next_turn_says_what_became_of_each_finding(branch: Any) -> None:
-    """Moved lines stay the same finding; gone ones are resolved; new ones are new; asked once more, it is the same."""
+    """Moved lines keep their finding, gone ones are resolved, others are new, and a rerun changes nothing."""
     branch.commit({"src/run.py": BAD + DEFAULT})
     branch.turn("First look.")
     branch.commit({"src/run.py": "X = 1\n\n\n" + BAD + "\n\nbreakpoint()\n"})
@@ -56,7 +56,7 @@ def test_the_next_turn_says_what_became_of_each_finding(branch: Any) -> None:
 
 
 def test_a_focus_hides_neither_a_blocker_nor_the_last_review(branch: Any) -> None:
-    """A narrower turn lists less, yet says of every earlier finding what became of it; a secret is to be revoked."""
+    """A narrower turn lists less, but reports the state of every earlier finding; a leaked secret must be revoked."""
     branch.commit({"src/run.py": BAD + "# TODO: more\n"})
     branch.turn()
     branch.commit({"src/run.py": BAD + "# TODO: more\n\n\nbreakpoint()\n", "conf.txt": f"{SECRET}\n"})
@@ -73,7 +73,7 @@ def test_a_focus_hides_neither_a_blocker_nor_the_last_review(branch: Any) -> Non
 
 
 def test_a_review_without_a_finding_says_what_is_there(branch: Any) -> None:
-    """A fresh branch is read as a tree: number, kinds and sizes of its files, and what was not checked."""
+    """A fresh branch is read as a tree: number, kinds and sizes of files, and what was not checked."""
     done = branch.turn()
 
     assert done.review.startswith(
@@ -87,7 +87,7 @@ def test_a_review_without_a_finding_says_what_is_there(branch: Any) -> None:
 
 
 def test_a_record_that_was_edited_counts_as_none(branch: Any) -> None:
-    """A forged record can neither mark up the review nor end its comment."""
+    """A forged record can neither add markup to the review nor end its comment."""
     row = '{"rule": "S307", "path": "x", "title": "--\\u003e\\n# Heading", "id": "<script>\\n# Heading"}'
     (branch.folder / "reviews").mkdir()
     (branch.folder / "reviews/run_01TEST.md").write_text(f"<!-- runwarden-review [{row}] -->")

@@ -1,4 +1,4 @@
-"""Fire times, days and quiet hours: over every change of the clock, and schedules that cannot be meant."""
+"""Fire times, days and quiet hours across every clock change, and impossible schedules."""
 
 import random
 import time
@@ -26,12 +26,12 @@ ZONES = (
     "America/Santiago",
     "Africa/Cairo",
 )
-"""North and south, by half an hour, and at midnight."""
+"""Zones in the north and south, with half-hour changes, and with changes at midnight."""
 
 
 @cache
 def changes(zone: str) -> list[datetime]:
-    """The starts of the hours from 2026 to 2028 in which a zone's clock is changed, in UTC."""
+    """The hours from 2026 to 2028 in which a zone's clock changes, as UTC starts."""
     place = ZoneInfo(zone)
     hours = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(3 * 366 * 24))
     offsets = ((hour, hour.astimezone(place).utcoffset()) for hour in hours)
@@ -41,29 +41,29 @@ def changes(zone: str) -> list[datetime]:
 
 
 def of_the_service(cron: str, zone: str, after: datetime) -> Iterator[datetime]:
-    """The times of the same schedule in the service, which shares no code with the program."""
+    """The same schedule's times in the service, which shares no code with the program."""
     start = (after - EPOCH) // MICROSECOND
     return (EPOCH + at * MICROSECOND for at in service_times.fire_times(cron, zone, start))
 
 
 def test_jitter_moves_each_time_later_and_always_by_the_same() -> None:
-    """Two processes agree on it, two rules do not."""
+    """Two processes get the same offset, two rules different ones."""
     on = OnSchedule("0 3 * * *", "UTC", timedelta(hours=1))
     start = datetime(2026, 5, 1, tzinfo=UTC)
     mine, again, other = (list(islice(fire_times(on, name, start), 20)) for name in ("a", "a", "b"))
 
     assert mine == again != other
     assert all(0 <= (at.hour - 3) * 60 + at.minute < 60 for at in mine)
-    # From the middle of the jitter's hour, what is still to come is not lost.
+    # From the middle of the jitter's hour, remaining times are not lost.
     assert next(fire_times(on, "a", mine[3] - timedelta(seconds=1))) == mine[3]
-    # An interval counts from its anchor, whenever it is asked, and whatever was missed.
+    # An interval counts from its anchor, whenever it is calculated, and whatever was missed.
     anchor = datetime(2026, 5, 1, 12, 7, tzinfo=UTC)
     times = interval_times(OnInterval(timedelta(hours=6)), anchor, anchor + timedelta(days=3, minutes=1))
     assert next(times) == anchor + timedelta(days=3, hours=6)
 
 
 def test_a_schedule_that_cannot_be_meant_is_refused() -> None:
-    """With what is wrong and what to write; nor may jitter be longer than the shortest time between two of them."""
+    """The error says what is wrong and what to write; jitter must be shorter than the shortest interval."""
     at = datetime(2026, 5, 1, tzinfo=UTC)
     for cron, zone, minutes, words in (
         ("0 3 1 * mon", "UTC", 0, "two automations"),
@@ -83,7 +83,7 @@ def test_a_schedule_that_cannot_be_meant_is_refused() -> None:
 
 @pytest.mark.parametrize("zone", ZONES[::2])
 def test_no_change_of_the_clock_makes_a_schedule_invalid(zone: str) -> None:
-    """Checked in every third hour of the day around it; its times only go forward."""
+    """The schedule is checked at every third hour of the day around the change; its times only increase."""
     schedules = [OnSchedule(cron, zone) for cron in ("*/30 * * * *", "15,45 1-3 * * *")]
     for change in changes(zone):
         for on in schedules:
@@ -95,7 +95,7 @@ def test_no_change_of_the_clock_makes_a_schedule_invalid(zone: str) -> None:
 
 
 def test_a_fixed_time_comes_once_a_local_day() -> None:
-    """At the end of a gap that skips it, the first time in a fold; steps of minutes come in both hours of a fold."""
+    """A skipped time fires after the gap, a repeated one the first time only; steps of minutes fire in both hours."""
     for cron, zone, after, times in (
         ("30 2 * * *", "Europe/Berlin", "2026-10-24 12:00", ["2026-10-25 00:30", "2026-10-26 01:30"]),
         ("*/30 2 * * *", "Europe/Berlin", "2026-10-25 00:00", ["2026-10-25 00:30", "2026-10-25 01:00"]),
@@ -109,7 +109,10 @@ def test_a_fixed_time_comes_once_a_local_day() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_each_time_is_decided_on_once_however_the_clock_jumps(seed: int) -> None:
-    """Suspended for days, set back, looked at late: never twice, never early, the newest, and none uncounted."""
+    """The newest time fires once, never early, and the missed ones are counted.
+
+    The clock may be suspended for days, set back, or read late.
+    """
     dice, since = random.Random(seed), datetime(2026, 3, 28, tzinfo=UTC)
     on = OnSchedule(dice.choice(("*/20 * * * *", "30 2 * * *", "0 */6 * * *")), "Europe/Berlin")
     rule = Rule("r", on, DoNotify("default"), catch_up=dice.choice((timedelta(hours=1), timedelta(days=3))))
@@ -127,7 +130,7 @@ def test_each_time_is_decided_on_once_however_the_clock_jumps(seed: int) -> None
 
 @pytest.fixture(params=ZONES[::2])
 def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZoneInfo]:
-    """This machine's zone."""
+    """Sets this machine's zone."""
     monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield ZoneInfo(request.param)
@@ -137,7 +140,7 @@ def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.mark.parametrize("end", [clock(0, 30), clock(2, 30)])
 def test_quiet_hours_end_where_the_local_clock_first_reaches_their_end(there: ZoneInfo, end: clock) -> None:
-    """At the end of a gap that skips it; on an ordinary night at its time."""
+    """A skipped end moves to the end of the gap; on an ordinary night it is the configured time."""
     rule = Rule("r", OnInterval(timedelta(hours=1)), DoNotify("default"), quiet=QuietHours(clock(22), end))
     for change in changes(there.key):
         for night in range(-2, 2):

@@ -1,4 +1,4 @@
-"""Reading automations: defaults, and every mistake with its line and its cure."""
+"""Reading automations: defaults, and every error with its line and its fix."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,14 +42,14 @@ def loaded(text: str) -> Settings:
 
 
 def rule(**keys: str) -> str:
-    """One automation's table; a key that is empty is left out."""
+    """One automation's table; empty keys are left out."""
     base = {"name": '"r"', "on": '{ run = "failed" }', "do": '{ notify = "default" }'}
     lines = [f"{key} = {value}" for key, value in {**base, **keys}.items() if value]
     return "\n".join(["[[automations]]", *lines])
 
 
 def test_the_examples_of_the_documentation_are_read() -> None:
-    """With the defaults that the documentation states."""
+    """They get the defaults that the documentation states."""
     nightly, second, page = rules(DESIGN)
 
     assert nightly.on == OnSchedule("0 3 * * mon-fri", "Europe/Berlin")
@@ -67,7 +67,7 @@ def test_the_examples_of_the_documentation_are_read() -> None:
 
 
 def test_a_mistake_is_named_with_its_line_and_its_cure() -> None:
-    """Whatever it is, nothing of the file is used."""
+    """After any error, nothing of the file is used."""
     for text, words in (
         (rule(on="{ }"), "says nothing"),
         (rule(on='{ run = "failed", health = "not ok" }'), "several things"),
@@ -94,7 +94,7 @@ def test_a_mistake_is_named_with_its_line_and_its_cure() -> None:
 
 
 def test_a_rule_says_in_a_sentence_what_it_does() -> None:
-    """When, what, and within which limits."""
+    """The sentence has the trigger, the action and the limits."""
     nightly, second, page = rules(DESIGN)
 
     assert sentence(nightly, NOW) == (
@@ -111,7 +111,7 @@ def test_a_rule_says_in_a_sentence_what_it_does() -> None:
 
 
 def test_a_rule_that_is_hardly_meant_is_warned_of() -> None:
-    """Before it is switched on. One whose route has no channel that is on reaches no one."""
+    """The warning comes before the rule is enabled. One whose route has no active channel reaches no one."""
     for text, words in (
         (rule(on='{ schedule = "30 3 * * *" }', quiet='"00:00-23:59"'), "never acts"),
         (rule(on='{ every = "1m" }', do='{ command = ["x"] }'), "limit.per_day"),

@@ -1,4 +1,4 @@
-"""One real service for the tests of a module, and a client that speaks HTTP to it."""
+"""A real service for the tests of a module, and an HTTP client for it."""
 
 import contextlib
 import json
@@ -38,18 +38,18 @@ OPERATIONS: Final[dict[str, tuple[str, str, Any, int]]] = {
     "read_health": ("GET", "/external/installation/health", None, 200),
     "onboard_project": ("POST", "/external/gitlab/projects", {"project_path": "acme/tools"}, 200),
 }
-"""Each operation of the API: method, path, a body that is accepted, and the status then."""
+"""Each operation of the API: method, path, an accepted body, and its status."""
 
 NOW: Final = 1_800_000_000 * SECOND_MICROS
-"""What tests of the store begin at: 15 January 2027."""
+"""The start of the store tests' time: 15 January 2027."""
 
 
 _ANY_CERTIFICATE: Final = httpx.create_ssl_context(verify=False)
-"""One for all clients: to make one takes as long as to answer a request."""
+"""Shared by all clients, since creating one takes as long as answering a request."""
 
 
 def http_client(token: str = "", base_url: str = "") -> httpx.Client:
-    """A client that finds no proxy, waits long, and takes any certificate."""
+    """A client that ignores proxies, waits long, and accepts any certificate."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     return httpx.Client(base_url=base_url, headers=headers, timeout=120, trust_env=False, verify=_ANY_CERTIFICATE)
 
@@ -58,7 +58,7 @@ BARE: Final = http_client()
 """A client without a token."""
 NEEDS_SANDBOX = pytest.mark.skipif(not service_process.sandbox_works(), reason="bubblewrap does not work here")
 UNBOXED: Final = '[execution]\nsandbox = "none"\n'
-"""For tests whose subject is not the sandbox, which is a fifth of a short turn's work."""
+"""For tests that do not need the sandbox, which takes a fifth of a short turn's time."""
 OPERATOR: Final = "rwo_" + "o" * 40
 METRICS_TOKEN: Final = "a-token-for-scraping"
 MODEL_KEY: Final = "k3y/of+the:model?"
@@ -79,7 +79,7 @@ def member(slug: str = "acme", **fields: Any) -> dict[str, Any]:
 
 
 def placed(url: object = None, path: str = "acme/api", **fields: Any) -> dict[str, Any]:
-    """A repository for `apply`; without an address it is where its code host has it."""
+    """A repository for `apply`; without an address, it is at its code host."""
     entry = {"name": path.partition("/")[2], "platform": "github", "path": path}
     return entry | ({} if url is None else {"url": str(url)}) | fields
 
@@ -90,7 +90,7 @@ def said(answer: httpx.Response) -> tuple[int, str]:
 
 
 class Api:
-    """A client of one service: `get`, `post`, and waiting for a run to end."""
+    """A client of one service: `get`, `post`, and waiting for runs to end."""
 
     def __init__(self, service: Any, organization: dict[str, Any] | None = None) -> None:
         self.service = service
@@ -108,7 +108,7 @@ class Api:
         return self.begin("scribe", repository, fields, instructions=instructions)
 
     def add_agent(self, folder: Path, name: str, source: str, *options: str) -> None:
-        """Add an agent whose script a test wrote itself; `options` are those of `agent add`."""
+        """Add an agent with a test's own script; `options` are those of `agent add`."""
         script = folder / f"{name}.py"
         script.write_text(source, "utf-8")
         self.service.admin("agent", "add", name, "--argv", f"{{python}} {script}", *options)
@@ -152,13 +152,13 @@ class Api:
 
         def status() -> str:
             row = None
-            # From an SQLite database, if the run is in one: to answer costs a service a tenth of what a turn does.
+            # Read an SQLite database directly if it has the run: an answer costs the service a tenth of a turn's time.
             if file.exists():
                 with contextlib.closing(sqlite3.connect(file, timeout=60)) as database:
                     row = database.execute("SELECT status FROM runs WHERE id = ?", [run_id]).fetchone()
             return str(row[0] if row else self.get(f"/external/runs/{run_id}").json()["status"])
 
-        # An agent is a process that has to start first.
+        # An agent is a process, which takes time to start.
         eventually(lambda: status() in statuses, f"{run_id} becomes {' or '.join(statuses)}", COLD_START_S)
 
     def log(self, run_id: str, turn: int = 1) -> str:
@@ -183,12 +183,12 @@ class Api:
 
 
 Make = Callable[..., Api]
-"""`tenant(…)` makes an organization, `start(…)` a service: the client of either."""
+"""`tenant(…)` makes an organization, `start(…)` a service; both return a client."""
 Own = Callable[..., tuple[Api, Path]]
 
 
 class Laboratory:
-    """A service with its lab open, and a client of both."""
+    """A service with an open lab, and a client for both."""
 
     def __init__(self, service: Any) -> None:
         self.service = service
@@ -222,7 +222,7 @@ class Laboratory:
 
 @contextlib.contextmanager
 def served(paths: pytest.TempPathFactory, name: str, settings: str, **options: Any) -> Iterator[Any]:
-    """A service for all tests of a worker process that are not about its start, its end or its settings."""
+    """A service for all tests of a worker process that do not start, stop or configure it."""
     service = service_process.start_service(paths.mktemp(name), settings=settings, **options)
     yield service
     assert service.stop() == 0
@@ -230,10 +230,10 @@ def served(paths: pytest.TempPathFactory, name: str, settings: str, **options: A
 
 @pytest.fixture(scope="session")
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One whose agents work without a sandbox."""
-    # What stands in its environment is for the test of what agents see of it.
+    """A service whose agents work without a sandbox."""
+    # A variable for the test of what agents see of the service's environment.
     environment = {"SECRET": "s3cr3t", "LENT": "lent", "ANTHROPIC_API_KEY": "sk-x"}
-    # Many tests leave runs behind, which the next one's run need not wait for.
+    # Many tests leave runs behind, which must not delay the next test's run.
     settings = f"{UNBOXED}concurrency = 4\n[limits]\nrequests_per_minute = 1000000\n"
     with served(tmp_path_factory, "service", settings, environment=environment) as service:
         Api(service).add_agent(service.data_dir.parent, "worker", OBEYS, "--env", "SECRET")
@@ -242,7 +242,7 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A client of one that accepts runs and executes none: for tests of the API alone."""
+    """A client of a service that accepts runs and executes none, for tests of the API alone."""
     settings = "[limits]\nrequests_per_minute = 1000000\nactive_runs = 100000\n"
     environment = {"RUNWARDEN_OPERATOR_TOKEN": OPERATOR}
     with served(tmp_path_factory, "idle", settings, arguments=["--no-worker"], environment=environment) as service:
@@ -257,7 +257,7 @@ def database_of_idle(idle: Api) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One with one slot, which soon asks a code host again that was down."""
+    """A service with one slot, which soon retries a code host that was down."""
     settings = f"{UNBOXED}concurrency = 1\nlook_s = 0.1\n[limits]\nrequests_per_minute = 1000000\n"
     with served(tmp_path_factory, "patient", f"{settings}[forge]\nretry_s = 0.1\n") as service:
         yield service
@@ -273,7 +273,7 @@ def api(shared_service: Any) -> Api:
 def tenant(request: pytest.FixtureRequest) -> Callable[..., Api]:
     """`tenant(hosts=…, repositories=…, agents=…)` makes an organization and returns its client.
 
-    On the shared service, unless another one is given as `on`.
+    It uses the shared service, unless `on` names another.
     """
 
     def join(on: Any = None, agents: Sequence[dict[str, Any]] = (), **fields: Any) -> Api:
@@ -290,7 +290,7 @@ def tenant(request: pytest.FixtureRequest) -> Callable[..., Api]:
 
 @pytest.fixture
 def own(tenant: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, Path]]:
-    """`own(files, branches, **entry)` makes an organization with a repository acme/api of its own, and returns both."""
+    """`own(files, branches, **entry)` makes an organization with its own repository acme/api, and returns both."""
 
     def make(
         files: dict[str, str] | None = None,
@@ -307,7 +307,7 @@ def own(tenant: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, 
 
 @pytest.fixture(scope="session")
 def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One in whose sandbox agents work, with a page, metrics, and variables to lend."""
+    """A service whose agents work in the sandbox, with a page, metrics, and variables to lend."""
     settings = '[execution]\nconcurrency = 3\n[page]\nurl = "https://runs.acme.example"\n[forge]\nretry_s = 0.1\n'
     settings += f'[gitlab]\nwebhook_url = "{WEBHOOK}"\nwebhook_secret_env = "HOOK_SECRET_HERE"\n'
     environment = {"RUNWARDEN_OPERATOR_TOKEN": OPERATOR, "RUNWARDEN_METRICS_TOKEN": METRICS_TOKEN}
@@ -319,7 +319,7 @@ def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    """A service with its lab open, for the tests of a module; reset it after use."""
+    """A service with an open lab, for the tests of a module; reset it after use."""
     with served(tmp_path_factory, "laboratory", UNBOXED, arguments=["--lab"]) as service:
         yield Laboratory(service)
 
@@ -332,7 +332,7 @@ def lab(laboratory: Laboratory) -> Iterator[Laboratory]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
-    """Start a service of one's own: `start(settings=…, setup=…)` returns a client of it."""
+    """Start a separate service: `start(settings=…, setup=…)` returns a client of it."""
     running: list[Any] = []
 
     def begin(**options: Any) -> Api:
@@ -347,7 +347,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
 
 @pytest.fixture
 def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of its own: of 256 MiB and 20,000 inodes, unless a test asks for another size."""
+    """A folder on a separate disk of 256 MiB and 20,000 inodes, unless a test requests another size."""
     folder = tmp_path / "small"
     folder.mkdir()
     size = getattr(request, "param", "size=256m,nr_inodes=20000")
@@ -371,7 +371,7 @@ def postgres() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def tables(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The name of a PostgreSQL database with the tables of the service and of the queue, which others copy."""
+    """The name of a PostgreSQL database with the service's and the queue's tables, as a template."""
     url = postgres.create("tables")
     done = service_process.refused_start(tmp_path_factory.mktemp("tables"), "migrate", "--database", url)
     assert done.returncode == 0, done.stderr
@@ -380,14 +380,14 @@ def tables(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def postgres_url(postgres: Cluster, tables: str) -> Iterator[str]:
-    """The address of a PostgreSQL database with all tables, and nothing in them."""
+    """The address of a PostgreSQL database with empty tables."""
     with postgres.temporary(tables) as url:
         yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def either_url(request: pytest.FixtureRequest) -> str | None:
-    """The address of a PostgreSQL database with all tables, and None for a deployment on SQLite."""
+    """The address of a PostgreSQL database with empty tables, and None for a deployment on SQLite."""
     return None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
 
 
@@ -397,7 +397,7 @@ BOTH: Final = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indi
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A database with its tables and nothing in them: SQLite, unless a test asks for PostgreSQL."""
+    """A database with empty tables: SQLite, unless a test requests PostgreSQL."""
     if getattr(request, "param", "sqlite") == "postgresql":
         url = str(request.getfixturevalue("postgres_url"))
     else:
@@ -408,25 +408,25 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
 
 
 def organization(database: Database, slug: str = "acme", now: int = NOW) -> str:
-    """Return an organization's id; make it, unless it is there."""
+    """Return an organization's id; create it if it does not exist."""
     with database.write() as connection:
         there = organizations.by_slug(connection, slug)
         return (there or organizations.create(connection, name=slug, slug=slug, now=now)).id
 
 
 def order(owner: str, agent: str = "scribe", **given: Any) -> TurnRequest:
-    """A turn that is asked for."""
+    """A requested turn."""
     fields = {"platform": "github", "path": "acme/api", "url": "/srv/api.git", "branch": None, "instructions": "do it"}
     return TurnRequest(owner, agent, **fields | given)
 
 
 def due_jobs(connection: sa.Connection, kind: str, now: int) -> list[str]:
-    """Return the keys of the jobs of a kind that are due, in their order."""
+    """Return the keys of the due jobs of a kind, in their order."""
     return [name.partition(":")[2] for name in dispatch.due_jobs(connection, now) if name.startswith(f"{kind}:")]
 
 
 def accepted(database: Database, slug: str = "acme", agent: str = "scribe", now: int = NOW, **given: Any) -> Run:
-    """Accept a run, of an organization that is made unless it is there."""
+    """Accept a run of an organization, which is created if it does not exist."""
     owner = organization(database, slug, now)
     with database.write() as connection:
         return runs.accept(connection, order(owner, agent, **given), now)

@@ -1,4 +1,4 @@
-"""A deployment: API processes and workers over one database, each of which can be killed, frozen and started again."""
+"""API processes and workers over one database, each of which can be killed, frozen and started again."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ _NUMBERS: Final = count(100)
 
 
 class Deployment:
-    """Everything over one database; `machine` names the data folder, so that one name is one machine."""
+    """A deployment over one database; `machine` names a data folder, so one name is one machine."""
 
     def __init__(self, folder: Path, database_url: str | None, settings: str, setup: dict[str, Any] | None) -> None:
         self._folder = folder
@@ -59,7 +59,7 @@ class Deployment:
 
     @cached_property
     def database(self) -> Database:
-        """The database, for a look into it; closed at the end."""
+        """The database for a look at it, closed at the end."""
         return Database(self.environment.get(VARIABLE) or DataFolder(self.machine("first")).database_url)
 
     def close(self) -> None:
@@ -78,19 +78,19 @@ class Deployment:
 def deployment(
     folder: Path, database_url: str | None = None, *, settings: str = "", setup: dict[str, Any] | None = None
 ) -> Iterator[Deployment]:
-    """Set a service up, and end all of its processes at the end."""
+    """Set a service up, and stop all of its processes at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(Deployment(folder, database_url, settings, setup)) as made:
         yield made
 
 
 def long_sleep() -> str:
-    """Return seconds to sleep that tell their process from all others of the machine, another suite's among them."""
+    """Return seconds to sleep that identify their process on the machine, even with another suite running."""
     return f"{os.getpid()}{next(_NUMBERS)}"
 
 
 def running(*words: str, naming: str = "", marks: tuple[str, ...] = ("",)) -> list[str]:
-    """Return the command lines that hold all the words and a text, with one of the marks in their environment."""
+    """Return the command lines that contain all the words, with one of the marks in their environment."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         line = _read(entry / "cmdline")
@@ -100,7 +100,7 @@ def running(*words: str, naming: str = "", marks: tuple[str, ...] = ("",)) -> li
 
 
 def _read(file: Path) -> str:
-    """Return a file's text, nothing where the process has ended or is not ours to look into."""
+    """Return a file's text, or nothing if the process has ended or is not ours."""
     try:
         return file.read_bytes().decode("utf-8", "replace")
     except OSError:

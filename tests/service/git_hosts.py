@@ -15,9 +15,9 @@ from tests.service_process import commit_stream, git
 def push(
     bare: Path, branch: str, files: Mapping[str, str], onto: str = "", more: str = "", message: str = "theirs"
 ) -> str:
-    """Commit files to a branch of a bare repository, as somebody else would, and return the commit.
+    """Push files to a branch of a bare repository, as somebody else would, and return the commit.
 
-    `onto` names what it follows, by default the branch itself; `more` are lines of git's fast-import.
+    `onto` is its parent, by default the branch itself; `more` are lines for git's fast-import.
     """
     stream = commit_stream(branch, message, files, f"{onto or f'refs/heads/{branch}'}^0", more)
     git("fast-import", "--quiet", "--force", cwd=bare, given=stream)
@@ -36,16 +36,16 @@ class GitHttpHost(Server):
     def __init__(self, folder: Path, token: str | None = None, **listening: Any) -> None:
         super().__init__(**listening)
         self.seen: list[str | None] = []
-        """The Authorization of each request."""
+        """The Authorization header of each request."""
         self.fault: Callable[[Received], Step | None] = lambda _: None
-        """Returns what to answer instead, if anything."""
+        """Returns an answer in place of git's, if any."""
         self._folder = folder
         self.accept(token)
         self.otherwise = self.serve
         self.start()
 
     def accept(self, token: str | None) -> None:
-        """Accept this token alone; None: nobody needs one."""
+        """Accept only this token; None: no token is needed."""
         credentials = base64.b64encode(f"x-access-token:{token}".encode()).decode()
         self._expected = None if token is None else f"Basic {credentials}"
 

@@ -1,4 +1,4 @@
-"""What code hosts deliver about a pull request, by the field names that they document, and how they sign it.
+"""Code hosts' deliveries about a pull request, with their documented field names and signatures.
 
 Forgejo's follows the payloads of Forgejo 16.0.
 """
@@ -46,7 +46,7 @@ def github(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
 
 
 def forgejo(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
-    """Forgejo's pull_request event: its accounts have no type, and it also names what was edited."""
+    """Forgejo's pull_request event: its accounts have no type, and it also names the edited fields."""
     whole = github(action, sha, **given)
     for user in (whole["pull_request"]["user"], whole["sender"]):
         del user["type"]
@@ -155,7 +155,7 @@ def gitlab_issue(action: str, /, **given: Any) -> dict[str, Any]:
 
 
 def gitlab_pipeline(sha: str, ref: str, status: str = "failed") -> dict[str, Any]:
-    """A pipeline event: of a push, it names no merge request."""
+    """A pipeline event; that of a push names no merge request."""
     state = {"id": 31, "name": None, "ref": ref, "tag": False, "sha": sha, "status": status}
     state |= dict.fromkeys(("created_at", "finished_at"), _at(11, 0, " UTC"))
     about = {"object_kind": "pipeline", "object_attributes": state, "merge_request": None}

@@ -1,4 +1,4 @@
-"""A real PostgreSQL: a cluster of one's own in a temporary folder, on loopback, owned by an unprivileged user."""
+"""A real PostgreSQL cluster in a temporary folder, on loopback, owned by an unprivileged user."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ USER = "runwarden"
 
 
 class NoPostgresError(Exception):
-    """PostgreSQL cannot be had here; the text says why."""
+    """PostgreSQL is not available; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +35,23 @@ class Cluster:
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
     def create(self, database: str, template: str = "template1") -> str:
-        """Create a database, empty or as its template is, and return its address."""
+        """Create a database, empty or as a copy of its template, and return its address."""
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            # Before version 15 the only way, and since then half the work of the usual one where nothing is synced.
+            # The only way before version 15, and since then half the work of the default one if nothing is synced.
             strategy = "STRATEGY FILE_COPY" if connection.info.server_version >= 15_00_00 else ""
             connection.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}" {strategy}')
         return self.url(database)
 
     @contextlib.contextmanager
     def temporary(self, template: str = "template1") -> Iterator[str]:
-        """The address of a new database, which is dropped at the end: the many of a run would fill a small disk."""
+        """The address of a new database, which is dropped afterwards, since all of a run's would fill a small disk."""
         name = f"test_{secrets.token_hex(8)}"
         yield self.create(name, template)
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
     def start(self) -> None:
-        # fsync is off: the machine does not lose power in a test, and a killed server needs no disk to recover.
+        # fsync is off: tests do not cut the power, and a killed server needs no synced disk to recover.
         settings = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
         self.run("pg_ctl", "-w", "-t", "60", "-l", str(self.folder / "log"), "-o", settings, "start")
 
@@ -63,7 +63,7 @@ class Cluster:
         user: dict[str, Any] = {}
         if os.geteuid() == 0:
             user = {"user": _owner().pw_uid, "group": _owner().pw_gid, "extra_groups": []}
-        # The server would hold a pipe open.
+        # The server would keep the pipe open.
         with (self.folder / "output").open("ab") as output:
             done = subprocess.run(
                 [self.programs / program, "-D", self.folder / "data", *arguments],
@@ -82,10 +82,9 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Make a cluster, start it, and leave nothing of it.
+    """Create a cluster, start it, and remove it afterwards.
 
-    Raises:
-        NoPostgresError: The programs are missing, or there is no user to run them as.
+    Raises: NoPostgresError: The programs are missing, or there is no user to run them as.
     """
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
     found = str(places[-1]) if places else shutil.which("initdb")

@@ -1,4 +1,4 @@
-"""Servers on loopback for what the service sends, mails and events, and certificates, each its own authority."""
+"""Servers on loopback that receive the service's mails and events, and certificates with their own authority."""
 
 import email
 import email.policy
@@ -23,7 +23,7 @@ class Certificate:
     """A key pair for a server."""
 
     file: Path
-    """The certificate; also what a client has to trust."""
+    """The certificate, which clients must trust."""
     key: Path
 
     def server_context(self) -> ssl.SSLContext:
@@ -33,7 +33,7 @@ class Certificate:
 
 
 def make_certificate(folder: Path, names: str = "DNS:localhost,IP:127.0.0.1") -> Certificate:
-    """Make a certificate for the names, in the form of subjectAltName."""
+    """Make a certificate for names in the form of subjectAltName."""
     made = Certificate(folder / "server.pem", folder / "server.key")
     folder.mkdir(parents=True, exist_ok=True)
     request = ["req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "2"]
@@ -45,15 +45,15 @@ def make_certificate(folder: Path, names: str = "DNS:localhost,IP:127.0.0.1") ->
 
 @dataclass
 class MailServer:
-    """A real mail server (aiosmtpd), told what to refuse; `security` as in service.toml."""
+    """A real mail server (aiosmtpd) with scripted refusals; `security` as in service.toml."""
 
     certificate: Certificate | None = None
     security: str = "none"
     login: bool = False
-    """Whether it takes mail only from those who log in."""
+    """Whether it only accepts mail after a login."""
     port: int = field(default_factory=free_port)
     replies: dict[str, str] = field(default_factory=dict)
-    """What it says to a recipient, or with the key `data` to a message, instead of taking it."""
+    """The reply to a recipient, or under the key `data` to a message, instead of accepting it."""
     taken: list[Envelope] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -96,13 +96,13 @@ def _authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, 
 
 
 class Receiver(Server):
-    """Takes each event once, by its `webhook-id`, if Standard Webhooks' own library verifies it."""
+    """Accepts each event once, by its `webhook-id`, if Standard Webhooks' own library verifies it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.secret = ""
         self.taken: dict[str, Any] = {}
-        """By the `webhook-id`, in the order of arrival."""
+        """Events by `webhook-id`, in the order of arrival."""
         self.refused: list[Received] = []
 
     def answer(self, request: Received) -> Step:

@@ -1,4 +1,4 @@
-"""A rehearsal of any agent in the real sandbox, without a service around it."""
+"""Rehearsals of any agent in the real sandbox, without a service."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -54,7 +54,7 @@ def script(tmp_path: Path) -> Callable[..., Agent]:
 
 @pytest.fixture
 def stand_in(tmp_path: Path) -> Callable[[str], Path]:
-    """`stand_in(program)` installs a stand-in for a program as npm does, and returns where PATH would find it."""
+    """`stand_in(program)` installs a stand-in for a program as npm does, and returns its path for PATH."""
 
     def install(program: str) -> Path:
         package = tmp_path / "npm" / "lib" / "node_modules" / "made" / program

@@ -1,4 +1,4 @@
-"""A made-up model API on loopback: answers as Anthropic, OpenAI and Gemini do, and keeps what it was asked.
+"""A fake model API on loopback: answers like Anthropic, OpenAI and Gemini, and records its requests.
 
 Streams come in chunks, an event in each, with words and the arguments of tools in pieces.
 """
@@ -14,14 +14,14 @@ from typing import Any
 from tests.lab import Raw, Received, Respond, Server, Step
 
 INPUT, CACHED, OUTPUT = 1000, 200, 50
-"""Tokens that each answer counts; `INPUT` are those that were not cached."""
+"""Tokens that each answer counts; `INPUT` are uncached ones."""
 Event = tuple[str, Any]
-"""Its name and data."""
+"""An event's name and data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the model says: words, or a call of a tool."""
+    """The model's output: words, or a tool call."""
 
     words: str
     ending: str
@@ -30,16 +30,16 @@ class Said:
 
 @dataclass(kw_only=True, eq=False)
 class ModelServer(Server):
-    """Serves until it is closed; `status` other than 200 is answered to every request for an answer."""
+    """Serves until it is closed; a `status` other than 200 is the answer to every model request."""
 
     status: int = 200
     refusal: Any = field(default_factory=lambda: {"error": {"message": "no"}})
     ending: str = "stop"
-    """How each answer ends; or `length`, cut at its limit of tokens, or `refusal`."""
+    """How each answer ends; also `length`, cut at its token limit, or `refusal`."""
 
     @property
     def questions(self) -> list[Received]:
-        """The requests for an answer, as far as they cost tokens."""
+        """The requests to the model that cost tokens."""
         return [one for one in self.requests if one.body and not re.search("count_?tokens", one.path, re.IGNORECASE)]
 
     def answer(self, request: Received) -> Step:

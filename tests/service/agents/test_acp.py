@@ -13,8 +13,8 @@ from service.agents.presets import ACP
 from service.agents.steps import steps_of
 from service.execution.rehearsal import Rehearsal, RehearsalResult
 
-# Its instructions hold a paragraph of Python, which is what it does in its turn. Without the protocol's library, whose
-# import takes most of a second: that checks on the client's side what this says.
+# Its instructions contain Python code, which it executes in its turn. It does not import the protocol's library, which
+# takes most of a second; the client validates these messages.
 PROGRAM = """
 import asyncio, json, os, pathlib, sys, textwrap, time
 
@@ -71,7 +71,7 @@ Turn = Callable[..., RehearsalResult]
 
 @pytest.fixture
 def turn(rehearse: Callable[..., Rehearsal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Turn:
-    """`turn(words)` lets the program do something, in one run of a kept session."""
+    """`turn(words)` makes the program do something, in one run with a kept session."""
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     file = tmp_path / "program.py"
     file.write_text(PROGRAM, "utf-8")
@@ -107,7 +107,7 @@ await self.say("It says 43.")
 
 
 def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: Turn) -> None:
-    """All it asks for is allowed; its reports are steps; what a loaded session repeats is none."""
+    """All its permission requests are granted, and its reports are steps; a loaded session's repeats are not."""
     done = turn(WORK)
 
     assert (done.failure, done.result.summary) == (None, "It says 43."), done.log
@@ -132,7 +132,7 @@ def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: T
 
 
 def test_each_end_of_a_turn_is_an_outcome(turn: Turn) -> None:
-    """An error, a sudden end, and each reason to stop."""
+    """An error, a sudden exit and each reason to stop have their outcome."""
     error = turn("raise RequestError({'code': -32603, 'message': 'insufficient quota'})")
     ended = turn("print('out of paper', file=sys.stderr, flush=True); os._exit(3)")
 
@@ -172,7 +172,7 @@ HOSTILE = {
 def test_a_program_that_misbehaves_ends_its_turn_clearly(
     turn: Turn, does: str, failure: str | None, summary: str | None
 ) -> None:
-    """What it changed is kept."""
+    """The files that it changed are kept."""
     done = turn(f"open('kept.txt', 'w')\n{does}")
 
     assert (done.result.summary, "kept.txt" in done.diff) == (summary, True), done.log[-3000:]

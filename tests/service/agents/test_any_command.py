@@ -1,4 +1,4 @@
-"""Any command can be an agent: what it is told and finds, what it may keep, its output, and how it ends."""
+"""Any command can be an agent: its task, its files, its output and its exit."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +18,7 @@ Make = Callable[..., Any]
 
 
 def test_instructions_reach_a_command_as_one_argument_and_no_option(rehearse: Make, script: Make) -> None:
-    """By themselves, after `--name=`, and in a file; standard input is then empty, and not open."""
+    """They may be an argument, follow `--name=` or come in a file; standard input is then empty."""
     source = 'printf "%s|" "$@"; cat "$3"; cat; echo end'
     agent = script(source, "{instructions}", "--message={instructions}", "{instructions_file}", "{run_id}", "{branch}")
     given = "--dangerously-obey\ntwo lines ünï"
@@ -29,7 +29,7 @@ def test_instructions_reach_a_command_as_one_argument_and_no_option(rehearse: Ma
 
 
 def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, script: Make, tmp_path: Path) -> None:
-    """The task on standard input, from a file; nothing can be written there; one that idles is ended long before."""
+    """The task comes on standard input, from a read-only file; an agent that idles is stopped early."""
     (tmp_path / "shown").mkdir()
     (tmp_path / "shown" / "facts").write_text("known\n", "utf-8")
     stage, source = rehearse(), f"cat; test -f /dev/stdin; cat {tmp_path}/shown/facts; touch {tmp_path}/shown/new"
@@ -44,7 +44,7 @@ def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, scr
 
 
 def test_what_an_agent_plants_in_its_home_is_never_used_outside(rehearse: Make, script: Make, tmp_path: Path) -> None:
-    """Its configuration of git, and attributes in its git-dir, stay its own affair."""
+    """Its git configuration and attributes in its git directory only affect itself."""
     mark = tmp_path / "owned"
     source = (
         f"printf '[core]\\n fsmonitor = touch {mark}\\n' > $HOME/.gitconfig\n"
@@ -58,7 +58,7 @@ def test_what_an_agent_plants_in_its_home_is_never_used_outside(rehearse: Make, 
 
 
 def test_homes_stay_for_a_run_and_caches_for_an_agent(rehearse: Make, script: Make) -> None:
-    """Another run has its own home; a cache that grows too large ends it."""
+    """Another run has its own home; a cache that grows too large is deleted."""
     home = 'echo "$2" >> $HOME/said; cat $HOME/said'
     cache = "cat $XDG_CACHE_HOME/word; echo kept > $XDG_CACHE_HOME/word; {}"
     flood = "head -c 9000000 /dev/urandom > $XDG_CACHE_HOME/big; sleep 300"
@@ -74,7 +74,7 @@ def test_homes_stay_for_a_run_and_caches_for_an_agent(rehearse: Make, script: Ma
 
 
 def test_a_log_keeps_the_beginning_and_the_end(rehearse: Make, script: Make) -> None:
-    """Half of the limit each, in whole lines, with the number of bytes between them."""
+    """Each half of the limit has whole lines, with the number of bytes between them."""
     settings = ExecutionSettings(agent=AgentLimits(output_bytes=8192))
     source = "echo first; yes 'a line' | head -n 100000; echo last"
     long = rehearse(settings=settings).turn(script(source), "go").log
@@ -88,7 +88,7 @@ def test_a_log_keeps_the_beginning_and_the_end(rehearse: Make, script: Make) -> 
 
 
 def test_the_last_lines_and_every_event_count_among_millions() -> None:
-    """A program that prints a lot before it fails is quoted with its last words; events are found anywhere."""
+    """A failure quotes the last words, even after much output, and events are found anywhere."""
     noise = b"a line\n" * 50_000
     reader, events = OutcomeReader(), OutcomeReader(outcome.codex, must_end=True)
     for piece in (noise, b"one\n\ntwo\nthr", b"ee\n"):
@@ -116,7 +116,7 @@ LINGERED = "the program reported its end but stayed for 1 s more, and was stoppe
 def test_a_program_that_stays_is_stopped(
     rehearse: Make, script: Make, monkeypatch: pytest.MonkeyPatch, source: str, failure: str | None
 ) -> None:
-    """Its change counts."""
+    """The change that it made is kept."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
     monkeypatch.setattr(agent_process, "LINGERS_S", 1)
     given: Agent = script(f"read -r line; echo x > x.txt; {source}", preset="claude-code")

@@ -1,4 +1,4 @@
-"""The way out of the sandbox: hosts of the list over TLS, at public addresses; no other connection comes to be."""
+"""The sandbox only reaches listed hosts over TLS at public addresses."""
 
 import contextlib
 import socket
@@ -23,7 +23,7 @@ ALLOWED = "allowed.example"
 
 
 class TlsHost:
-    """A TLS server for `allowed.example` and `other.example`, on loopback, which counts who connected."""
+    """A TLS server on loopback for `allowed.example` and `other.example`, which counts its clients."""
 
     def __init__(self, folder: Path) -> None:
         made = make_certificate(folder / "tls", f"DNS:{ALLOWED},DNS:other.example")
@@ -46,8 +46,8 @@ class TlsHost:
                 secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
 
     def close(self) -> None:
-        # Its thread has to leave first: SIGCHLD interrupts `accept` where a child ends while the main thread starts the
-        # next one, and the kernel takes the call up again by its descriptor's number: then that of a later server.
+        # Its thread must exit first: SIGCHLD interrupts `accept` if a child exits while the main thread starts the
+        # next one, and the kernel repeats the call with the same descriptor number, which a later server may own.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listener.close()
@@ -61,7 +61,7 @@ def host(tmp_path: Path) -> Iterator[TlsHost]:
 
 @pytest.fixture
 def proxied(host: TlsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make) -> Make:
-    """Let a shell script run with `allowed.example` on its list, which stands for the server on loopback."""
+    """Run a shell script with `allowed.example` on its list, which leads to the server on loopback."""
     addresses = {ALLOWED: [("127.0.0.1", host.port)], "other.example": [("127.0.0.1", host.port)]}
     resolve = lambda name, *given, **_: addresses.get(name.text) or addresses_of(name, *given)  # noqa: E731
     monkeypatch.setattr("service.egress.proxies.addresses_of", resolve)
@@ -83,7 +83,7 @@ CLIENTS = (
 
 
 def test_only_a_host_on_the_list_is_reached(proxied: Make, host: TlsHost) -> None:
-    """By name and by address; what was refused is in the log, with the line that would allow it.
+    """Hosts are allowed by name or address; the log has each refusal with the line that would allow it.
 
     Each client finds the proxy in its environment, and checks the host's certificate itself.
     """
@@ -97,7 +97,7 @@ def test_only_a_host_on_the_list_is_reached(proxied: Make, host: TlsHost) -> Non
     assert (done.log.count("hello"), host.reached) == (len(CLIENTS), len(CLIENTS)), done.log
 
 
-# Speaks with the proxy itself, and dials past it.
+# Talks to the proxy directly, and connects around it.
 SPEAKER = """
 exec {python} - <<'END'
 import socket, ssl
@@ -123,9 +123,9 @@ END
 
 
 def test_nothing_else_leads_out(proxied: Make, host: TlsHost) -> None:
-    """Addresses, other ports, plain HTTP, sockets of its own past the relay, and other names in the TLS greeting.
+    """Addresses, other ports, plain HTTP, direct sockets and other names in the TLS greeting are refused.
 
-    A fronted host, no name at all, no TLS: nothing is dialled before the greeting was read.
+    With a fronted host, no name or no TLS, the proxy connects nowhere before it has read the greeting.
     """
     targets = [f"127.0.0.1:{host.port}", "[::1]:443", "169.254.169.254:443", f"{ALLOWED}:22", "localhost:443", "x"]
     words = (
@@ -149,7 +149,7 @@ PRIVATE = [
 
 
 def test_a_name_that_leads_into_the_machine_s_networks_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An allowed name may be given any address by who runs its DNS."""
+    """Whoever runs an allowed name's DNS can give it any address, including internal ones."""
     found = [
         (socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443))
         for address in (*PRIVATE, "9.9.9.9")
@@ -163,7 +163,10 @@ def test_a_name_that_leads_into_the_machine_s_networks_is_not_dialled(monkeypatc
 def test_an_internal_host_is_reached_where_the_list_gives_its_address(
     host: TlsHost, rehearse: Make, script: Make
 ) -> None:
-    """By its name at that address alone, or by the address itself; a listed host that is refused is told why."""
+    """It is reached by its name at that address only, or by the address.
+
+    A refused listed host is logged with the reason.
+    """
     port = host.port
     listed = [f"registry:{port}=127.0.0.1", f"127.0.0.1:{port}"]
     curl = "curl -skS --noproxy '' --max-time 60 https://{}/ 2>&1"
@@ -175,7 +178,10 @@ def test_an_internal_host_is_reached_where_the_list_gives_its_address(
 
 
 def test_the_list_is_taken_literally() -> None:
-    """A name, or all below one; a port, or TLS's own. An internal host has one, and an address of no cloud."""
+    """An entry is a name or all below one, with a port or TLS's own.
+
+    An internal host needs an address outside the cloud's.
+    """
     for entry in ("registry.corp:8443=10.1.2.3", "registry:8443=fd00::1", "10.1.2.3:8443"):
         AgentOptions(egress=(entry,))
     refused = ("", "=10.1.2", "=169.254.169.254", "=::ffff:169.254.169.254", "=0.0.0.0")

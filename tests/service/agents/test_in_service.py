@@ -1,4 +1,4 @@
-"""A preset in the whole service: its turns resume, its usage is kept, its key is nowhere, and its calls are traced."""
+"""A preset in the whole service: turns resume, usage is recorded, the key leaks nowhere, and calls are traced."""
 
 import json
 import subprocess
@@ -91,7 +91,7 @@ def test_what_a_program_says_of_itself_is_only_text(own: Own, equipped: Any, tmp
 
 
 class Collector(Server):
-    """Takes spans as a collector does."""
+    """Receives spans, like a collector."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,9 +110,9 @@ class Collector(Server):
 def test_a_turn_and_its_agent_s_calls_are_traced_below_their_request(
     start: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """No token and no word of the run is in any span."""
+    """No span has a token or any of the run's words."""
     model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin, "name": "claude-sonnet-4-5"}
-    model |= {"models": ["m"]}  # which the stand-in asks for, whatever its name
+    model |= {"models": ["m"]}  # The stand-in requests this model, whatever its name.
     helper = {"name": "helper", "preset": "claude-code", "argv": [str(stand_in("claude"))], "model": model}
     setup = demo_setup(tmp_path)
     setup["agents"].append(helper)

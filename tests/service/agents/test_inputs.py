@@ -1,4 +1,4 @@
-"""What a caller gives a named agent: inputs as declared, and the prompt that places them (docs/run/agents.md)."""
+"""Inputs for a named agent, and the prompt that they fill in (docs/run/agents.md)."""
 
 import json
 import re
@@ -23,9 +23,9 @@ def apply(service: Any, folder: Path, *agents: dict[str, Any]) -> Any:
 
 
 def test_inputs_reach_an_agent_as_declared_or_are_refused(idle: Api, tmp_path: Path) -> None:
-    """The prompt is filled in once; the caller's words and what it does not place follow; the run names its agent.
+    """The prompt is filled in once, followed by the caller's words and unused inputs, and the run names its agent.
 
-    What is not as declared is 400, and no run. An organization sees the agents for all.
+    Undeclared inputs are a 400 without a run. An organization also sees the agents for all.
     """
     apply(
         idle.service,

@@ -1,4 +1,4 @@
-"""Providers that are away or at a limit: turns wait for them, one asks, and each ends once."""
+"""Providers that are down or at a limit: turns wait, one of them tries the provider, and each ends once."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def asking(server: ModelServer, **options: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[float], Any]]:
-    """`services(patience_s)` is a service with that patience, for all tests here that let it live."""
+    """`services(patience_s)` is a service with this patience, shared by the tests that do not kill it."""
     with ExitStack() as stack:
 
         @cache
@@ -52,7 +52,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[flo
 
 @pytest.fixture
 def asker(services: Callable[[float], Any], own: Own, server: ModelServer) -> Callable[..., Any]:
-    """`asker(patience_s, argv=…)` makes an organization with an agent that asks, and a repository."""
+    """`asker(patience_s, argv=…)` makes an organization with an agent that calls its model, and a repository."""
     return lambda patience_s=600.0, **agent: own(on=services(patience_s), agents=[asking(server, **agent)])
 
 
@@ -61,7 +61,7 @@ def last_turn(api: Api, run_id: str) -> dict[str, Any]:
 
 
 def outage(api: Api, repository: Path, server: ModelServer, number: int, kills: int) -> None:
-    """Queue turns while the provider is away, kill the service, and check what happens when the provider returns."""
+    """Queue turns while the provider is down, kill the service, and check their results when the provider is back."""
     server.otherwise = lambda _: AWAY
     run_ids = [api.begin("asker", instructions="first")]
     eventually(lambda: SINCE.fullmatch(str(last_turn(api, run_ids[0])["reason"])), "the outage is known")
@@ -101,9 +101,9 @@ LONG = (pytest.mark.campaign, pytest.mark.timeout(1800))
 def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
     asker: Callable[..., Any], server: ModelServer, number: int, kills: int, patience_s: float
 ) -> None:
-    """The others stay queued and say why, over kills; each ends once when it returns.
+    """The others stay queued with the reason, even over kills, and each ends once.
 
-    Those that cannot wait long give their slots back, and are resumed then.
+    A turn that cannot wait long gives its slot back, and is resumed later.
     """
     outage(*asker(patience_s), server, number, kills)
 
@@ -112,7 +112,7 @@ def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
 def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
     asker: Callable[..., Any], server: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
-    """It gives its slot back until then, and says when that is. If it is cancelled, its diff is kept."""
+    """It gives its slot back and says until when; if it is cancelled, its diff is kept."""
     api, repository = asker(0.5, preset="claude-code", argv=[str(stand_in("claude"))])
     limited, wait_s = 2, 4
 
@@ -148,7 +148,7 @@ def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
 
 @NEEDS_SANDBOX
 def test_a_limit_that_does_not_end_within_a_day_fails_the_turn(asker: Callable[..., Any], server: ModelServer) -> None:
-    """In words; the turns behind it are tried."""
+    """The failure is in plain words, and the turns behind it start."""
     api, _ = asker()
     for days in (2, 9999):
         server.script(Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": str(days * 86_400)}))
@@ -163,23 +163,23 @@ def test_a_limit_that_does_not_end_within_a_day_fails_the_turn(asker: Callable[.
 
 @pytest.fixture
 def other() -> Iterator[ModelServer]:
-    """The provider of the fallback."""
+    """The fallback's provider."""
     with ModelServer() as made:
         yield made
 
 
 BEGUN = ("sh", "-c", f"echo begun > asker.txt; {ASK}")
-"""An agent that changes something before it asks its model."""
+"""An agent that changes a file before it calls its model."""
 
 
 def falling(server: ModelServer, other: ModelServer, **options: Any) -> list[dict[str, Any]]:
-    """An agent, and the one that goes on while its provider is away."""
+    """An agent, and its fallback for when its provider is down."""
     more = {"argv": BEGUN, "fallback": ["other"], "fallback_after": "1s"}
     return [asking(server, **more | options), asking(other, name="other")]
 
 
 def fallen(api: Api, other: ModelServer, number: int, kills: int, repository: Path) -> None:
-    """Start turns whose provider is dead, kill the service while they work, and check that each ended once."""
+    """Start turns with a dead provider, kill the service while they work, and check that each ended once."""
     run_ids = [api.begin("asker", instructions=f"number {one}") for one in range(number)]
     for kill in range(kills):
         other.wait_for(number * (kill + 1) // (kills + 1) - number // (kills + 2))
@@ -197,7 +197,7 @@ def fallen(api: Api, other: ModelServer, number: int, kills: int, repository: Pa
     said = re.compile(r"by the fallback other, since asker: [^;]*(Overloaded|waiting for 127\.0\.0\.1:[^;]*)")
     assert [one["agent"] for one in told if said.fullmatch(str(one["reason"]))] == ["other"] * number, told
     assert [one["from_turn"] for one in told] == [None] * number, "a turn never starts from itself"
-    # An attempt that a kill cut off after its request is on the bill as well.
+    # An attempt that was killed after its request is charged as well.
     assert [[*one["usage_by_agent"]] for one in told] == [["other"]] * number
 
 
@@ -206,7 +206,7 @@ def fallen(api: Api, other: ModelServer, number: int, kills: int, repository: Pa
 def test_while_a_provider_is_away_a_fallback_goes_on(
     services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer, number: int, kills: int
 ) -> None:
-    """Each turn ends once, over kills, with one agent at a time; the run, its cost and its commit say which did it."""
+    """Each turn ends once, over kills, with one agent at a time; the run, its cost and its commit name the agent."""
     server.otherwise = lambda _: AWAY
     api, repository = own(on=services(600), agents=falling(server, other, fallback_after="2s"))
     fallen(api, other, number, kills, repository)
@@ -222,7 +222,10 @@ def test_while_a_provider_is_away_a_fallback_goes_on(
 def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
     services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer
 ) -> None:
-    """Nor an agent's own failure; one that is away itself ends the turn, with both names."""
+    """A refusal or the agent's own failure does not start it.
+
+    If the fallback is down too, the turn fails with both names.
+    """
     api, _ = own(on=services(0.5), agents=falling(server, other, fallback_after="1m"))
 
     def limited(wait_s: int) -> Respond:
@@ -252,7 +255,7 @@ def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
 def test_a_provider_that_stays_silent_until_the_time_limit_is_down(
     services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer
 ) -> None:
-    """If it was silent for half of it: the fallback goes on with what the turn has done."""
+    """If it was silent for half of the limit, the fallback continues from the turn's changes."""
     late = ("sh", "-c", f"echo begun > asker.txt; sleep 3.5; {ASK}")
     agents = [
         *falling(server, other, timeout_s=4),
@@ -279,7 +282,7 @@ def ask_of(database: Database, name: str, key: str | None, owner: str | None = N
 
 @BOTH
 def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database: Database) -> None:
-    """A key is a provider of its own; an organization's own agent counts in place of the one for all."""
+    """A key counts as its own provider; an organization's own agent replaces the one for all."""
     owner = organization(database, "acme", NOW)
     keys = {"a": "ONE", "b": "TWO", "c": "SIX", "d": None}
     models = {name: ask_of(database, name, key) for name, key in keys.items()}
@@ -303,7 +306,7 @@ def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database:
 
 
 def test_turns_with_a_fallback_begin_while_another_asks_a_provider_that_is_away(database: Database) -> None:
-    """Once it has been away for `fallback_after`, and unless the fallback's is away as well."""
+    """They begin once the provider was down for `fallback_after`, unless the fallback's provider is down too."""
     owner = organization(database, "acme", NOW)
     first = ask_of(database, "a", "ONE", fallback=["gone", "b"], fallback_after="1h")
     second = ask_of(database, "b", "TWO", owner)
@@ -324,7 +327,7 @@ def test_turns_with_a_fallback_begin_while_another_asks_a_provider_that_is_away(
 
 
 def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Database) -> None:
-    """A turn that alone gets none fails for itself."""
+    """A turn that is the only one without an answer fails alone."""
     organization(database, "acme", NOW)
     agent = ask_of(database, "a", "ONE")
     now = [NOW]
@@ -348,7 +351,7 @@ def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Data
 
 @BOTH
 def test_a_turn_that_gave_its_place_back_begins_when_it_is_due(database: Database) -> None:
-    """Not before, once, and not if it was ended; attempts without any answer do not count."""
+    """It begins once, not earlier, and not if it was cancelled; pauses without any answer do not count."""
     organization(database, "acme", NOW)
     run = accepted(database, "acme", now=NOW)
     with database.write() as connection:

@@ -1,4 +1,4 @@
-"""The model proxy: the key stays outside, every token counts, and a spent budget stops the agent."""
+"""The model proxy: the key stays outside, every token is counted, and a spent budget stops the agent."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ from tests.waiting import eventually
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
 QUICK: Final = AgentLimits(model_pause_s=0.01, model_silent_s=0.5, model_stream_silent_s=0.5)
-"""Requests are repeated at once, and silence is noticed at once."""
+"""Retries follow at once, and silence is detected at once."""
 MESSAGES: Final = ("anthropic", "/v1/messages", {"model": "claude-x", "max_tokens": 9})
 STREAMED: Final = ("anthropic", "/v1/messages", {"model": "claude-x", "stream": True})
 VERTEX = "/v1/projects/{0}/locations/{1}/publishers/anthropic/models/claude-x@20250929:streamRawPredict"
@@ -45,12 +45,12 @@ COUNTED: Final[list[tuple[str, str, str, dict[str, Any], str, str]]] = [
     ("bedrock", "", "/model/us.claude-x-v1%3A0/invoke", {}, "us.claude-x-v1:0", ""),
     ("bedrock", "", "/model/us.claude-x-v1:0/invoke-with-response-stream", {}, "us.claude-x-v1:0", ""),
 ]
-"""Provider, the path of its base address, path and body of a request, its model, and the path that is asked for."""
+"""Provider, the path of its base address, the request's path and body, its model, and the path that is requested."""
 
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) -> Make:
-    """`ask(provider, path, body, times)` sends requests as a program does, and returns how the turn went by them."""
+    """`ask(provider, path, body, times)` sends requests as a program does, and returns the turn's result."""
     monkeypatch.setenv("MODEL_KEY", KEY)
 
     def run(
@@ -95,7 +95,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
 def test_the_key_is_nowhere_in_the_sandbox(
     monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: ModelServer
 ) -> None:
-    """In no environment, command line or output; the program's own worthless one does not leave it."""
+    """It is in no environment, command line or output; the program's dummy key does not leave the sandbox."""
     monkeypatch.setenv("MODEL_KEY", KEY)
     _, path, body = STREAMED
     source = (
@@ -115,10 +115,7 @@ def test_the_key_is_nowhere_in_the_sandbox(
 
 
 def test_the_key_is_added_outside_and_tokens_and_bad_endings_are_read(ask: Make, server: ModelServer) -> None:
-    """Plain and streamed; in a cloud at the operator's address, whatever project and place the program names.
-
-    Of every provider, plain and streamed.
-    """
+    """Plain and streamed answers of every provider are read; a cloud is called at the operator's address only."""
     for provider, base, path, body, model, asked_at in COUNTED:
         server.requests.clear()
         done = ask(provider, path, body, base_url=server.origin + base)
@@ -140,9 +137,9 @@ def test_the_key_is_added_outside_and_tokens_and_bad_endings_are_read(ask: Make,
 def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
     ask: Make, server: ModelServer, tmp_path: Path
 ) -> None:
-    """Then the request is made again with the next one, and the program notices nothing.
+    """When it is refused, the request is repeated with a new key, unnoticed by the program.
 
-    Without a valid one the turn ends, with the command's own words; what a provider repeats of a key is masked.
+    Without a valid key the turn fails with the command's words; keys that a provider echoes are masked.
     """
     source = f"echo >> '{tmp_path}/calls'; echo printed-key-$(wc -l < '{tmp_path}/calls')"
     expired = Respond(401, {"error": {"message": "expired: printed-key-1"}})
@@ -169,9 +166,9 @@ PRICES = {"claude-": {"input": 1000, "output": 2000, "cached": 100}}
 
 
 def test_what_a_spent_budget_does_not_cover_is_not_asked(ask: Make, server: ModelServer) -> None:
-    """Nor is a model without a price where dollars count. The last answer counts as well.
+    """A model without a price is not called if there is a dollar budget; the last answer counts as well.
 
-    An agent that asks for nothing more has its answer all the same. Without prices of its own list prices hold.
+    An agent that needs no further request still succeeds. Without own prices, list prices apply.
     """
     last, model = "; the agent's last answer passed it", "claude-opus-4-5-20251101"
     listed = ("anthropic", "/v1/messages", {"model": model})
@@ -195,7 +192,7 @@ def test_what_a_spent_budget_does_not_cover_is_not_asked(ask: Make, server: Mode
 
 
 def test_what_the_provider_refuses_ends_the_turn_with_the_cure(ask: Make, server: ModelServer) -> None:
-    """With one request, however often the program would try again."""
+    """One request is enough, however often the program would try again."""
     server.status, server.refusal = 401, {"error": {"message": "no"}}
     denied = ask(*MESSAGES, 3)
     server.status, server.refusal = 429, {"error": {"code": "insufficient_quota"}}
@@ -210,7 +207,7 @@ def test_what_the_provider_refuses_ends_the_turn_with_the_cure(ask: Make, server
 
 
 def test_what_the_agent_may_not_ask_never_leaves_with_the_key(ask: Make, server: ModelServer) -> None:
-    """It gets 403, and the log has a line; what it may ask passes on the same connection."""
+    """The program gets a 403, and the log has a line; allowed requests pass on the same connection."""
     last = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 18\r\n\r\n"
     last += '{"model": "gpt-x"}'
     for line, body in (
@@ -248,7 +245,7 @@ WHOLE = b'{"usage": {"input_tokens": 7, "output_tokens": 3}}'
 
 
 def test_an_answer_is_passed_back_and_counted_in_any_framing(ask: Make, server: ModelServer) -> None:
-    """By length, in chunks, or until the connection closes; after what announces it."""
+    """The answer may have a length, chunks or end with the connection, even after interim responses."""
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n%b\r\n2b;x=y\r\n%b\r\n0\r\n\r\n"
     early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"
     for step in (Respond(200, WHOLE), Raw(early + WHOLE), Raw(chunked % (WHOLE[:7], WHOLE[7:]))):
@@ -264,7 +261,7 @@ def test_an_answer_is_passed_back_and_counted_in_any_framing(ask: Make, server: 
 
 
 def test_a_redirect_is_an_error_and_is_not_followed(ask: Make, server: ModelServer) -> None:
-    """The key is for one host."""
+    """The key is for one host only."""
     server.script(Respond(307, b"", {"Location": f"{server.origin}/elsewhere"}))
     done = ask(*MESSAGES)
 
@@ -274,7 +271,7 @@ def test_a_redirect_is_an_error_and_is_not_followed(ask: Make, server: ModelServ
 
 
 def test_nothing_is_asked_again_for_an_agent_that_has_gone(ask: Make, server: ModelServer) -> None:
-    """Its turn is not stopped for that."""
+    """The turn is not stopped for that."""
     server.otherwise = lambda _: Respond(503)
     done = ask(*MESSAGES, is_patient=False)
 
@@ -282,7 +279,7 @@ def test_nothing_is_asked_again_for_an_agent_that_has_gone(ask: Make, server: Mo
 
 
 def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: ModelServer) -> None:
-    """The program asks once and gets its answer; what failed before is charged to no one."""
+    """The program sends one request and gets its answer; failed attempts are charged to no one."""
     server.script(*AWAY.values())
     done = ask(*STREAMED)
 
@@ -301,7 +298,7 @@ BROKEN = {
 
 
 def test_an_answer_that_has_begun_is_not_made_twice(ask: Make, server: ModelServer) -> None:
-    """The program sees that it is cut, and may ask again; what had come is charged by its length."""
+    """The program sees the cut and may try again; the part that arrived is charged by its length."""
     for answer in BROKEN.values():
         server.requests.clear()
         server.script(Raw(answer.encode(), after_s=0.2))
@@ -313,9 +310,9 @@ def test_an_answer_that_has_begun_is_not_made_twice(ask: Make, server: ModelServ
 
 
 def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(ask: Make, server: ModelServer) -> None:
-    """After the patience that is configured, however often the program asks again.
+    """It fails after the configured patience, however often the program retries.
 
-    In words, with the status, the provider, the model, and a cure.
+    The reason has the status, provider, model and fix.
     """
     for step, words in (
         (Raw(b"SSH-2.0-x\r\n\r\n"), "the server there does not speak HTTP"),
@@ -337,9 +334,9 @@ def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(ask: Make, se
 
 
 def test_the_longest_name_has_the_price_and_a_list_price_the_whole_name() -> None:
-    """Cached tokens and those written to a cache have their own; a list price may depend on the prompt's length.
+    """Cached tokens and cache writes have their own price; a list price may depend on the prompt's length.
 
-    But for a date or `-latest` at its end: what is called similarly costs something else, which is not known.
+    A list price only ignores a date or `-latest` at the end, since similar names may cost something else.
     """
     cheap, dear = Price(input=1, output=2), Price(input=3, output=15, cached=0.3, cache_write=3.75)
 
@@ -364,7 +361,7 @@ def test_the_longest_name_has_the_price_and_a_list_price_the_whole_name() -> Non
 
 
 def test_an_answer_that_counts_nothing_is_counted_by_its_length() -> None:
-    """A provider that says nothing, or nonsense, does not make its tokens free; nor does a stream that breaks off."""
+    """Missing or invalid counts do not make tokens free, and neither does a broken stream."""
     for text in (b"", b"{", b"[1, null]", b'{"usage": 7}', b'{"usage": {"input_tokens": "x"}}', b"\xff"):
         plain, cut, framed = Meter(400, ""), Meter(400, "text/event-stream"), Meter(400, "x/vnd.amazon.eventstream")
         plain.feed(text + b" " * 4000)
@@ -377,9 +374,9 @@ def test_an_answer_that_counts_nothing_is_counted_by_its_length() -> None:
 
 
 def test_how_a_stream_ended_is_read_from_its_events() -> None:
-    """The end of the connection alone says nothing.
+    """The end of the connection alone is no proof.
 
-    Bedrock's frames hold Anthropic's events; one that is no frame cannot be looked at.
+    Bedrock's frames contain Anthropic's events; invalid frames cannot be read.
     """
     for event, ending, is_whole in (
         ('{"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {}}', "refused", True),

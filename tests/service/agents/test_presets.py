@@ -1,4 +1,4 @@
-"""Each preset in the sandbox, against a made-up model API: with a stand-in of the same layout, and the real program.
+"""Each preset in the sandbox with a fake model API, as a stand-in of the same layout and as the real program.
 
 The real programs are run where RUNWARDEN_TEST_AGENTS names folders with them (as PATH does); what runs is printed.
 """
@@ -79,7 +79,7 @@ def ready(
         version, provider = installed(preset), PROVIDERS.get(preset, "anthropic")
         sys.stdout.write(f"{preset}: {version}\n")
         given = {"provider": provider, "key_env": "MODEL_KEY", "name": MODELS[provider], "base_url": server.origin}
-        # Stand-ins ask for `m`, whatever their model is called.
+        # Stand-ins request `m`, whatever their model is called.
         model |= {"models": [MODELS[provider], "m"]} if version == "stub" else {}
         options = AgentOptions.model_validate({"preset": preset, "model": given | model, "idle_timeout_s": 120})
         stage = rehearse(files, ExecutionSettings(agent=AgentLimits(model_pause_s=0.05)))
@@ -94,11 +94,11 @@ TEXT = "Prefer zebras to horses.\n"
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_turns_of_a_run_are_one_conversation_and_know_no_key(ready: Make, server: ModelServer, preset: str) -> None:
-    """The instructions arrive, each turn resumes the one before; the key is in no file, process, line or commit.
+    """Each turn resumes the one before, and the key is in no file, process, line or commit.
 
-    The repository's text for the model arrives with them, once. Hooks, servers, plugins and commands of a hostile
-    repository do nothing, and stay in it as they were. When the provider is away during the second turn, the proxy
-    repeats the request: the program would not survive so many failures.
+    The repository's text for the model is included once. Hooks, servers, plugins and commands of a hostile repository
+    do not run, and are not changed. If the provider is down during the second turn, the proxy repeats the request: the
+    program would not survive so many failures.
     """
     guidance = PRESETS[preset].guidance[:1]
     stage, agent = ready(preset, HOSTILE | dict.fromkeys(guidance, TEXT))
@@ -121,7 +121,7 @@ def test_turns_of_a_run_are_one_conversation_and_know_no_key(ready: Make, server
 
 
 def test_a_message_reaches_claude_code_at_work(ready: Make, server: ModelServer) -> None:
-    """Its next request has it, once, after the instructions; it is told that nothing more comes only at its end."""
+    """The next request has it once, after the instructions; its input is closed only at the end."""
     stage, agent = ready("claude-code")
     then = Message("run_1", "msg_1", 1, "Use zebras instead.", "now", "waiting", "ann", 0)
     asked: list[Message] = []
@@ -144,7 +144,7 @@ def test_a_message_reaches_claude_code_at_work(ready: Make, server: ModelServer)
 
 
 def test_only_a_file_of_the_repository_is_text_for_the_model(sandbox: Sandbox, tmp_path: Path) -> None:
-    """The first of its names that is a file of the checkout and has at most 64 KiB; otherwise an empty file."""
+    """The first of its names that is a file of the checkout with at most 64 KiB counts; otherwise an empty file."""
     workspace, outside = Workspace(tmp_path / "work"), tmp_path / "outside"
     workspace.create()
     (workspace.tree / "AGENTS.md").write_text(TEXT)
@@ -175,7 +175,7 @@ def test_only_a_file_of_the_repository_is_text_for_the_model(sandbox: Sandbox, t
 
 @pytest.mark.parametrize("installed", ["stub"], indirect=True)
 def test_a_session_keeps_no_settings_of_its_own(ready: Make, sandbox: Sandbox, tmp_path: Path) -> None:
-    """They are written for each turn, whatever the turn before left there, and nowhere else than there."""
+    """Settings are written for each turn, whatever the turn before left, and nowhere else."""
     _, agent = ready("gemini")
     workspace, home, outside = Workspace(tmp_path / "work"), tmp_path / "home", tmp_path / "outside"
     workspace.create()
@@ -200,7 +200,7 @@ def test_a_session_keeps_no_settings_of_its_own(ready: Make, sandbox: Sandbox, t
 
 
 def test_a_repository_s_servers_are_told_in_each_program_s_own_words() -> None:
-    """Of the variables that they may need only the names: no value is in an argument or a file."""
+    """Arguments and files only have the names of the variables that servers need, never a value."""
     servers = {"docs": {"url": "https://docs.test/mcp"}, "tools": {"command": ["tools", "a {url} \"'"]}}
     setup = RepositorySetup.model_validate({"variables": {"GREETING": "hello"}, "mcp_servers": servers})
     for preset, words in (

@@ -1,4 +1,4 @@
-"""Failures in words, with their cure, and what an agent reports of itself: foreign, so no value ends its reader."""
+"""Failures in plain words with a fix, and agents' own reports, whose foreign values break no reader."""
 
 import json
 from itertools import product
@@ -47,7 +47,7 @@ ROWS = [
 
 
 def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
-    """As seconds, an instant or a duration; of several limits, the one that is used up."""
+    """The limit may be in seconds, an instant or a duration; of several limits, the exhausted one counts."""
     for headers, body, wait_s in (
         ({"Retry-After": "30"}, "", 30),
         ({"Retry-After": "Wed, 18 Nov 2026 12:06:40 GMT"}, "", HOUR_S),
@@ -67,7 +67,10 @@ def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
 
 
 def test_an_error_is_told_as_the_provider_says_it_with_its_cure() -> None:
-    """Only 401 and its like speak of the key; no JSON is left. Gateways wrap errors in errors, pages and events."""
+    """Only a 401 or its equivalents mention the key, and no JSON is shown.
+
+    Gateways wrap errors in errors, pages and events.
+    """
     for provider, status, body, then, reason, cure in ROWS:
         told = answered(access(provider), "m-1", status, {}, body.encode(), NOW_S)
         name = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}[provider]
@@ -95,7 +98,7 @@ VALUES = (5, [5], {"role": "assistant", "content": 5}, {"type": ["agent_message"
 
 
 def test_an_event_of_other_types_than_expected_is_read_and_one_in_pieces() -> None:
-    """As far as it can be; a reported error stays one. Over ACP words are cut anywhere."""
+    """Readable parts are kept, and a reported error stays an error. ACP messages may be split anywhere."""
     for listener in LISTENERS:
         reader = OutcomeReader(listener)
         for kind, field, value in product(KINDS, FIELDS, VALUES):
@@ -119,7 +122,7 @@ COUNTED = "\nTokens: 1.2k sent, 50 received. Cost: $0.0035 message, $0.0035 sess
 
 
 def test_aider_s_last_answer_is_found_among_what_it_prints() -> None:
-    """Without its edits, which are in the change."""
+    """The edits are left out, since they are in the change."""
     for ending, summary in ((f"Go on?\n{COUNTED}a.txt\nApplied edit\n", "I add it.\na.txt\nGo on?"), ("Half of", None)):
         reader = OutcomeReader(of_line=outcome.aider, must_end=True)
         reader.feed(f"Aider v0.86.2\nRepo-map: using 4096 tokens\n\nI add it.\n\n{EDIT}\n{ending}".encode())
@@ -128,7 +131,7 @@ def test_aider_s_last_answer_is_found_among_what_it_prints() -> None:
 
 
 def test_a_program_s_failure_is_told_with_a_cure() -> None:
-    """The program's own words come first, without JSON however long it is; of an answer's end the model is named."""
+    """The program's own words come first, without JSON; if its answer was cut off, the model is named."""
     cut = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
     for listener, line, status, reason, words in (
         (

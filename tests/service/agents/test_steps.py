@@ -1,4 +1,4 @@
-"""A preset's log as a conversation: read from what the real programs print, and from what a hostile one could."""
+"""A preset's log as a conversation, read from real programs' output and from hostile output."""
 
 import json
 from itertools import product
@@ -68,7 +68,7 @@ TRANSCRIPTS: dict[PresetName, list[Any]] = {
     ],
     "aider": ["I look.", "", "README.md", "Tokens: 10 sent, 5 received.", "Applied edit to README.md"],
 }
-"""What the programs, or `acp_client.py` for them, printed of one turn, cut down; one for each reader."""
+"""One turn's output of each program (or of `acp_client.py` for it), shortened; one for each reader."""
 
 
 def log(preset: PresetName) -> bytes:
@@ -81,9 +81,9 @@ def said(steps: list[Step]) -> list[tuple[object, ...]]:
 
 
 def test_each_program_s_output_is_a_conversation() -> None:
-    """What it said, ran and edited, what came of it, and its tokens; the service's own lines are among them.
+    """The steps have its words, commands, edits, results and tokens, and the service's own lines.
 
-    Lines that are no events are one step as long as no other comes between.
+    Consecutive lines that are not events are one step.
     """
     for preset in TRANSCRIPTS:
         steps = steps_of(preset, log(preset))
@@ -116,7 +116,7 @@ PARTS = ("text", "input", "command", "changes", "items", "exit_code", "content",
 
 @pytest.mark.parametrize("preset", TRANSCRIPTS)
 def test_forged_events_are_read_as_far_as_they_can_be(preset: PresetName) -> None:
-    """Whatever is in them, each step can be told as JSON in UTF-8."""
+    """Each step can be sent as JSON in UTF-8, whatever the events contain."""
     forged = []
     for event, value in product([one for one in TRANSCRIPTS[preset] if isinstance(one, dict)], VALUES):
         forged += [event | {field: value} for field in FIELDS]
@@ -129,7 +129,7 @@ def test_forged_events_are_read_as_far_as_they_can_be(preset: PresetName) -> Non
 
 
 class Log:
-    """A log of so many bytes by now."""
+    """A log with this many bytes so far."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.size = data, len(data)
@@ -139,7 +139,7 @@ class Log:
 
 
 def pieces(preset: PresetName, data: bytes, *, at_once: int) -> list[Step]:
-    """Follow a log that grows by so many bytes, and return its steps."""
+    """Follow a log that grows by this many bytes, and return its steps."""
     steps, offset, log = list[Step](), 0, Log(data)
     for size in (*range(at_once, len(data), at_once), len(data)):
         log.size = size
@@ -156,9 +156,9 @@ def words(steps: list[Step]) -> str:
 
 
 def test_a_followed_log_gives_each_step_once_and_is_read_backwards_too() -> None:
-    """Wherever its pieces end: in a line, or in a message that comes in pieces.
+    """A piece may end within a line or a message.
 
-    From its end to its beginning, in parts that join; a longer line than a part's size is in one of them.
+    Backwards, the parts join up; a line longer than a part is in one of them.
     """
     for preset in TRANSCRIPTS:
         whole = steps_of(preset, log(preset))

@@ -1,4 +1,4 @@
-"""One turn's budget, key and outages: what a request may still cost, with which key, and how long it is held."""
+"""One turn's budget, key and outages: what a request may cost, which key it uses, and how long it waits."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ from tests.waiting import eventually
 
 
 def test_an_agent_is_held_to_its_organization_s_limit_a_day() -> None:
-    """Whatever the agent's own budget is; a model without a price is not asked where dollars count."""
+    """The limit applies whatever the agent's own budget is; without a price, a dollar limit refuses the model."""
     meter, free = MemoryMeter(), Price(input=0, output=0)
     watch = SpendingWatch(SpendingLimits(), meter)
     for day, price, end in (
@@ -36,7 +36,7 @@ def test_an_agent_is_held_to_its_organization_s_limit_a_day() -> None:
 
 @pytest.mark.parametrize(("used_tokens", "is_allowed"), [(99, True), (100, False)])
 def test_a_request_waits_for_the_figures_of_those_under_way(used_tokens: int, is_allowed: bool) -> None:
-    """An agent that has its answer may ask again before what it used is recorded: an estimate ends no agent."""
+    """An agent may send the next request before the last one's usage is recorded; an estimate never stops it."""
     meter = MemoryMeter()
     watch = SpendingWatch(SpendingLimits(run_tokens=100), meter)
     has_begun = threading.Event()
@@ -66,9 +66,9 @@ def key_of(**source: object) -> ModelKey:
 def test_a_command_is_run_again_only_for_a_key_that_was_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of several requests with the same refused key, the first one replaces it for all; one without a key says why.
+    """Of several requests with a refused key, the first one gets a new key for all; without a key, the reason is given.
 
-    What it leaves behind is ended, and not waited for: it may hold the command's output open.
+    A process that it leaves behind is killed, since it may keep the command's output open.
     """
     calls = tmp_path / "calls"
     key = key_of(key_command=["sh", "-c", f"echo >> '{calls}'; echo key-$(wc -l < '{calls}')"])

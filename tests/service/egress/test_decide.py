@@ -1,4 +1,4 @@
-"""Decisions: which requests reach a provider, and for which models; what a host is, and whom TLS greets."""
+"""Which requests reach a provider and for which models, and which hosts and TLS greetings are allowed."""
 
 import socket
 import ssl
@@ -68,7 +68,7 @@ CLOSED = [
 
 
 def test_what_programs_ask_for_is_open() -> None:
-    """By its exact method and path; a model that Bedrock names by its ARN is decoded once."""
+    """The exact method and path count; a model that Bedrock names by its ARN is decoded once."""
     for provider, requests in OPEN.items():
         for method, target in requests:
             is_free = method == "GET" or target.endswith(("count_tokens", "countTokens", "count-tokens"))
@@ -79,7 +79,7 @@ def test_what_programs_ask_for_is_open() -> None:
 
 
 def test_everything_else_is_closed() -> None:
-    """Above all what an upstream that normalizes paths would read as another path."""
+    """Above all, paths that a normalizing upstream would read as another path are refused."""
     for method, target in CLOSED:
         for provider in PROVIDERS.values():
             with pytest.raises(ClosedPathError):
@@ -87,7 +87,7 @@ def test_everything_else_is_closed() -> None:
 
 
 def test_only_listed_models_pass() -> None:
-    """By name, with a date, by pattern, or by the word that programs know a model by."""
+    """A model is listed by name, with a date, by pattern, or by the alias that programs use."""
     for allowed, model, passes in (
         ((), "any", True),
         (("claude-x",), "claude-x-20260101", True),
@@ -116,10 +116,6 @@ def test_every_model_of_a_body_is_checked_and_one_read_otherwise_is_refused() ->
 
 
 def test_a_host_is_a_name_or_an_address_and_anything_else_is_none() -> None:
-    """In the one form that is compared, resolved and dialled; names that a resolver reads as an address are none.
-
-    No token is given to a clone address whose host git could read otherwise.
-    """
     for text, host in (
         ("A.Example", "a.example"),
         ("a.example.", "a.example"),
@@ -168,7 +164,10 @@ def split(data: bytes, at: int) -> bytes:
 
 
 def test_a_hello_names_the_host_that_was_asked_for_and_others_are_refused() -> None:
-    """Sent at once, with the CONNECT, or in several records; bytes stay as they are. To an address it may name none."""
+    """It may come at once, with the CONNECT, or in several records, unchanged.
+
+    A greeting to an address may have no name.
+    """
     made, bare = hello("a.example"), hello(None)
 
     assert read(bare, "10.0.0.1") == bare

@@ -1,4 +1,4 @@
-"""Event streams and their tokens: forms of one stream, cut anywhere, read as a reference parser reads them."""
+"""Event streams and their tokens: variants of one stream, cut anywhere, compared with a reference parser."""
 
 import itertools
 import json
@@ -73,7 +73,7 @@ def counted(whole: bytes, rng: random.Random) -> tuple[list[tuple[bytes, bytes]]
 
 @pytest.mark.parametrize("count", [300, pytest.param(5_000, marks=pytest.mark.campaign)])
 def test_tokens_are_counted_in_every_form_and_events_read_as_the_standard_says(count: int) -> None:
-    """Under any type, in pieces of any size; mutated forms hold the events that a reference parser finds; seeded."""
+    """Any type and piece size counts the same tokens; randomly mutated streams give the reference parser's events."""
     rng = random.Random(44)
     for whole in FORMS:
         _, meter = counted(whole, rng)

@@ -1,4 +1,4 @@
-"""What an agent wrote about its findings is read, whatever it wrote, and each finding keeps its id."""
+"""An agent's findings are read, whatever it wrote, and each keeps its id."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def written(tree: Path, document: Any, name: str = JSON, source: str = SOURCE) -
 
 
 class Collected(NamedTuple):
-    """The findings, and what is remarked on them."""
+    """The findings, and the remarks about them."""
 
     findings: tuple[IdentifiedFinding, ...] | None
     remarks: list[str]
@@ -52,9 +52,9 @@ def test_the_schema_that_is_published_is_the_one_that_is_checked() -> None:
 
 
 def test_a_finding_keeps_its_id_wherever_its_lines_go(tmp_path: Path) -> None:
-    """Moved, indented and said otherwise it is the same; another rule, file or line is another; equal ones differ.
+    """A moved, indented or reworded finding is the same; another rule, file or line is another; equal ones differ.
 
-    Without a rule the lines decide, without lines the title: a model words the same thing in another way each time.
+    Without a rule the lines identify it, and without lines the title, since models reword the same problem.
     """
     (one,) = told(tmp_path, EVAL)
     moved = "# first\n" + SOURCE.replace("    return", "\t  return")
@@ -75,7 +75,7 @@ def test_a_finding_keeps_its_id_wherever_its_lines_go(tmp_path: Path) -> None:
 
 
 def test_texts_are_printable_and_hold_no_secret(tmp_path: Path) -> None:
-    """Controls become signs, what is too long is cut, and what is kept can be read back."""
+    """Control characters become signs, long texts are cut, and the result can be read back."""
     (one,) = told(tmp_path, EVAL | {"title": "a\n\x1b[2Jsk-123456" + "x" * 400, "message": "one\r\ntwo\u202e"})
 
     assert one.title.startswith("a \u241b[2J[masked]xxx")
@@ -92,7 +92,7 @@ LIES: Final = (
 
 
 def test_a_finding_that_lies_is_left_out_alone(tmp_path: Path) -> None:
-    """It is told by its number; the others count."""
+    """The log names it by its number, and the others count."""
     found = read(written(tmp_path, {"version": 1, "findings": [*(EVAL | lie for lie, _ in LIES), EVAL]}))
 
     assert [one.rule for one in found.findings or ()] == ["eval"]
@@ -111,7 +111,7 @@ def test_a_broken_file_is_told_and_fails_nothing(tmp_path: Path) -> None:
 
 
 def test_no_link_is_followed_and_nothing_special_is_read(tmp_path: Path) -> None:
-    """Neither the file, its folder nor a source may lead out of the checkout."""
+    """The file, its folder and a source must not lead out of the checkout."""
     outside = written(tmp_path / "outside", {"version": 1, "findings": [EVAL]})
     linked, special = tmp_path / "linked", tmp_path / "special"
     for tree in (linked, special / ".runwarden"):
@@ -158,7 +158,7 @@ CODEQL: Final[dict[str, Any]] = {
 
 
 def test_sarif_as_scanners_write_it_and_of_any_types(tmp_path: Path) -> None:
-    """Rules of extensions, severities as scores, encoded addresses, suppressed results."""
+    """Rules of extensions, scores as severities, encoded addresses and suppressed results are understood."""
     found = read(written(tmp_path, {"version": "2.1.0", "runs": [CODEQL]}, SARIF)).findings
 
     assert [(one.rule, one.severity, one.line, one.end_line, one.title) for one in found or ()] == [
@@ -174,7 +174,7 @@ def test_sarif_as_scanners_write_it_and_of_any_types(tmp_path: Path) -> None:
 
 
 def test_of_too_many_the_heaviest_are_kept_and_what_few_bytes_make_large_stays_small(tmp_path: Path) -> None:
-    """Placeholders of SARIF that multiply do not."""
+    """Placeholders in SARIF must not multiply without limit."""
     many = [EVAL | {"rule": f"r{number}", "severity": "note"} for number in range(MOST)]
     found = read(written(tmp_path, {"version": 1, "findings": [*many, EVAL | {"severity": "blocker"}]}))
     place = {"physicalLocation": {"artifactLocation": {"uri": "src/a.py"}}}
@@ -206,7 +206,7 @@ if task["instructions"] == "write":
 
 
 def test_findings_are_read_after_the_turn_and_never_committed(own: Own, tmp_path: Path) -> None:
-    """Those of the repository itself count for nothing; what is broken is told in the log."""
+    """Findings in the repository itself are ignored, and broken ones are logged."""
     stale = '{"version": 1, "findings": [{"path": "a", "title": "stale"}]}'
     api, bare = own({"README.md": "# api\n", ".runwarden/findings.json": stale})
     api.add_agent(tmp_path, "finder", FINDER, "--org", api.organization["slug"])

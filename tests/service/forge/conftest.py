@@ -1,4 +1,4 @@
-"""The forges, and a service's side of them: one organization, its runs carried to their ends by the store alone."""
+"""The forges, and a service with one organization whose runs are completed in the store alone."""
 
 import contextlib
 import os
@@ -27,11 +27,11 @@ from tests.waiting import present
 
 EVERYTHING = {"pull_request": "draft", "status": True, "review": True}
 ONE_FORGE = pytest.mark.parametrize("forge", [pytest.param(GitHubServer, id="github")], indirect=True)
-"""For what does not depend on the forge."""
+"""The forge for tests that do not depend on it."""
 
 
 class Desk:
-    """The service's side; its clock stands still unless it is moved."""
+    """The service's side; its clock only moves on request."""
 
     def __init__(self, server: Forge, place: Path) -> None:
         os.environ["FORGE_TOKEN_HERE"] = "bot-token"

@@ -1,4 +1,4 @@
-"""A GitHub, a GitLab and a Forgejo on loopback, as far as their documentation goes: they refuse what the real ones do.
+"""A GitHub, a GitLab and a Forgejo on loopback, which refuse what the real ones refuse.
 
 Forgejo's follows the API description and the routes of Forgejo 16.0.
 """
@@ -36,7 +36,7 @@ class Change:
     head: str
     draft: bool = False
     state: str = "open"
-    """Or closed, or merged; its head stays as it is then."""
+    """Or closed, or merged; its head then no longer changes."""
     is_fork: bool = False
 
 
@@ -56,16 +56,16 @@ class Note:
 
 
 class Forge(Server):
-    """Answers as a forge does; `before` and `after` may kill the caller, or answer in its place.
+    """Answers as a forge does; `before` and `after` may kill the caller, or replace the answer.
 
-    A forge has `account_of` a request's headers, and `do`, which answers a request's method and parts of its path.
+    A subclass has `account_of` (a request's headers) and `do`, which answers a method and path parts.
     """
 
     platform: ClassVar[str]
     path: ClassVar[str]
-    """Of its repository."""
+    """The name of its repository."""
     site: ClassVar[str]
-    """Where people see its repository."""
+    """The web address of its repository."""
     root: ClassVar = ""
     exists_status: ClassVar[int]
     """The answer to a second change of a branch."""
@@ -76,10 +76,10 @@ class Forge(Server):
     def __init__(self) -> None:
         super().__init__()
         self.accounts = {"bot-token": "runwarden-bot", "person-token": "ann"}
-        """By their tokens."""
+        """The accounts by their tokens."""
         self.branches = {"main": "a" * 40, "agent/fix-1": "b" * 40}
         self.diff: dict[str, set[int]] = {"src/app.py": {1, 2, 3}}
-        """Of every change: by path, the lines that it adds."""
+        """The lines that every change adds, by path."""
         self.changes: list[Change] = []
         self.statuses: list[tuple[str, str, dict[str, Any]]] = []
         """Commit, context and the request, oldest first."""
@@ -87,11 +87,11 @@ class Forge(Server):
         self.threads: list[Note] = []
         self.issues = {7}
         self.comments: list[Note] = []
-        """Those on issues."""
+        """The comments on issues."""
         self.before: Hook = lambda _: None
-        """Called before anything is done; a step is the answer, and nothing is done."""
+        """Called before anything is done; a returned step is the answer, and nothing is done."""
         self.after: Hook = lambda _: None
-        """Called when all is done; a step is the answer."""
+        """Called when all is done; a returned step replaces the answer."""
         self.otherwise = self.serve
         self._numbers = (one for one in range(1, 1_000_000) if one not in self.issues)
         self.start()
@@ -108,14 +108,14 @@ class Forge(Server):
         return FORGES[self.platform](self.url, self.path, token, 120)
 
     def patch_of(self, path: str) -> str:
-        """Return a patch that adds the lines of one file's diff, as an API shows it: without the file's names."""
+        """Return a patch that adds the lines of one file's diff in an API's form, without the file's names."""
         return "\n".join(f"@@ -{line},0 +{line},1 @@ def\n+added" for line in sorted(self.diff[path]))
 
     def number(self) -> int:
         return next(self._numbers)
 
     def shown(self, sha: str) -> dict[str, str]:
-        """Return what is shown next to a commit: of each context the newest."""
+        """Return the statuses next to a commit: the newest of each context."""
         return {context: said["state"] for commit, context, said in self.statuses if commit == sha}
 
     def serve(self, received: Received) -> Step:
@@ -136,7 +136,7 @@ class Forge(Server):
         return self.after(received) or answer
 
     def page(self, received: Received, document: Any, size_name: str = "per_page") -> tuple[Any, dict[str, str]]:
-        """Return the page of a list that is asked for, and the headers that lead to the next one."""
+        """Return the requested page of a list, and the headers that lead to the next one."""
         if received.method != "GET" or not isinstance(document, list):
             return document, {}
         size = min(self.page_size, int(received.query.get(size_name, "30")))
@@ -147,7 +147,7 @@ class Forge(Server):
         return document[(page - 1) * size : page * size], headers
 
     def of_branch(self, branch: str) -> list[Change]:
-        """Changes of a branch of any repository, newest first: the caller has to tell the forks from it."""
+        """Changes of a branch of any repository, newest first; the caller must exclude forks."""
         return [one for one in reversed(self.changes) if one.branch == branch]
 
     def change(self, number: str) -> Change:
@@ -155,7 +155,7 @@ class Forge(Server):
         return made
 
     def add(self, branch: str, base: str, title: str, body: str = "", **more: Any) -> Change:
-        """Add a change, also as a person would do it, or from a fork."""
+        """Add a change, by the service, by a user, or from a fork."""
         number, head = self.number(), self.branches.get(branch, "f" * 40)
         self.changes.append(Change(number, f"{self.site}/{number}", branch, base, title, body, head, **more))
         return self.changes[-1]
@@ -181,7 +181,7 @@ class Forge(Server):
         return [one for one in (*self.comments, *self.reviews) if str(one.subject) == number and one.at >= since]
 
     def comment(self, number: str, body: str, account: str) -> Note:
-        """Comment on an issue or a whole change, also as a person would do it."""
+        """Comment on an issue or a whole change, as the service or as a user."""
         self.notes_of(number)
         return self.note(self.comments if int(number) in self.issues else self.reviews, int(number), body, account)
 
@@ -198,7 +198,7 @@ class Forge(Server):
 
 
 class GitHubServer(Forge):
-    """One repository, acme/api."""
+    """A GitHub with one repository, acme/api."""
 
     platform = "github"
     path = "acme/api"
@@ -304,7 +304,7 @@ class GitHubServer(Forge):
 
 @dataclass
 class Review:
-    """A review on Forgejo, with the numbers of its comments at lines; a pending one is seen by its author alone."""
+    """A review on Forgejo, with the numbers of its comments at lines; only its author sees a pending one."""
 
     id: int
     subject: int
@@ -314,7 +314,7 @@ class Review:
 
 
 class ForgejoServer(GitHubServer):
-    """One repository, Acme/API, of an instance below a path."""
+    """A Forgejo with one repository, Acme/API, below a path."""
 
     platform = "forgejo"
     path = "Acme/API"
@@ -328,7 +328,7 @@ class ForgejoServer(GitHubServer):
         super().__init__()
         self.submitted: list[Review] = []
         self.breaks_at = ""
-        """The comment with this text breaks off the request that posts it."""
+        """The comment with this text aborts the request that posts it."""
         self.resolves = True
         """Whether a call resolves comments, as after 16.0."""
 
@@ -380,7 +380,7 @@ class ForgejoServer(GitHubServer):
         raise RefusedError(404, "The target couldn't be found.")
 
     def _posted(self, change: Change, visible: list[Review], given: dict[str, Any], account: str) -> dict[str, Any]:
-        # Comments join a review that is still pending, and one that fails leaves it so.
+        # Comments join a pending review, and a failing one leaves it pending.
         review = next((one for one in visible if one.state == "PENDING"), None)
         if review is None:
             review = Review(self.number(), change.number, account, "PENDING", [])
@@ -400,7 +400,7 @@ class ForgejoServer(GitHubServer):
 
 
 class GitLabForge(Forge):
-    """One project, 42 at acme/web, visible to everybody; its webhooks to a Maintainer only."""
+    """A GitLab with one public project, 42 at acme/web; only a Maintainer sees its webhooks."""
 
     platform = "gitlab"
     path = "acme/web"
@@ -416,7 +416,7 @@ class GitLabForge(Forge):
         self.maintainers = {"runwarden-bot"}
         self.hooks: list[dict[str, Any]] = []
         self.before_add = threading.Barrier(1)
-        """Where a request that adds a webhook waits: with two parties, until another does so too."""
+        """A request that adds a webhook waits here; with two parties, until another one does too."""
         self._lock = threading.Lock()
 
     def account_of(self, headers: dict[str, str]) -> str:

@@ -17,9 +17,9 @@ IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for k
 
 
 def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_resolved(forge: Forge) -> None:
-    """A fork's branch of the same name is another's; comments become threads, more than a page of them.
+    """A fork's branch of the same name does not count, and comments become threads over several pages.
 
-    A status is set once, with as much of its text as the forge takes.
+    A status is set once, with as much of its text as the forge accepts.
     """
     client, person = forge.client(), forge.client("person-token")
     forge.add("agent/fix-1", "main", "From a fork", is_fork=True)
@@ -53,7 +53,7 @@ def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_
 
 
 def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
-    """With the address where people see it; of a long discussion only what is new is read."""
+    """The comment's web address is returned; of a long discussion, only new comments are read."""
     client = forge.client()
     forge.comment("7", "Me, too", "ann")
     made = client.comment(7, "At work")
@@ -74,7 +74,7 @@ def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
 
 @pytest.mark.parametrize("forge", [GitHubServer, GitLabForge], indirect=True)
 def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(forge: Forge) -> None:
-    """A line outside the diff is final; a wrong token may be put right."""
+    """A line outside the diff is refused for good; a wrong token can be corrected."""
     client = forge.client()
     number = client.open(**PROPOSAL).number
 
@@ -89,7 +89,7 @@ def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(for
 
 
 def test_a_change_beyond_its_limits_is_not_pushed() -> None:
-    """A protected folder also where something else stands in its place; letters' case does not hide it."""
+    """A protected folder counts even if a file replaces it, and in any letter case."""
     for names, size, limits, reason in (
         (["src/app.py", ".github/ISSUE_TEMPLATE.md"], 10, {}, None),
         ([".GitHub/Workflows/ci.yml"], 10, {}, "protected by '.github/workflows/'"),
@@ -106,7 +106,7 @@ def test_a_change_beyond_its_limits_is_not_pushed() -> None:
 
 
 def test_no_patch_is_made_of_files_that_do_not_fit_into_memory(tmp_path: Path) -> None:
-    """Counted before anything reads them: added, changed and removed ones, and no submodule."""
+    """Added, changed and removed files are counted before they are read, and submodules are not."""
     git, git_dir = GitRunner(tmp_path, 30, IDENTITY), tmp_path / "r"
     git("init", "--quiet", "--bare", str(git_dir))
 

@@ -1,4 +1,4 @@
-"""From a run to its pull request, with the real service: pushed over HTTP, posted by the worker, and no token lost."""
+"""From a run to its pull request with the real service: pushed over HTTP, posted by the worker, no token leaked."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -47,7 +47,7 @@ def forge() -> Iterator[GitHubServer]:
 
 @pytest.fixture
 def entry(forge: GitHubServer, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """An organization and its agent, as `tenant` takes them; its repository is served over HTTP, by token only."""
+    """An organization and its agent for `tenant`; its repository needs a token over HTTP."""
     made = make_repository(tmp_path / "git" / "acme" / "api", {"README.md": "# api\n"})
     script = tmp_path / "snoop.py"
     script.write_text(SNOOP, "utf-8")
@@ -80,7 +80,7 @@ def posted(api: Api, run_id: str) -> bool:
 def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
     tenant: Make, equipped: Any, entry: dict[str, Any], forge: GitHubServer
 ) -> None:
-    """Neither in the environment, /proc, configuration, log, diff and commit, nor in what is told and posted."""
+    """The token is not in the environment, /proc, configuration, log, diff, commit, answers or posts."""
     api = tenant(on=equipped, **entry)
     run_id = api.start("look around")
     assert api.ended(run_id)["status"] == "completed", api.log(run_id)

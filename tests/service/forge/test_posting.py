@@ -1,4 +1,4 @@
-"""What becomes of a turn's results after the push: posted once, whatever dies, refuses or changes on the way."""
+"""A turn's results are posted once after the push, whatever crashes, refuses or changes."""
 
 import os
 import signal
@@ -41,13 +41,13 @@ for name in due[:1]:
 
 
 def states(server: Forge) -> list[str]:
-    """What is shown beside the old and the new commit, in GitHub's words."""
+    """The statuses next to the old and the new commit, in GitHub's words."""
     words = {"running": "pending", "failed": "failure", "canceled": "error"}
     return [words.get(one, one) for commit in (OLD, NEW) for one in server.shown(commit).values()]
 
 
 def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) -> None:
-    """Each way of being killed once, before the forge wrote what was asked and after; then all is there, once."""
+    """A worker is killed before and after the forge carries out each request; in the end each result is there once."""
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
     desk.report(run_id, 1, FOUND)
@@ -91,7 +91,7 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
 
 @ONE_FORGE
 def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
-    """Pending while it works; what is wanted while it is being posted is posted after it."""
+    """It is pending while the turn works; a change during a posting is posted after it."""
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
 
@@ -120,7 +120,7 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
     ],
 )
 def test_a_status_fails_on_findings_as_grave_as_set(desk: Desk, limit: str, unread: bytes | None, shown: str) -> None:
-    """The turn itself completed, and its review is posted all the same; unread findings do not open the gate."""
+    """The turn itself completed and its review is posted; unreadable findings do not pass the check."""
     desk.plan(EVERYTHING | {"status": limit})
     run_id = desk.begin()
     if unread is None:
@@ -138,7 +138,7 @@ def test_a_status_fails_on_findings_as_grave_as_set(desk: Desk, limit: str, unre
 
 @ONE_FORGE
 def test_a_turn_without_a_commit_says_how_it_ended_where_it_began(desk: Desk) -> None:
-    """Failed and cancelled turns leave no commit pending, and open and review nothing; none can begin again."""
+    """Failed and cancelled turns leave no commit pending, open and review nothing, and cannot begin again."""
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
     desk.report(run_id, 1, FOUND)
@@ -186,7 +186,7 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
 
 @ONE_FORGE
 def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk) -> None:
-    """Title and text around our part are theirs; a text without our marks is all theirs."""
+    """Title and text around our part belong to users; a text without our marks is all theirs."""
     run_id = desk.begin()
     desk.end(run_id)
     desk.post()
@@ -213,7 +213,7 @@ def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk)
 def test_what_a_person_closed_stays_closed_and_what_is_merged_is_followed_up(
     desk: Desk, state: str, count: int
 ) -> None:
-    """A later commit opens no closed pull request again; after a merge it needs another."""
+    """A later commit reopens no closed pull request; after a merge, a new one is opened."""
     run_id = desk.begin()
     desk.end(run_id)
     desk.post()
@@ -234,7 +234,7 @@ def test_what_a_person_closed_stays_closed_and_what_is_merged_is_followed_up(
     ids=["limit", "away"],
 )
 def test_a_forge_that_asks_for_rest_or_is_away_rests_for_all_that_is_due(desk: Desk, answer: Step, rest_s: int) -> None:
-    """One request learns of it; the others wait as long, and then all is posted. What is refused is not asked again."""
+    """One request learns of it and the others wait as long, then all is posted. A refused request is not repeated."""
     due = [desk.begin(branch=f"agent/{at}") for at in range(3)]
     desk.server.before = lambda _: answer
     for at, run_id in enumerate(due):
@@ -261,7 +261,7 @@ def test_a_forge_that_asks_for_rest_or_is_away_rests_for_all_that_is_due(desk: D
 
 @ONE_FORGE
 def test_what_the_operator_left_out_is_said_and_made_up_for(desk: Desk) -> None:
-    """The token goes to no other host; once all is there, the posting is made; after a day it is given up."""
+    """The token goes to no other host; the posting is made once everything is configured, or dropped after a day."""
     early, late = desk.begin(), desk.begin()
     desk.connect(host="elsewhere.example")
     desk.end(early)
@@ -285,7 +285,7 @@ def test_what_the_operator_left_out_is_said_and_made_up_for(desk: Desk) -> None:
 @ONE_FORGE
 @pytest.mark.parametrize("change", [{}, {"state": "closed"}, {"state": "merged"}, {"branch": "moved"}])
 def test_the_same_change_opens_no_second_pull_request(desk: Desk, change: dict[str, str]) -> None:
-    """The run that made it later links the first one's, unless that is over, or holds something else by now."""
+    """The later run links the first one's pull request, unless it is closed or has changed by now."""
     first = desk.begin(branch="agent/first")
     desk.end(first, "1" * 40, branch="agent/first", tree_sha="7" * 40)
     desk.later(1)
@@ -314,7 +314,7 @@ def test_the_same_change_opens_no_second_pull_request(desk: Desk, change: dict[s
 
 @ONE_FORGE
 def test_of_two_with_the_same_change_the_earlier_one_opens_its_pull_request(desk: Desk) -> None:
-    """The other waits until that was tried; where it fails, it opens its own, which is then the one for both."""
+    """The other waits for it; if it fails, the other opens its own, which both then use."""
     due = []
     for at in range(2):
         due.append(desk.begin(branch=f"agent/{at}"))
@@ -346,7 +346,7 @@ def subject(commit: str, attempts: int = 1, **run: Any) -> Subject:
 
 
 def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge: Forge) -> None:
-    """None yet: again soon. Moved on, or closed: said, and left alone."""
+    """Without one, it is tried again soon; if the pull request has moved on or is closed, that is recorded."""
     client = forge.client()
     with pytest.raises(ForgeError, match="has no pull request yet") as waiting:
         post_review(client, subject("b" * 40))

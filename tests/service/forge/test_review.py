@@ -1,4 +1,4 @@
-"""A review is brought up to date with each push; what is there is left alone, what a person closed stays closed."""
+"""Each push updates the review: existing comments stay, and what a user closed stays closed."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ class Pull:
         self.number = self.client.open(**PROPOSAL).number
 
     def push(self, head: int, *found: IdentifiedFinding) -> None:
-        """Post what was found at a commit, as often as it takes."""
+        """Post the findings at a commit, with as many attempts as it takes."""
         self.server.branches["agent/fix-1"] = HEADS[head]
         for _ in range(30):
             with contextlib.suppress(ForgeError):
@@ -55,16 +55,16 @@ class Pull:
 
     @property
     def states(self) -> str:
-        """Each thread's letter, a capital where it is open."""
+        """Each thread's letter, in upper case while it is open."""
         return "".join(key if one.is_resolved else key.upper() for key, one in self.threads.items())
 
     @property
     def bodies(self) -> list[str]:
-        """The texts about the whole; comments that came later are below a heading of their own."""
+        """The texts about the whole change; later comments are below a separate heading."""
         return [one.body for one in self.client.reviews(self.number) if one.body not in {"", "More findings:"}]
 
     def resolve_as_person(self, key: str) -> None:
-        with contextlib.suppress(ForgeError):  # its answer may get lost, too
+        with contextlib.suppress(ForgeError):  # its answer may be lost, too
             self.server.client("person-token").resolve(self.number, self.threads[key])
 
 
@@ -74,9 +74,9 @@ def is_write(received: Received) -> bool:
 
 @pytest.mark.parametrize("answers", ["come", "are lost"])
 def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Forge, answers: str) -> None:
-    """Also where the answer to everything that is written gets lost, and all of it is tried again.
+    """This holds even if the answer to every write is lost and the write is repeated.
 
-    Nothing is posted without a finding, nor written again where nothing has changed.
+    Nothing is posted without a finding, or rewritten without a change.
     """
     pull = Pull(forge)
     pull.push(0)
@@ -102,7 +102,7 @@ def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Forge, answer
 
 
 def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Forge) -> None:
-    """Also by a later run, whose service knows nothing of the earlier one."""
+    """This holds for a later run as well, whose service does not know the earlier one."""
     pull = Pull(forge)
     pull.push(0, A, B, D)
     del forge.threads[0]
@@ -119,7 +119,7 @@ def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Forge) -> No
 
 @ONE_FORGE
 def test_a_comment_at_which_the_forge_fails_holds_nothing_back(forge: Forge) -> None:
-    """At first it is tried again; if the forge keeps failing at it, the finding goes into the text."""
+    """It is tried again; if the forge keeps failing, the finding goes into the text."""
     pull = Pull(forge)
     forge.branches["agent/fix-1"] = HEADS[0]
     forge.before = lambda one: Respond(500, {}) if b'"path"' in one.body and b"finding b" in one.body else None
@@ -133,7 +133,7 @@ def test_a_comment_at_which_the_forge_fails_holds_nothing_back(forge: Forge) -> 
 
 @ONE_FORGE
 def test_two_agents_and_forgers_leave_each_other_alone(forge: Forge) -> None:
-    """A mark counts in comments of our own account, and for its own agent."""
+    """A mark counts only in comments of our own account, and for its own agent."""
     pull, other = Pull(forge), Pull(forge, "cl-aude")
     pull.push(0, A)
     other.push(0, B)
@@ -147,7 +147,7 @@ def test_two_agents_and_forgers_leave_each_other_alone(forge: Forge) -> None:
 
 @ONE_FORGE
 def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Forge) -> None:
-    """As the token of a GitHub App's installation."""
+    """An example is the installation token of a GitHub App."""
     pull = Pull(forge)
     forge.before = lambda received: Respond(403, {}) if received.target.endswith("/user") else None
     pull.push(0, A, B)
@@ -158,7 +158,7 @@ def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Forge) -> N
 
 @FORGEJO
 def test_what_is_gone_is_said_where_no_call_resolves_it(forge: ForgejoServer) -> None:
-    """As in 16.0; no longer when the finding is back. Users resolve on the page."""
+    """In Forgejo 16.0 the text says that a finding is gone until it is back. Users resolve it on the page."""
     forge.resolves = False
     pull = Pull(forge)
     pull.push(0, A, B, C)
@@ -175,7 +175,7 @@ def test_what_is_gone_is_said_where_no_call_resolves_it(forge: ForgejoServer) ->
 
 @FORGEJO
 def test_a_review_that_broke_off_is_posted_anew(forge: ForgejoServer) -> None:
-    """Its first comments are pending, where only their author sees them: they count as not posted, and go."""
+    """Comments of a pending review are visible to their author only, so they are deleted and posted again."""
     pull = Pull(forge)
     forge.breaks_at = "finding b"
     comments = [ReviewComment("src/app.py", 1, f"finding {one}") for one in "ab"]
@@ -191,7 +191,7 @@ def test_a_review_that_broke_off_is_posted_anew(forge: ForgejoServer) -> None:
 
 @FORGEJO
 def test_lists_are_read_to_their_end(forge: ForgejoServer) -> None:
-    """Also where only a number says how long they are; of many pull requests a branch's own are found."""
+    """Some lists only give a total; of many pull requests, only the branch's own are found."""
     client, person = forge.client(), forge.client("person-token")
     own = forge.add("agent/fix-1", "main", "Old", state="closed")
     for at in range(120):
@@ -207,7 +207,7 @@ def test_lists_are_read_to_their_end(forge: ForgejoServer) -> None:
 
 @FORGEJO
 def test_the_newest_status_counts_in_whatever_order_they_come(forge: ForgejoServer) -> None:
-    """Equal to it, none is set again; equal to an older one, it is."""
+    """A status equal to the newest is not set again; one equal to an older status is."""
     client = forge.client()
     for state in ("pending", "success", "success", "pending"):
         client.set_status("b" * 40, "agent/fix-1", "runwarden/x", state, "text")
@@ -216,9 +216,9 @@ def test_the_newest_status_counts_in_whatever_order_they_come(forge: ForgejoServ
 
 
 def test_foreign_text_is_shown_and_does_nothing() -> None:
-    """No mention, no command, no link, no HTML; code stays code, and a suggestion cannot end its own block.
+    """No mention, command, link or HTML works; code stays code, and a suggestion cannot end its own block.
 
-    No title and no message closes an issue at its merge; words that name nothing stay as they are.
+    No title or message closes an issue at the merge; harmless words stay unchanged.
     """
     marks = Marks("x")
     text = comment(finding("a", 1, suggestion="```\n@all", message="Why"), marks, may_replace=True)
@@ -254,7 +254,7 @@ def test_no_foreign_text_becomes_html_or_a_link(text: str) -> None:
 
 
 def test_a_mark_within_foreign_text_is_none() -> None:
-    """Only the end of a comment counts, and the last line of a review."""
+    """Only the end of a comment and the last line of a review count."""
     marks = Marks("x")
     forged = f"{marks.finding('b' * 16)}\n{marks.review({'dismissed': ['a' * 16]})}"
     text = comment(finding("a", 1, suggestion=forged, message=forged), marks, may_replace=True)
