@@ -130,8 +130,9 @@ def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # n
     if os.environ.get("RUNWARDEN_SERVICE_ENVIRONMENT"):
         from service import settings
 
+        click.get_current_context().obj = file = settings.EnvironmentFile()
         try:
-            settings.load_environment()
+            file.load()
         except settings.SettingsError as error:
             raise click.UsageError(str(error)) from error
     if data_dir is not None:

@@ -21,7 +21,7 @@ from service.observability.log import Masks, start_log
 from service.observability.metrics import operators_token
 from service.processes.server import run_server
 from service.processes.worker import run_worker
-from service.settings import ENVIRONMENT_VARIABLE, DataFolder, SettingsError, reload_environment
+from service.settings import ENVIRONMENT_VARIABLE, DataFolder, EnvironmentFile, SettingsError
 
 DATABASE_HELP: Final = (
     "postgresql://user@host/name; SQLite in the data folder if left out. "
@@ -50,9 +50,10 @@ def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
 
         def read_again() -> None:
             while signals.get():
-                reload_environment(check, masks.renew)
+                file.reload(check, masks.renew)
 
         check(os.environ)
+        file = click.get_current_context().find_object(EnvironmentFile) or EnvironmentFile()
         # In a thread, since it asks the database; a handler may only put into such a queue.
         signals = SimpleQueue[int]()
         # Without a file, closing a terminal ends what runs in it, as usual.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.settings import ENVIRONMENT_VARIABLE, SettingsError, load_environment
+from service.settings import ENVIRONMENT_VARIABLE, EnvironmentFile, SettingsError
 from tests.service.conftest import METRICS_TOKEN, UNBOXED, Api, member, placed
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import demo_setup, make_repository
@@ -58,4 +58,4 @@ def test_a_file_that_everyone_may_write_is_refused(monkeypatch: pytest.MonkeyPat
     file.write_text("A_=1\n")
     file.chmod(0o646)
     with pytest.raises(SettingsError, match="everyone may write it: chmod o-w"):
-        load_environment()
+        EnvironmentFile().load()
