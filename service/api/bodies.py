@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, V
 from pydantic.config import JsonDict
 from starlette.requests import ClientDisconnect
 
-from service.api.context import context_of
+from service.api.context import Reserve, context_of
 from service.api.errors import HttpError, bad_request, documented
 from service.errors import first_fault
 from service.reference import BRANCH, LONGEST_BRANCH, NO_NUL, PLATFORMS, SEGMENT
@@ -246,24 +246,6 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
         return schema
     definition = definitions.get(str(schema.get("$ref", "")).removeprefix("#/$defs/"), schema)
     return {key: _inlined(value, definitions) for key, value in definition.items()}
-
-
-@dataclass(eq=False)
-class Reserve:
-    """Memory for the bodies of unknown callers; used only on the event loop."""
-
-    _left: int
-
-    def take(self, size: int) -> bool:
-        """Reserve `size` bytes if enough are left; return whether they were reserved."""
-        if size > self._left:
-            return False
-        self._left -= size
-        return True
-
-    def give_back(self, size: int) -> None:
-        """Release reserved bytes."""
-        self._left += size
 
 
 async def read_bytes(request: Request, limit: int, reserve: Reserve | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""The context of every endpoint, and its threads."""
+"""The context of every endpoint, with its threads and its memory for bodies."""
 
 import os
 import threading
@@ -43,6 +43,24 @@ class Threads:
             return await anyio.to_thread.run_sync(call, limiter=self._all)
 
 
+@dataclass(eq=False)
+class Reserve:
+    """Memory for the bodies of unknown callers; used only on the event loop."""
+
+    _left: int
+
+    def take(self, size: int) -> bool:
+        """Reserve `size` bytes if enough are left; return whether they were reserved."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """Release reserved bytes."""
+        self._left += size
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The parts of a running service."""
@@ -72,6 +90,10 @@ class Context:
     """The thread for `/metrics`, so that scrapes run one after the other."""
     outgoing: Threads = field(default_factory=lambda: Threads(32, share=4))
     """The threads for requests to code hosts: a slow host uses up only its organization's share."""
+    unproven_deliveries: Reserve = field(default_factory=lambda: Reserve(64 << 20))
+    """Memory for large bodies of unknown senders: a signature can only be checked after the body was read."""
+    unproven_forms: Reserve = field(default_factory=lambda: Reserve(64 << 20))
+    """Memory for large forms: each is read before its sender is known, so that it can be shown again."""
 
     @property
     def operator_token(self) -> str | None:

@@ -15,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
-from service.api.bodies import Reserve, read_bytes
+from service.api.bodies import read_bytes
 from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
@@ -31,8 +31,6 @@ router = APIRouter()
 _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
 _DELIVERY: Final = re.compile(r"[A-Za-z0-9-]{8,100}", re.ASCII)
 _PAYLOADS: Final = {"github": github.PAYLOADS, "gitlab": gitlab.PAYLOADS, "forgejo": github.FORGEJO_PAYLOADS}
-_UNPROVEN: Final = Reserve(64 << 20)
-"""Memory for large bodies of unknown senders: a signature can only be checked after the body was read."""
 _HEADERS: Final = {
     "x-gitlab-event-uuid",
     *(name for platform in PLATFORMS.values() for name in (platform.event, platform.delivery, platform.proof)),
@@ -61,7 +59,7 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
         proof = headers.get(PLATFORMS[platform].proof, "")
         if not (authentic(platform, headers, b"", secrets) if platform == "gitlab" else _SIGNATURE.fullmatch(proof)):
             raise _unsigned()
-        raw = await read_bytes(request, context.settings.triggers.body_bytes, _UNPROVEN)
+        raw = await read_bytes(request, context.settings.triggers.body_bytes, context.unproven_deliveries)
         # Parsing and database access happen in threads, so that they do not block the event loop.
 
         def read() -> WebhookDelivery | None:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from fastapi import Depends, Request, Response
 
 from service.api.auth import READ, Caller, check_rate, scoped
-from service.api.bodies import Reserve, read_bytes
+from service.api.bodies import read_bytes
 from service.api.context import RequestContext, context_of
 from service.api.errors import HttpError, bad_request
 from service.observability.requests import record_of
@@ -24,8 +24,6 @@ CSRF: Final = "csrf"
 _SECRET: Final = frozenset({CSRF, "token", "code"})
 """Fields that are never shown again."""
 _MOST_FIELDS: Final = 200
-_UNPROVEN: Final = Reserve(64 << 20)
-"""Memory for large forms: each is read before its sender is known, so that it can be shown again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ async def read_form(request: Request) -> Form:
     """
     if not hasattr(request.state, "form"):
         context = context_of(request)
-        raw = await read_bytes(request, context.settings.limits.body_bytes, _UNPROVEN)
+        raw = await read_bytes(request, context.settings.limits.body_bytes, context.unproven_forms)
 
         def parse() -> Form:
             try:

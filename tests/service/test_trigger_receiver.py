@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from service.api.bodies import Reserve, read_bytes
+from service.api.bodies import read_bytes
+from service.api.context import Reserve
 from service.api.errors import HttpError
 from service.api.hooks import authentic, delivery_id, event_of
 from service.clock import DAY_MICROS, now_micros, rfc3339
