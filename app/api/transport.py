@@ -5,13 +5,11 @@ import json
 import logging
 import os
 import re
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from importlib.util import find_spec
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -71,10 +69,6 @@ CERTAIN: Final = frozenset(
 """The 4xx that mean, by the spec or by RFC 9110 and 6585, that the request was not carried out. Any other one may come
 after it was: 406 judges the answer only, 408 and 499 a connection, 424 a part, 425 an early copy of the request.
 """
-
-if find_spec("sniffio") is None:
-    # httpcore tries to import it several times a request, and Python would search the whole path each time.
-    sys.modules["sniffio"] = None  # type: ignore[assignment]  # how Python marks what is not there
 
 
 def masked(text: str, token: Token) -> str:
