@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -240,7 +240,7 @@ def read_run(run_id: str, request: Request, context: RequestContext, caller: Run
     return run_document(run_id, context, caller) | {"url": url.replace("{run_id}", run_id) if url else None}
 
 
-def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, object]:
+def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any]:
     """Return a run with its turns, oldest first, without its address.
 
     Raises:
@@ -262,7 +262,6 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         # A plain run has no inputs, and the inputs of a rule's run do not come from a caller.
         by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
-        question = turn.question or {"question": None, "choices": []}
         outcome = turn.outcome
         body = {"number": turn.number, "instructions": turn.instructions, "caller": turn.caller, "outcome": outcome}
         body |= {"reason": turn.reason, "failure_kind": turn.failure_kind, "summary": turn.summary}
@@ -274,8 +273,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
             "commit": turn.commit_sha,
             # A turn that was paused continues from its own patch.
             "from_turn": None if turn.from_turn == turn.number else turn.from_turn,
-            "question": question["question"],
-            "choices": question["choices"],
+            **(turn.question or {"question": None, "choices": []}),
             "offer": offer(turn.summary) if outcome == "completed" else None,
             "usage": None if figures is None else figures.document(),
             "findings": None if reported is None else json.loads(reported)["findings"],
@@ -301,6 +299,7 @@ def read_questions(context: RequestContext, caller: RunReader) -> dict[str, obje
     questions = [
         {"run_id": row.run_id, "turn": row.number, "asked_at": rfc3339(row.finished_at), **row.question}
         for row in asking
+        if row.question
     ]
     return {"cancelled": [row.run_id for row in cancelled], "questions": questions}
 

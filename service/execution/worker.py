@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
@@ -264,7 +264,7 @@ class TurnWorker:
     def _turns_at_work(self) -> int:
         return sum(name.partition(":")[0] not in self._jobs for name in self._engine.at_work)
 
-    def _next_turns(self, connection: sa.Connection) -> list[Any]:
+    def _next_turns(self, connection: sa.Connection) -> list[dispatch.NextTurn]:
         """Return the next turns, at most as many as this worker has free slots."""
         free = self.me.concurrency - self._turns_at_work
         if free <= 0:
@@ -276,7 +276,7 @@ class TurnWorker:
             slots = sum(worker.concurrency for worker in living)
         return dispatch.next_turns(connection, slots, self._settings.organization_slots, self._clock())[:free]
 
-    def _begin_turns(self, chosen: list[Any]) -> None:
+    def _begin_turns(self, chosen: list[dispatch.NextTurn]) -> None:
         again = {f"{turn.run_id}:{turn.number}" for turn in chosen if turn.attempt}
         if again:
             # The record of a paused turn may not be closed yet.

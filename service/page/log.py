@@ -76,7 +76,7 @@ def show_log(
     find: str = "",
 ) -> Response:
     """Show the end of a turn's log, the part at or before a line, or the lines with a text; a live one is followed."""
-    run: Any = results.run_document(run_id, context, caller)
+    run = results.run_document(run_id, context, caller)
     with results.turn_log(context, caller, run_id, turn) as log:
         data, preset = log.read(0, LARGEST_LOG).data, log.preset
     if not log.is_ended:
@@ -90,9 +90,9 @@ def show_log(
     first = data.count(b"\n", 0, start) + 1
     rows, next_line = list(_rows(preset, data[start:end], first)), first + data.count(b"\n", start, end)
     matches = list(_found(preset, data, find)) if find.strip() else None
-    facts = {"run": run, "turn": turn, "rows": rows, "first": first, "following": end, "next_line": next_line}
+    facts: dict[str, Any] = {"turn": turn, "rows": rows, "first": first, "following": end, "next_line": next_line}
     facts |= {"is_end": end >= len(data), "is_ended": log.is_ended, "find": find, "found": matches, "most": _MOST_FOUND}
-    return page("log", visitor, **facts)
+    return page("log", visitor, run=run, **facts)
 
 
 def _found(preset: PresetName | None, data: bytes, find: str) -> Iterator[tuple[int, str, str, str]]:

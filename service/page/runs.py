@@ -94,7 +94,7 @@ def show_new_run(
     """Show the form for a run, as another one if `like` names it."""
     fields = typed or {"agent": agent, "repository": repository}
     if like:
-        run: Any = results.run_document(like, context, caller)
+        run = results.run_document(like, context, caller)
         fields = {"agent": run["agent"], "repository": repository_name(run["repository"])}
         fields |= {INSTRUCTIONS: run["turns"][0]["instructions"]}
     with context.database.read() as connection:
@@ -152,7 +152,7 @@ def show_run(
     run_id: str, context: RequestContext, caller: RunReader, visitor: Anybody, fault: Fault = None, typed: Typed = None
 ) -> Response:
     """Show a run, turn by turn, with its instructions and answers."""
-    run: Any = results.run_document(run_id, context, caller)
+    run = results.run_document(run_id, context, caller)
     last, words = run["turns"][-1], (typed or {}).get(INSTRUCTIONS, "")
     return page("run", visitor, fault=fault, run=run, last=last, is_active=last["outcome"] is None, typed=words)
 
@@ -160,7 +160,7 @@ def show_run(
 @router.post("/runs/{run_id}/reply")
 async def reply(run_id: str, context: RequestContext, form: Writer, caller: RunWriter, visitor: Anybody) -> Response:
     """Continue a run with the visitor's text (spec 4.3)."""
-    run: Any = await run_in_threadpool(results.run_document, run_id, context, caller)
+    run = await run_in_threadpool(results.run_document, run_id, context, caller)
     words = form.get("choice") or form.fields.get(INSTRUCTIONS, "")
     begin_with = form.get("start_from") or None
     try:
@@ -208,7 +208,7 @@ def show_changes(
     line: int = 0,
 ) -> Response:
     """Show the change of a turn, of the whole run if none is named, of one file if one is named, or around a line."""
-    run: Any = results.run_document(run_id, context, caller)
+    run = results.run_document(run_id, context, caller)
     patch = None
     try:
         patch = bytes(read_patch(run_id, context, caller, turn).body)
@@ -225,9 +225,9 @@ def show_changes(
     first = max(0, min(file, len(files) - 1)) // _FILES * _FILES
     listed = files[first : first + _FILES]
     chosen, start = files[file : file + 1] if file >= 0 else listed, max(0, start)
-    facts = {"run": run, "turn": turn, "is_large": is_large, "count": len(files), "first": first, "listed": listed}
+    facts: dict[str, Any] = {"turn": turn, "is_large": is_large, "count": len(files), "first": first, "listed": listed}
     facts |= {"shown": list(text.shown(chosen, start, _DIFF_BYTES)), "start": start, "file": file}
-    return page("changes", visitor, path=path, line=line, **facts)
+    return page("changes", visitor, run=run, path=path, line=line, **facts)
 
 
 @router.get("/runs/{run_id}/changes.patch")
@@ -253,6 +253,6 @@ def show_artifact(
     if save or not (is_text or ending in _IMAGES):
         response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
         return response
-    run: Any = results.run_document(run_id, context, caller)
+    run = results.run_document(run_id, context, caller)
     words = bytes(response.body).decode("utf-8", "replace") if is_text else None
     return page("artifact", visitor, run=run, turn=turn, path=name, words=words)

@@ -6,7 +6,7 @@ Why an open turn waits is computed when someone asks: nothing of it is stored.
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -71,8 +71,17 @@ _DUE_JOBS: Final = sa.union_all(
 """All of them; the kinds are named so that they sort in the order of their turn."""
 
 
-def next_turns(connection: sa.Connection, slots: int, share: int | None, now: int) -> list[Any]:
-    """Return run_id, number, organization_id and attempt of the turns to queue, so that `slots` are under way.
+class NextTurn(NamedTuple):
+    """A waiting turn that is to be queued."""
+
+    run_id: str
+    number: int
+    attempt: int
+    organization_id: str
+
+
+def next_turns(connection: sa.Connection, slots: int, share: int | None, now: int) -> list[NextTurn]:
+    """Return the turns to queue, so that `slots` are under way.
 
     A free slot goes to the organization using the fewest slots; ties go to the one served least recently. An
     organization gets at most `share` slots; None means all but one if there are other organizations. While a model
@@ -95,14 +104,14 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     lanes = {(row.url, row.branch) for row in under_way}
     outages = ProviderOutages(connection)
     probed = {outages.of(row.organization_id, row.agent) for row in under_way} - {None}
-    chosen: list[Any] = []
+    chosen: list[NextTurn] = []
     while len(chosen) < room and (able := [owner for owner in able if taken[owner] < share]):
         owner = min(able, key=taken.__getitem__)
         able.remove(owner)
         values = {"owner": owner, "lanes": [*lanes], "held": outages.held(owner, probed, now), "now": now}
         row = connection.execute(_NEXT_OF_OWNER, values).first()
         if row is not None:
-            chosen.append(row)
+            chosen.append(NextTurn(row.run_id, row.number, row.attempt, owner))
             if not row.is_restricted:
                 probed |= {outages.of(owner, row.agent)} - {None}
             taken[owner] += 1

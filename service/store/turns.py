@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -359,17 +359,26 @@ def open_runs(connection: sa.Connection, among: Sequence[str] | None = None) -> 
     return frozenset(connection.scalars(query))
 
 
+class LastTurn(NamedTuple):
+    """The last turn of a run, which has ended."""
+
+    run_id: str
+    number: int
+    question: dict[str, Any] | None
+    finished_at: int
+
+
 def last_turns(
     connection: sa.Connection, organization_id: str, condition: sa.ColumnElement[bool], limit: int
-) -> Sequence[Any]:
-    """Return run_id, number, question and finished_at of the last turns of an organization's runs, newest first.
+) -> list[LastTurn]:
+    """Return the last turns of an organization's runs, newest first.
 
     `condition`: the schema's `ASKS`, for questions that are open until their run is continued, or `WAS_CANCELLED`.
     """
-    columns = (turns.c.run_id, turns.c.number, turns.c.question, turns.c.finished_at)
+    columns = (turns.c[name] for name in LastTurn._fields)
     last = sa.and_(runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
     query = sa.select(*columns).join(runs, last).where(turns.c.organization_id == organization_id, condition)
-    return connection.execute(query.order_by(turns.c.finished_at.desc()).limit(limit)).all()
+    return [LastTurn(*row) for row in connection.execute(query.order_by(turns.c.finished_at.desc()).limit(limit))]
 
 
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
@@ -394,13 +403,21 @@ def _is_latest(turn: Turn) -> tuple[sa.ColumnElement[bool], ...]:
     return (*_is(turn.run_id, turn.number), turns.c.attempt == turn.attempt, _OPEN)
 
 
-def ended_since(connection: sa.Connection, earliest: int) -> Sequence[Any]:
-    """Return run_id, number, outcome, accepted_at, started_at and finished_at of turns that ended since an instant.
+class EndedTurn(NamedTuple):
+    """How a turn ended, and when it was accepted, started (None: no worker claimed it) and finished (microseconds)."""
 
-    Instants are microseconds; `started_at` is None if the turn was cancelled before any worker claimed it.
-    """
-    outcome = sa.case((WAS_CANCELLED, CANCELLED), else_=turns.c.status).label("outcome")
+    run_id: str
+    number: int
+    outcome: str
+    accepted_at: int
+    started_at: int | None
+    finished_at: int
+
+
+def ended_since(connection: sa.Connection, earliest: int) -> list[EndedTurn]:
+    """Return the turns that ended since an instant (microseconds)."""
+    outcome = sa.case((WAS_CANCELLED, CANCELLED), else_=turns.c.status)
     columns = (turns.c.accepted_at, turns.c.started_at, turns.c.finished_at)
     is_real = turns.c.executor.is_distinct_from(MADE_UP)
     query = sa.select(turns.c.run_id, turns.c.number, outcome, *columns)
-    return connection.execute(query.where(turns.c.finished_at >= earliest, is_real)).all()
+    return [EndedTurn(*row) for row in connection.execute(query.where(turns.c.finished_at >= earliest, is_real))]
