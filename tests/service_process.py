@@ -1,4 +1,4 @@
-"""A real service in its own process, on a free loopback port, over repositories made on the spot."""
+"""A real service as a process on a free loopback port, with generated repositories."""
 
 import json
 import os
@@ -28,7 +28,7 @@ READY_S: Final = 120.0
 STOP_S: Final = 120.0
 PROGRAM: Final = "from service.cli import main; main(prog_name='runwarden service')"
 _MADE: Final = tempfile.TemporaryDirectory(prefix="runwarden-made-")
-"""What is made once and copied: a repository of each content, and a database with its tables."""
+"""Templates that are made once and copied: repositories by content, and a database with its tables."""
 GIT_ENVIRONMENT: Final = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -38,7 +38,7 @@ GIT_ENVIRONMENT: Final = {
     "GIT_COMMITTER_EMAIL": "developer@example.invalid",
 }
 
-# Writes down what it was told, so that a test can read the contract from the commit. Its instructions steer it:
+# It writes its task into a file, so that a test can read the contract from the commit. Its instructions control it:
 # "wait FILE" ends when the file exists, "fail" exits with 3, "nothing" changes nothing, anything else is noted.
 SCRIBE: Final = """
 import json, os, pathlib, sys, time
@@ -61,7 +61,7 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps(result))
 
 
 def git(*arguments: str, cwd: Path, given: str = "") -> str:
-    """Run git without anybody's configuration on what it is given, and return what it printed."""
+    """Run git without any user's configuration, and return its output."""
     done = subprocess.run(
         ["git", *arguments],
         cwd=cwd,
@@ -77,8 +77,8 @@ def git(*arguments: str, cwd: Path, given: str = "") -> str:
 def make_repository(
     folder: Path, files: Mapping[str, str], branches: Mapping[str, Mapping[str, str]] | None = None
 ) -> Path:
-    """Make a bare repository with one commit on main, and one commit more for each further branch."""
-    # One stream makes it all: a commit at a time would cost most of a second.
+    """Make a bare repository with one commit on main, and one more commit for each further branch."""
+    # One stream creates everything, since single commits would take most of a second.
     stream = [commit_stream("main", "First commit", files)]
     for name, more in (branches or {}).items():
         stream.append(commit_stream(name, f"Work on {name}", more, "refs/heads/main"))
@@ -88,7 +88,7 @@ def make_repository(
 
 
 def _replace(source: str, target: str) -> None:
-    # Git's objects are read-only: only root could write over those of an earlier call.
+    # Git's objects are read-only: only root could overwrite those of an earlier call.
     Path(target).unlink(missing_ok=True)
     shutil.copy2(source, target)
 
@@ -119,7 +119,7 @@ def _tables() -> Path:
 
 
 def lay_tables(data_dir: Path) -> None:
-    """Put an empty database with its tables where none is: half of a first start would go by in making them."""
+    """Copy an empty database with its tables, if there is none: creating them takes half of a first start."""
     file = DataFolder(data_dir).database_file
     if not file.exists():
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def sandbox_works() -> bool:
 
 
 def settle_sandbox(file: Path) -> None:
-    """Let agents run without bubblewrap where it does not work, unless the settings choose."""
+    """Let agents run without bubblewrap if it does not work, unless the settings choose."""
     text = file.read_text("utf-8") if file.exists() else ""
     if "sandbox = " in text or sandbox_works():
         return
@@ -154,14 +154,14 @@ def settle_sandbox(file: Path) -> None:
 
 @dataclass
 class Node:
-    """One process of the service: what it is started with, and the process that runs at present."""
+    """A process of the service: its arguments, and the process that is running now."""
 
     arguments: list[str]
     data_dir: Path
     environment: Mapping[str, str]
     process: Program = field(init=False)
     ready: dict[str, Any] = field(init=False)
-    """The line that it printed when it was ready."""
+    """Its ready line."""
 
     @property
     def printed(self) -> IO[str]:
@@ -190,7 +190,7 @@ class Node:
         self.ready = json.loads(line)
 
     def kill(self) -> None:
-        """End the process with SIGKILL: nothing of it gets a chance to tidy up."""
+        """Kill the process with SIGKILL, so that it cannot clean up."""
         self.process.kill()
         self.ended()
 
@@ -198,7 +198,7 @@ class Node:
         self.process.send_signal(number)
 
     def stop(self) -> int:
-        """End the process with SIGTERM, also a frozen one, and return its exit status."""
+        """Stop the process with SIGTERM, even a frozen one, and return its exit status."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         return self.ended()
@@ -215,14 +215,14 @@ class Node:
 
 @dataclass
 class RunningService(Node):
-    """A service that runs."""
+    """A running service."""
 
     setup: dict[str, Any]
-    """All that `apply` printed."""
+    """The output of `apply`."""
 
     @property
     def lab_token(self) -> str:
-        """Opens /_lab of a service that was started with --lab."""
+        """The token for /_lab of a service started with --lab."""
         return str(self.ready.get("lab_token", ""))
 
     @property
@@ -232,12 +232,12 @@ class RunningService(Node):
 
     @property
     def admin_token(self) -> str:
-        """Scope admin; its organization has both entitlements."""
+        """A token of scope admin; its organization has both entitlements."""
         return next((token["value"] for token in self.organization["tokens"] if "admin" in token["scopes"]), "")
 
     @property
     def repositories(self) -> dict[str, Path]:
-        """Path (`acme/api`, `acme/web`) to bare repository."""
+        """The bare repositories by path (`acme/api`, `acme/web`)."""
         return {one["path"]: Path(one["url"]) for one in self.organization["repositories"]}
 
     @property
@@ -267,7 +267,7 @@ def command(data_dir: Path, *arguments: str, environment: Mapping[str, str] | No
 
 
 def demo_setup(folder: Path) -> dict[str, Any]:
-    """Return what `start_service` applies when it is given nothing: one partner organization, two repositories."""
+    """Return the default set-up of `start_service`: one partner organization, two repositories."""
     api = make_repository(
         folder / "repositories" / "acme" / "api",
         {"README.md": "# api\n", "src/app.py": "def answer():\n    return 42\n"},
@@ -299,7 +299,7 @@ def demo_setup(folder: Path) -> dict[str, Any]:
         {"code": "PUBLIC", "kind": "public"},
         {"code": "OLD", "kind": "partner", "retired": True},
     ]
-    # A plain run is the scribe's, too: the built-in reviewer works four times as long.
+    # A plain run uses the scribe too, since the built-in reviewer takes four times as long.
     agents = [{"name": name, "argv": ["{python}", str(script)]} for name in ("scribe", "reviewer")]
     return {"organizations": [organization], "offers": offers, "agents": agents}
 
@@ -332,7 +332,7 @@ def start_service(
 
 
 def refused_start(data_dir: Path, *arguments: str, **environment: str) -> CompletedProcess[str]:
-    """Run `serve`, or the command given, to the end that it comes to by itself."""
+    """Run `serve`, or the command given, until it exits by itself."""
     given = [*(arguments or ("serve", "--port", "0")), "--data-dir", str(data_dir)]
     program = Program(given, {**os.environ, **environment}, code=PROGRAM)
     out, err = program.communicate(timeout=STOP_S)

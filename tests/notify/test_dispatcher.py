@@ -170,7 +170,7 @@ async def test_what_was_told_has_its_recovery(world: World, how: str) -> None:
 
 
 async def test_what_was_put_off_is_told_if_it_still_is_so(world: World) -> None:
-    """A host that is bad for weeks is notified after the pause; an old failure, a muted problem or an event is not."""
+    """A lost connection is notified after its snooze; a snoozed failure, a muted problem or an event is not."""
     dispatcher = await world.began(TO_ALL + '[notify]\non = ["failed", "completed", "link"]')
     until = world.now + timedelta(days=20)
     snoozed = ("failed:acme/web", "run:acme/api", "link:runs")

@@ -154,7 +154,7 @@ async def test_a_folder_without_a_checkout_or_an_old_git_is_told(tmp_path: Path)
 async def test_nothing_that_a_configuration_or_a_change_names_is_executed(
     origin: Origin, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hooks, filters, monitors, drivers and editors of every scope: reading, applying and checking out run none."""
+    """No hook, filter, monitor, driver or editor of any scope runs when reading, applying or checking out."""
     trap, marker = tmp_path / "trap", tmp_path / "executed"
     trap.write_text(f'#!/bin/sh\necho "$0 $*" >> {marker}\ncat\n')
     trap.chmod(0o755)

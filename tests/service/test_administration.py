@@ -1,4 +1,4 @@
-"""`org`, `token`, `offer`, `host`, `repository`, `agent`: what an operator can make, change, list and take away."""
+"""`org`, `token`, `offer`, `host`, `repository`, `agent`: what an operator can create, change, list and remove."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def attempt(data: Path, *arguments: str) -> Result:
 
 
 def refusal(data: Path, *arguments: str) -> str:
-    """Run a command that has to fail; return its message."""
+    """Run a command that must fail; return its message."""
     done = attempt(data, *arguments, "--json")
     assert done.exit_code == 2, done.output
     return str(json.loads(done.stdout)["error"]["message"])
@@ -59,7 +59,7 @@ def test_every_refusal_names_the_cure(data: Path) -> None:
 
 
 def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: Path) -> None:
-    """In a file with nothing applied, whichever of several agents is at fault; a later `agent add` as well."""
+    """A file is refused as a whole, whichever of several agents is at fault; a later `agent add` is refused as well."""
     file = tmp_path / "setup.toml"
 
     def refused(**fallbacks: str) -> str:
@@ -88,7 +88,7 @@ def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: P
 
 
 def test_looking_waits_for_no_writer_and_makes_nothing(data: Path, tmp_path: Path) -> None:
-    """A mistyped --data-dir is told so, and nothing is written there; nor is anything made over a damaged database."""
+    """A mistyped --data-dir is reported and nothing is created there; a damaged database is left alone."""
     with closing(sqlite3.connect(data / "service.sqlite", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         assert [one["slug"] for one in command(data, "org", "list")["organizations"]] == ["acme"]
@@ -103,9 +103,9 @@ def test_looking_waits_for_no_writer_and_makes_nothing(data: Path, tmp_path: Pat
 
 
 def test_a_token_needs_the_entitlement_and_is_printed_once(data: Path) -> None:
-    """ServiceAPI (spec 5.5): refused without it, with the command that gives it; granted, it works.
+    """Without ServiceAPI the error has the command that grants it (spec 5.5).
 
-    A value is in the answer of `create`, and in no list (spec 5.4); slugs are read in any case.
+    `create` prints the value, no list does (spec 5.4); slugs ignore case.
     """
     command(data, "org", "create", "Poor")
     make = ("token", "create", "--org", "Poor", "--scope", "admin", "--alias", "ci")
@@ -122,7 +122,7 @@ def test_a_token_needs_the_entitlement_and_is_printed_once(data: Path) -> None:
 
 
 def test_a_revoked_token_and_an_inactive_organization_s_open_nothing(api: Any) -> None:
-    """From then on, while the service runs, too; an organization is shut until it is activated again."""
+    """This takes effect while the service runs; an organization stays locked until it is activated again."""
     admin = api.service.admin
     admin("org", "create", "Drowsy", "--entitlement", "ServiceAPI")
     made = admin("token", "create", "--org", "drowsy", "--scope", "admin")
@@ -142,7 +142,7 @@ def test_a_revoked_token_and_an_inactive_organization_s_open_nothing(api: Any) -
 
 
 def test_an_api_s_address_names_its_host(data: Path) -> None:
-    """With or without a path: otherwise the token would go to the public host."""
+    """The address must name its host, with or without a path; otherwise the token would go to the public host."""
     for address, name in (
         ("https://api.octocorp.ghe.com", "octocorp.ghe.com"),
         ("https://git.acme.example:8443/", "git.acme.example"),
@@ -153,7 +153,7 @@ def test_an_api_s_address_names_its_host(data: Path) -> None:
 
 
 def test_a_check_tells_why_a_host_is_not_well(data: Path) -> None:
-    """The API has a word only; this has the reason, and status 1 unless all is well."""
+    """The API only has a word; the check prints the reason, and status 1 unless all hosts are healthy."""
     with Server() as server:
         server.script(Respond(200, {"version": "17.5.1-ee"}), Respond(401, {"message": "Bad credentials"}))
         command(data, "host", "connect", *GITLAB, "--api-url", server.origin)
@@ -165,7 +165,7 @@ def test_a_check_tells_why_a_host_is_not_well(data: Path) -> None:
 
 
 def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Make) -> None:
-    """Agents, repositories and hosts, without a restart."""
+    """Agents, repositories and hosts disappear without a restart."""
     hosts = [{"platform": one, "probe": "git", "clone_url": "/no/{path}.git"} for one in ("github", "gitlab")]
     repositories = [{"name": name, "platform": "github", "path": f"acme/{name}"} for name in ("api", "web")]
     api = tenant(hosts=hosts, repositories=repositories)
@@ -191,7 +191,7 @@ def test_a_table_of_cells_is_written_whatever_the_terminal_s_encoding(data: Path
 
 
 def test_a_budget_is_shown_without_options_and_changed_by_those_that_are_given(data: Path) -> None:
-    """A limit goes only on request."""
+    """A limit is only removed on request."""
     for options, day_usd, day_tokens in (
         (("--day-usd", "2.5", "--day-tokens", "1000"), 2.5, 1000),
         ((), 2.5, 1000),
@@ -205,7 +205,7 @@ def test_a_budget_is_shown_without_options_and_changed_by_those_that_are_given(d
 
 
 def test_an_offer_keeps_what_is_not_given(data: Path) -> None:
-    """A price that went would take the offer from all who signed up at it."""
+    """If the price disappeared, everyone who signed up with it would lose the offer."""
     command(data, "offer", "add", "P1", "--kind", "partner", "--price", "49 EUR", "--retired")
     kept = command(data, "offer", "add", "P1", "--kind", "public")
     back = command(data, "offer", "add", "P1", "--kind", "public", "--in-force")
@@ -215,7 +215,10 @@ def test_an_offer_keeps_what_is_not_given(data: Path) -> None:
 
 
 def test_runs_are_listed_and_cancelled_by_the_hundred(data: Path) -> None:
-    """Of one organization and status, after a question; others go on, and the audit trail has each."""
+    """Runs of one organization and status are cancelled after a question.
+
+    Others continue, and the audit trail has each.
+    """
     with closing(Database(DataFolder(data).database_url)) as database:
         first, theirs = accepted(database), accepted(database, "other").id
         with database.write() as connection:
@@ -235,7 +238,7 @@ def test_runs_are_listed_and_cancelled_by_the_hundred(data: Path) -> None:
 
 
 def test_a_turn_accepted_during_the_question_is_not_cancelled(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old run is continued, and another starts to work, while the operator reads `Cancel 3 runs?`."""
+    """While the operator reads `Cancel 3 runs?`, the old run is continued, and another one starts to work."""
     with closing(Database(DataFolder(data).database_url)) as database:
         kept, resumed, working = (accepted(database) for _ in range(3))
 

@@ -1,4 +1,4 @@
-"""Files that an agent leaves in `.runwarden/artifacts`: kept with the turn, fetched by the API, never committed."""
+"""Files in `.runwarden/artifacts` are stored with the turn, returned by the API, and never committed."""
 
 import os
 import stat
@@ -64,7 +64,7 @@ def fetched(api: Api, run_id: str, name: str, turn: int = 1) -> Any:
 
 
 def test_artifacts_are_kept_with_their_turn_and_not_committed(own: Own, tenant: Make) -> None:
-    """Each turn has its own; those that the repository itself holds are not the agent's; another organization: 404."""
+    """Each turn has its own artifacts, without those that the repository contains; another organization gets a 404."""
     api, bare = own({"README.md": "# api\n", f"{FOLDER}/old.txt": "of the repository"})
     turn = api.work(LEAVE + "pathlib.Path('new.txt').touch()")
     run_id = turn["run_id"]
@@ -86,7 +86,7 @@ def test_artifacts_are_kept_with_their_turn_and_not_committed(own: Own, tenant: 
 
 
 def test_what_is_not_a_plain_file_of_the_agent_is_left_out_and_the_log_says_why(own: Own) -> None:
-    """Of an agent that fails, too: nothing is read from elsewhere, and the good files are kept."""
+    """This holds for a failed agent too: no file elsewhere is read, and valid files are stored."""
     api, _ = own()
     turn = api.work(HOSTILE)
     left_out = dict[str, str]()
@@ -120,7 +120,7 @@ def test_what_is_not_a_plain_file_of_the_agent_is_left_out_and_the_log_says_why(
     ids=["pipe", "link above", "many"],
 )
 def test_a_folder_that_is_none_and_too_many_files_do_not_fail_the_turn(api: Api, make: str, why: str) -> None:
-    """The turn completes, with what may be kept."""
+    """The turn completes, with as many files as are allowed."""
     turn = api.work(make)
 
     assert (turn["outcome"], why in turn["log"]) == ("completed", True), turn["log"]
@@ -143,7 +143,7 @@ def test_each_limit_is_named() -> None:
 
 
 def test_artifacts_are_counted_pruned_and_deleted(database: Database, tmp_path: Path) -> None:
-    """Of the latest attempt alone; a patch is in the list, and its bytes are where patches are."""
+    """Only the latest attempt counts; a patch is listed, and its bytes are stored with the patches."""
     folder = DataFolder(tmp_path / "data")
     folder.create()
     first, second = (accepted(database) for _ in range(2))

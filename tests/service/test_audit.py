@@ -1,4 +1,4 @@
-"""The audit trail: every act of administration, by whom and on what; never a secret, and never changed."""
+"""The audit trail has every administrative act, its author and object; it has no secrets and never changes."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def entries(data: Path, *options: str) -> list[dict[str, Any]]:
 
 
 def test_every_act_of_an_operator_is_kept(tmp_path: Path) -> None:
-    """With the account and the machine, also once the organization is deleted; and nothing secret or personal."""
+    """Entries have the account and machine, outlive the organization, and have no secret or personal data."""
     data = tmp_path / "data"
     said = [command(data, *act.split()) for act, _, _ in ACTS]
     found = entries(data)
@@ -54,12 +54,12 @@ def test_every_act_of_an_operator_is_kept(tmp_path: Path) -> None:
     assert said[3]["token"] not in text
     assert "customer.example" not in text
     assert {one["organization_id"] for one in found} == {said[0]["id"], None}
-    # Of a deleted one by its id.
+    # A deleted organization is named by its id.
     assert len(entries(data, "--org", said[0]["id"], "--action", "organization", "--since", "1h")) == 6
 
 
 def test_what_failed_is_kept_without_what_was_typed_and_a_setup_entry_by_entry(tmp_path: Path) -> None:
-    """A token pasted where an id belongs does not get into the trail; applied again, no token is made."""
+    """A token typed in place of an id does not get into the trail; a repeated `apply` creates no token."""
     data, file = tmp_path / "data", tmp_path / "setup.toml"
     file.write_text(
         '[[organizations]]\nname = "Acme"\ntokens = [{alias = "ci"}]\n[[offers]]\ncode = "X"\nkind = "partner"\n',
@@ -81,7 +81,7 @@ def test_what_failed_is_kept_without_what_was_typed_and_a_setup_entry_by_entry(t
 
 
 def test_the_trail_shows_names_instead_of_ids(database: Database) -> None:
-    """Of whatever has one; a token without an alias and a deleted organization keep their ids."""
+    """A token without an alias and a deleted organization are shown by their ids."""
     owner, gone = organization(database), organization(database, "gone")
     with database.write() as connection:
         token, bare = (
@@ -100,7 +100,7 @@ def test_the_trail_shows_names_instead_of_ids(database: Database) -> None:
 
 
 def test_what_a_token_did_is_kept_under_its_id(tenant: Make, idle: Api) -> None:
-    """Its first use, an organization created with it, a run cancelled with it; not each of its requests."""
+    """The trail has its first use, a created organization and a cancelled run, but not each request."""
     repository = {"name": "api", "platform": "github", "path": "acme/api", "url": "/srv/none.git"}
     api = tenant(on=idle.service, entitlements=["ServiceAPI", "CreateOrganizations"], repositories=[repository])
     child = api.post("/external/organizations", {"email": "a@customer.example"}).json()["organization_id"]
@@ -117,7 +117,7 @@ def test_what_a_token_did_is_kept_under_its_id(tenant: Make, idle: Api) -> None:
 
 @BOTH
 def test_an_entry_stays_as_it_is_for_as_long_as_the_settings_say(database: Database, tmp_path: Path) -> None:
-    """The database itself refuses to change one; for good, unless `retention.audit_days` lets the older ones go."""
+    """The database refuses changes; entries stay forever, unless `retention.audit_days` removes older ones."""
     folder = DataFolder(tmp_path)
     folder.create()
     with database.write() as connection:

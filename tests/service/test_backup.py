@@ -1,4 +1,4 @@
-"""Back-up and restore: the drill of docs/run/upgrade.md, and all that must not be restored."""
+"""Backup and restore: the drill of docs/run/upgrade.md, and backups that must not be restored."""
 
 import contextlib
 import io
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> DataFolder:
 
 @pytest.fixture
 def backup(folder: DataFolder, tmp_path: Path) -> Path:
-    """A back-up of it."""
+    """A backup of that folder."""
     back_up(folder, tmp_path / "backup.tar.gz", now_micros())
     return tmp_path / "backup.tar.gz"
 
@@ -56,7 +56,10 @@ def commits(made: Deployment, branch: str) -> int:
 
 
 def test_the_restore_drill(tmp_path: Path) -> None:
-    """Backed up while two runs work, one of which pushes after that; all is lost and restored: one commit a turn."""
+    """The backup is made while two runs work, one of which pushes afterwards.
+
+    After the restore, each turn has one commit.
+    """
     gates, file = [tmp_path / "first-gate", tmp_path / "second-gate"], str(tmp_path / "backup")
     with deployment(tmp_path / "service", settings=SETTINGS) as made:
         node = made.begin("serve", "--port", "0")
@@ -96,7 +99,7 @@ def test_the_restore_drill(tmp_path: Path) -> None:
 
 
 def test_postgresql_has_its_own_back_ups(tmp_path: Path) -> None:
-    """The refusal names them, before any database is asked."""
+    """The error names them, before any database is contacted."""
     elsewhere = ("--database", "postgresql://nobody@127.0.0.1:1/nothing", "--data-dir", str(tmp_path))
     (tmp_path / "file").touch()
     done = [attempt(*one, str(tmp_path / "file"), *elsewhere) for one in (["backup"], ["restore", "--force"])]
@@ -105,7 +108,7 @@ def test_postgresql_has_its_own_back_ups(tmp_path: Path) -> None:
 
 
 def test_what_is_accepted_during_a_back_up_is_in_it_whole_or_not_at_all(folder: DataFolder, tmp_path: Path) -> None:
-    """Runs with their turns."""
+    """A run and its turns are either all in the backup or not at all."""
     with contextlib.closing(Database(folder.database_url)) as database:
         again = order(accepted(database).organization_id)
         ended = threading.Event()
@@ -127,9 +130,9 @@ def test_what_is_accepted_during_a_back_up_is_in_it_whole_or_not_at_all(folder: 
 
 
 def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) -> None:
-    """Then all of it is replaced by what the back-up holds and nothing else, also a damaged database with its journal.
+    """The backup replaces everything, even a damaged database with its journal.
 
-    Where a restore was cut off nothing starts until it was done again.
+    After an interrupted restore, nothing starts until it is repeated.
     """
     for state in ("in use", "damaged", "cut off"):
         target, refused = DataFolder(tmp_path / state), []
@@ -140,7 +143,7 @@ def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) ->
             journal.write_bytes(b"a journal" * 200)
         if state == "cut off":
             target.restoring_file.touch()
-            # In a process of its own: it takes the log over, and Python's warnings, from the first moment.
+            # In a separate process: it takes over the log and Python's warnings from the start.
             serve, status = refused_start(target.root, "serve"), attempt("status", on=target.root)
             refused = [(serve.returncode, serve.stderr), (status.exit_code, status.stderr)]
         done = attempt("restore", str(backup), on=target.root)
@@ -155,7 +158,7 @@ def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) ->
 
 
 def test_a_damaged_database_replaces_no_back_up(backup: Path, folder: DataFolder) -> None:
-    """Its first pages may still be read; nor is another file replaced."""
+    """It is refused even if its first pages are readable, and no other file is replaced."""
     kept, settings = backup.read_bytes(), folder.root / "mine.toml"
     settings.write_text("a = 1\n", "utf-8")
     pages = bytearray(folder.database_file.read_bytes())
@@ -172,7 +175,7 @@ def test_a_damaged_database_replaces_no_back_up(backup: Path, folder: DataFolder
 
 
 def test_a_back_up_is_private_and_whole(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """0600; one that fails leaves the earlier one, nothing beside it, and is in the audit trail."""
+    """Its mode is 0600; a failing backup keeps the earlier one, leaves nothing else, and is in the audit trail."""
     before = backup.read_bytes()
 
     def full(*_: object, **__: object) -> None:
@@ -197,7 +200,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile
 
 
 def rebuilt(source: Path, *extra: tarfile.TarInfo, database: bytes | None = None) -> bytes:
-    """Return a back-up with further entries, or with another database: none if that is empty."""
+    """Return a backup with further entries, or with another database, or without one if that is empty."""
     raw = io.BytesIO()
     with tarfile.open(source) as old, tarfile.open(fileobj=raw, mode="w:gz") as new:
         for each in extra:
@@ -212,7 +215,7 @@ def rebuilt(source: Path, *extra: tarfile.TarInfo, database: bytes | None = None
 
 
 def test_what_is_damaged_or_forged_changes_nothing(backup: Path, tmp_path: Path) -> None:
-    """With --force over a service: that one stays as it was, and nothing comes of it elsewhere."""
+    """With --force over a service, that one stays as it was, and nothing is written elsewhere."""
     before = command(tmp_path / "data", "org", "list")
     for message, forged in (
         ("damaged", backup.read_bytes()[:-600]),

@@ -1,4 +1,4 @@
-"""The campaigns: many runs, workers killed at random, a code host that fails, and at the end all is as if none had."""
+"""Campaigns with many runs, workers killed at random and a failing code host, after which every result is complete."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ REPOSITORIES = ("acme/api", "acme/web")
 DEADLINE_S = 1500
 SETTINGS = "[execution]\nworker_ttl_s = 3\ndrain_s = 1\n[limits]\nrequests_per_minute = 1000000\n"
 SETTINGS += '[events]\nretry_s = 0.2\nallow_private = ["127.0.0.1"]\n'
-# Takes its time, so that it is often at work when its worker is killed; starts what would stay if left alone.
+# It works slowly enough to be killed often, and starts processes that would survive if they were left alone.
 DAWDLER = """
 import json, os, pathlib, random, subprocess, sys, time
 task = json.load(sys.stdin)
@@ -40,16 +40,16 @@ folder = pathlib.Path("notes"); folder.mkdir(exist_ok=True)
 
 
 class Killer:
-    """Kills the process at random moments and starts it again."""
+    """Kills a process at random moments and starts it again."""
 
     def __init__(self, node: Node, seed: int, pause_s: tuple[float, float], most: int = 1_000_000) -> None:
         self.node, self.most, self.kills = node, most, 0
         self._random, self._pause_s = random.Random(seed), pause_s
 
     def kill(self, over: threading.Event) -> None:
-        """Until that is over, or so many were killed."""
+        """Kill until `is_over`, or until this many were killed."""
         while self.kills < self.most and not over.wait(self._random.uniform(*self._pause_s)):
-            # Nothing would ever end if it were not let work for a while.
+            # Nothing would ever finish without some undisturbed time.
             wanted, deadline = ended_by(self.node) + self._random.randint(0, 5), time.monotonic() + 10
             while ended_by(self.node) < wanted and time.monotonic() < deadline and not over.is_set():
                 over.wait(0.1)
@@ -59,17 +59,17 @@ class Killer:
 
 
 def ended_by(node: Node) -> int:
-    """Return how many turns a process, and those in its place before it, have ended."""
+    """Return how many turns a process, and its predecessors, have finished."""
     return sum(" turn " in line and ("completed" in line or "failed" in line) for line in node.log.splitlines())
 
 
 class Caller:
-    """Asks the service, and asks again when there is no answer: a POST without an answer may have been accepted."""
+    """Sends requests, and repeats those without an answer: a POST without an answer may have been accepted."""
 
     def __init__(self, client: Callable[[], Api], agent: str = "dawdler") -> None:
         self._client, self._agent = client, agent
         self.accepted: dict[str, list[str]] = {}
-        """Run to the instructions of its turns."""
+        """The instructions of each run's turns."""
 
     def start(self, instructions: str, repository: str, branch: str | None = None) -> None:
         body = {"repository": repository, "inputs": {"instructions": instructions}, "branch_name": branch}
@@ -89,7 +89,7 @@ class Caller:
         return {run["run_id"]: run for run in self._insist(lambda api: list(api.runs()))}
 
     def all_ended(self) -> dict[str, dict[str, Any]]:
-        """Wait until every run that the service knows has ended."""
+        """Wait until every run that the service lists has ended."""
         runs: dict[str, dict[str, Any]] = {}
 
         def are_ended() -> bool:
@@ -103,7 +103,7 @@ class Caller:
         answers: list[Any] = []
 
         def is_answered() -> bool:
-            # A page that is none, with a 503, has no runs either.
+            # A 503 has no runs, and is not a page.
             with contextlib.suppress(httpx.TransportError, KeyError):
                 answers.append(ask(self._client()))
             return bool(answers) and getattr(answers[-1], "status_code", 200) != 503
@@ -115,13 +115,13 @@ class Caller:
 def run_campaign(
     caller: Caller, killer: Killer, runs: int, kills: int, places: Sequence[str] = REPOSITORIES, fails: int = 5
 ) -> None:
-    """Start the runs and continue a quarter of them, until so many processes were killed."""
+    """Start the runs and continue a quarter of them, until this many processes were killed."""
     draw, over = random.Random(runs), threading.Event()
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as killing:
         working = pool.submit(killer.kill, over)
         killing.callback(over.set)
         for number in range(runs):
-            # Every third shares a branch with others, and each so manyth fails.
+            # Every third shares a branch with others, and some fail.
             branch = f"shared/{number % 2}" if number % 3 == 0 else None
             caller.start(f"{'write' if (number + 1) % fails else 'fail'} {number}", draw.choice(places), branch)
         ended = caller.all_ended()
@@ -135,7 +135,7 @@ def run_campaign(
 
 
 def check(made: Deployment, caller: Caller, receiver: Receiver | None, places: Sequence[str] = REPOSITORIES) -> int:
-    """Hold the service to its word; return how many turns needed more than one attempt."""
+    """Check all promises of the service; return how many turns needed more than one attempt."""
     runs = caller.listed()
     assert set(caller.accepted) <= set(runs), "a run that was answered with 201 is missing"
     found = marked(made.repositories[path] for path in places)
@@ -164,7 +164,7 @@ def check(made: Deployment, caller: Caller, receiver: Receiver | None, places: S
     ("runs", "kills"), [(6, 2), pytest.param(200, 20, marks=[pytest.mark.campaign, pytest.mark.timeout(3600)])]
 )
 def test_no_death_of_a_worker_loses_or_doubles_anything(tmp_path: Path, runs: int, kills: int) -> None:
-    """Every run ends, every turn has one commit and is told of once, no process and no folder is left."""
+    """Every run ends, every turn has one commit and one event, and no process or folder is left."""
     (tmp_path / "dawdler.py").write_text(DAWDLER, "utf-8")
     folder = tmp_path / "deployment"
     setup = demo_setup(folder)
@@ -174,21 +174,21 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(tmp_path: Path, runs: in
         draw = random.Random(kills)
 
         def flawed(request: Received) -> Step:
-            """Of every fifth event: say that it was not taken, or do not take it."""
+            """Report an error for every fifth event, whether it was accepted or not."""
             is_flawed = draw.random() < 0.2
             answer = Respond(503) if is_flawed and draw.random() < 0.5 else receiver.answer(request)
             return Respond(503) if is_flawed else answer
 
         receiver.otherwise = flawed
-        # A kill takes the API with it. The address is its own: while it is dead, no other connection takes the port.
+        # A kill stops the API too. It has an address of its own: while it is dead, no other connection takes the port.
         address = ("--host", "127.77.0.1", "--port", str(free_port()))
         api = made.begin("serve", *address, "--workers", str(min(4, runs // 3)))
         caller = Caller(lambda: made.client(api))
-        # The short one starts few processes, also where a slow machine gives time for many kills.
+        # The short campaign starts few processes, even if a slow machine leaves time for many kills.
         killer = Killer(api, runs, (0, 1.5), kills if runs < 10 else 1_000_000)
         run_campaign(caller, killer, runs, kills)
         repeated = check(made, caller, receiver)
-    # What the last of the killed left is swept up at the next start.
+    # The last killed process's remains are removed at the next start.
     api.start()
     assert api.stop() == 0
 
@@ -202,7 +202,7 @@ TURNS = int(os.environ.get("RUNWARDEN_OUTAGE_TURNS", "300"))
 
 
 def unsteady(host: GitHttpHost, seed: int) -> Callable[[Received], Step]:
-    """What a code host answers that is bad for dozens of requests in a row, of which every second one fails."""
+    """Answers of a code host that fails every second of dozens of requests in a row."""
     draw, weather = random.Random(seed), ["fair"]
 
     def answer(request: Received) -> Step:
@@ -223,9 +223,9 @@ def unsteady(host: GitHttpHost, seed: int) -> Callable[[Received], Step]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(10))
 def test_whatever_the_code_host_does_each_turn_is_paid_and_pushed_once(tmp_path: Path, seed: int) -> None:
-    """It refuses, resets and does not answer at every step, while workers die: each turn is one commit and one push.
+    """It refuses, resets or hangs at every step while workers die, and each turn has one commit and one push.
 
-    Only the death of a worker costs a second beginning of an agent, and only before the commit was kept.
+    An agent only starts a second time if its worker died before the commit was stored.
     """
     paid, agent = tmp_path / "paid", tmp_path / "agent.py"
     note = f"""pathlib.Path("{paid}").open("a").write(f"{{task['run_id']}} turn {{task['turn']}}\\n")\n"""

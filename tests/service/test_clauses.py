@@ -1,4 +1,4 @@
-"""Clauses of the specification that concern every endpoint, and those that no other test is about."""
+"""Clauses of the specification that concern every endpoint, and those without another test."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.service.conftest import BARE, OPERATIONS
 
 
 def test_without_a_valid_token_every_endpoint_answers_401(idle: Any) -> None:
-    """A missing, malformed or unknown token is 401 with a challenge, before the body is looked at."""
+    """A missing, malformed or unknown token is a 401 with a challenge, before the body is read."""
     for given in (None, "Bearer", "Basic YTpi", "Bearer rwt_unknown"):
         for method, path, *_ in OPERATIONS.values():
             headers, body = {} if given is None else {"Authorization": given}, {} if method == "POST" else None
@@ -40,7 +40,7 @@ def test_a_body_that_cannot_be_taken_is_refused(idle: Any) -> None:
 
 
 def test_a_method_that_is_not_offered_is_refused_with_those_that_are(idle: Any) -> None:
-    """405 names them all in Allow, for paths of the spec as for others (RFC 9110)."""
+    """The 405 lists all allowed methods in Allow, on any path (RFC 9110)."""
     cases = {"/v1/external/runs": "GET, POST", "/v1/external/agents": "GET", "/livez": "GET", "/hooks/github": "POST"}
     for path, allowed in cases.items():
         answer = idle.http.delete(idle.http.base_url.join(path))
@@ -51,7 +51,7 @@ def test_a_method_that_is_not_offered_is_refused_with_those_that_are(idle: Any) 
 async def test_an_error_that_no_endpoint_foresees_is_a_500_and_one_line_of_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The caller learns nothing of the machine, the operator what the error says."""
+    """The caller learns nothing about the machine; the log has the error's text."""
     app = FastAPI()
     errors.install(app)
 

@@ -1,4 +1,4 @@
-"""A code host that is down for a while costs no work, and a branch that moves meanwhile gets the change on top."""
+"""A code host's outage loses no work, and a change goes on top of a branch that moves meanwhile."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ SETTINGS = f"{UNBOXED}concurrency = 1\nlook_s = 0.1\nworker_ttl_s = 2\n[forge]\n
 
 
 class Hosted:
-    """An organization with an agent of its own, a code host over HTTP, and a repository on it."""
+    """An organization with its own agent, a code host over HTTP, and a repository on it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Hosted:
         return str(eventually(reason, "the run waits", COLD_START_S, saw=lambda: self.api.turns(run_id)))
 
     def ran(self, run_id: str) -> int:
-        """How often the run's agent was started."""
+        """Return how often the run's agent was started."""
         file = self.folder / "ran"
         return file.read_text().split().count(run_id) if file.exists() else 0
 
@@ -73,7 +73,7 @@ def made(tmp_path: Path) -> Iterator[Hosted]:
 
 @pytest.fixture
 def setup(made: Hosted, tenant: Make, patient: Any) -> Hosted:
-    """An organization of the patient service, whose one slot is the subject."""
+    """An organization of the patient service, whose only slot is tested."""
     made.api = tenant(on=patient, repositories=made.repositories, agents=made.agents)
     return made
 
@@ -85,7 +85,7 @@ def during(step: str, answer: Step) -> Callable[[Received], Step | None]:
 
 
 def after_a_push(host: GitHttpHost) -> Callable[[Received], Step | None]:
-    """A host that takes a push, and is down before it answers."""
+    """A host that accepts a push, and is down before it answers."""
 
     def fault(request: Received) -> Step | None:
         if request.method == "GET" or not request.target.endswith("git-receive-pack"):
@@ -100,7 +100,10 @@ def after_a_push(host: GitHttpHost) -> Callable[[Received], Step | None]:
 
 @pytest.mark.parametrize("landed", [False, True])
 def test_a_host_that_is_down_for_a_while_is_waited_for(setup: Hosted, *, landed: bool) -> None:
-    """Without the slot, with the reason; the agent runs once, and one commit is pushed, even if its answer was lost."""
+    """The run waits without a slot and with the reason.
+
+    The agent runs once and one commit is pushed, even without an answer.
+    """
     setup.host.fault = after_a_push(setup.host) if landed else during("GET upload", Respond(503))
     run_id = setup.api.begin("worker", instructions=WRITES)
     reason = setup.waits(run_id)
@@ -119,7 +122,7 @@ def test_a_host_that_is_down_for_a_while_is_waited_for(setup: Hosted, *, landed:
 
 
 def test_a_first_push_that_landed_without_an_answer_counts(made: Hosted, tenant: Make, patient: Any) -> None:
-    """The host made the branch its default one, where a run may push nothing else."""
+    """The host made it the default branch, to which a run may push nothing else."""
     bare = made.folder / "hosted" / "empty.git"
     git("init", "--quiet", "--bare", str(bare), cwd=made.folder)
     made.api = tenant(on=patient, repositories=[placed(f"{made.host.origin}/empty.git")], agents=made.agents)
@@ -135,7 +138,7 @@ def test_a_first_push_that_landed_without_an_answer_counts(made: Hosted, tenant:
 
 
 def test_a_host_that_stays_down_ends_the_wait(made: Hosted, start: Make) -> None:
-    """After `forge.give_up_s`; what the agent changed is kept, and the next turn starts from it by itself."""
+    """After `forge.give_up_s` the change is kept, and the next turn starts from it automatically."""
     setup = {"organizations": [member(repositories=made.repositories)], "agents": made.agents}
     api = start(setup=setup, settings=f"{SETTINGS}give_up_s = 0.5\n")
     made.host.fault = during("POST receive", Respond(503))
@@ -150,7 +153,7 @@ def test_a_host_that_stays_down_ends_the_wait(made: Hosted, start: Make) -> None
 
 
 def test_a_commit_that_waits_survives_its_worker(made: Hosted, tmp_path: Path, postgres_url: str) -> None:
-    """Another machine pushes it; no agent runs again, and nothing of the commit stays behind."""
+    """Another machine pushes it without running an agent again, and no file of the commit is left."""
     document = {"organizations": [member(repositories=made.repositories)], "agents": made.agents}
     with deployment(tmp_path / "deployed", postgres_url, settings=SETTINGS, setup=document) as at:
         made.api = at.client(at.begin("serve", "--port", "0"))
@@ -171,7 +174,7 @@ def test_a_commit_that_waits_survives_its_worker(made: Hosted, tmp_path: Path, p
 
 
 def test_a_change_goes_on_top_of_what_others_pushed(setup: Hosted) -> None:
-    """While the agent worked, and again while its commit waited: one commit, nothing of theirs lost."""
+    """Others push while the agent works and while its commit waits; the result is one commit that keeps theirs."""
     run_id = setup.at_work(WRITES)
     push(setup.bare, "work", {"first.txt": "theirs"})
     setup.host.fault = during("POST receive", Respond(503))
@@ -212,7 +215,7 @@ def rewrite(bare: Path) -> None:
 def test_a_branch_that_cannot_take_a_change_says_so(
     setup: Hosted, meanwhile: Callable[[Path], object], said: str
 ) -> None:
-    """With what to do about it; what is on the branch stays, and the patch is kept."""
+    """The reason has the fix; the branch is unchanged, and the patch is kept."""
     run_id = setup.at_work("pathlib.Path('a.txt').write_text('ours\\n')")
     meanwhile(setup.bare)
     before = git("for-each-ref", cwd=setup.bare)
@@ -243,6 +246,6 @@ LASTING = (
 
 
 def test_only_the_trouble_of_a_host_is_waited_for() -> None:
-    """What the same command would say again tomorrow is an error now."""
+    """An error that would repeat forever fails the run at once."""
     assert [one for one in PASSING if not is_passing(one)] == []
     assert [one for one in LASTING if is_passing(one)] == []

@@ -1,4 +1,4 @@
-"""`python -m service`: what an operator types (docs/run/install.md)."""
+"""`python -m service` as an operator uses it (docs/run/install.md)."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.service_process import command, demo_setup, refused_start
 
 
 def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> None:
-    """Token values are shown when they are made and never again; the rest is added, changed or unchanged, by name."""
+    """Token values are printed once, when they are created; other entries are added, changed or unchanged, by name."""
     document, data = tmp_path / "setup.json", tmp_path / "data"
     setup = demo_setup(tmp_path)
     setup["organizations"][0]["repositories"][0]["url"] = "api.git"
@@ -33,7 +33,7 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
 
 
 def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:
-    """A deactivated organization, a withdrawn entitlement and a retired offer stay; what would change it is said."""
+    """A deactivated organization, a withdrawn entitlement and a retired offer stay, and the output says so."""
     document, data = tmp_path / "setup.json", tmp_path / "data"
 
     def apply() -> list[str]:
@@ -62,7 +62,7 @@ TWO_NAMES = '[[organizations]]\nname = "Acme"\n[[organizations]]\nname = "ACME!"
 
 
 def test_a_faulty_document_changes_nothing_and_is_explained(tmp_path: Path) -> None:
-    """Exit status 2, the entry is named, and no half of it was applied."""
+    """Exit status 2; the error names the entry, and nothing is applied."""
     file, data = tmp_path / "setup.toml", tmp_path / "data"
     for document, message in (
         ("nonsense", "Expected"),
@@ -84,7 +84,7 @@ def test_a_faulty_document_changes_nothing_and_is_explained(tmp_path: Path) -> N
 
 
 def test_one_turn_can_be_shown_alone(api: Any) -> None:
-    """Log and diff of a turn are its own, byte for byte; a turn that changed nothing says so."""
+    """A turn's log and diff are exact; a turn without a change says so."""
     run_id = api.start("write it")
     api.ended(run_id)
     api.follow(run_id, "nothing more")
@@ -105,7 +105,7 @@ def test_one_turn_can_be_shown_alone(api: Any) -> None:
 
 
 def test_a_port_and_a_data_folder_are_one_service_s(api: Any, tmp_path: Path) -> None:
-    """Status 2 and the cure; the first goes on."""
+    """A second service exits with status 2 and the fix; the first continues."""
     port = api.service.base_url.removesuffix("/v1").rpartition(":")[2]
     taken, second = refused_start(tmp_path, "serve", "--port", port), refused_start(api.service.data_dir)
 

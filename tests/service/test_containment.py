@@ -1,4 +1,4 @@
-"""What an agent may take and leave: every limit holds, in a sandbox or not, for one or together; nothing is left."""
+"""Every limit of an agent holds, with and without a sandbox, for one agent or several, and nothing is left."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ workspace_files = 1000
 file_bytes = 8388608
 """
 
-# Does what its task names, and would go on for ever.
+# Does what its task names, and would never stop.
 ROGUE = """
 import json, os, pathlib, signal, socket, subprocess, sys, threading, time
 deed, *more = json.load(sys.stdin)["inputs"]["deed"].split()
@@ -154,9 +154,10 @@ Unruly = Callable[[str], Any]
 
 @pytest.fixture(scope="module")
 def unruly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Unruly]:
-    """`unruly("require")` is a service with tight limits whose agent is a rogue in a sandbox; "none": in none.
+    """`unruly("require")` is a service with tight limits whose agent is a rogue in a sandbox; "none": without one.
 
-    A slow machine may need minutes of processor time to pass another limit: only "require 1" limits that to a second.
+    A slow machine may need minutes of processor time to exceed another limit; only "require 1" has a limit of one
+    second.
     """
     started: dict[str, Any] = {}
 
@@ -190,7 +191,7 @@ def rogue(service: Any, deed: str, agent: str = "rogue") -> dict[str, Any]:
 def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
     unruly: Unruly, sandbox: str, deed: str
 ) -> None:
-    """Also where the agent ignores every polite signal until its deadline."""
+    """This holds even if the agent ignores every signal until its deadline."""
     seconds = long_sleep()
     turn = rogue(unruly(sandbox), f"{deed} {seconds}", "rogue" if deed == "clinging" else "brief")
 
@@ -198,8 +199,8 @@ def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
     assert running("/bin/sleep", seconds) == []
 
 
-# All are measured from outside: only who hides its files, and what a signal becomes, is another matter in a sandbox.
-# In it /tmp and /dev/shm are folders of the workspace: they fill no memory, and their limit is the workspace's.
+# Limits are measured from outside the sandbox; it only changes hidden files and the effect of a signal.
+# In the sandbox, /tmp and /dev/shm belong to the workspace, so they use no memory and count for its limit.
 @pytest.mark.parametrize(
     ("sandbox", "deed", "key"),
     [
@@ -215,7 +216,7 @@ def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
     ],
 )
 def test_an_agent_that_takes_too_much_is_ended(unruly: Unruly, sandbox: str, deed: str, key: str) -> None:
-    """All its processes together count, also files that it deleted and holds open; the failure names the key.
+    """All its processes count, and files that it deleted and keeps open; the failure names the setting.
 
     Threads count as processes, and empty files as files.
     """
@@ -227,7 +228,7 @@ def test_an_agent_that_takes_too_much_is_ended(unruly: Unruly, sandbox: str, dee
 
 @NEEDS_SANDBOX
 def test_what_no_limit_would_count_is_refused_in_the_sandbox(unruly: Unruly) -> None:
-    """More files, other folders, a tmpfs of its own, segments of no process, files that no one sees."""
+    """Extra file systems, other folders, a tmpfs, shared memory segments and invisible files are refused."""
     turn = rogue(unruly("require"), "escaping")
 
     refused = ("Too many open files", *(f"{folder} Read-only" for folder in ("/", "/dev", "/run")))
@@ -239,7 +240,7 @@ def test_what_no_limit_would_count_is_refused_in_the_sandbox(unruly: Unruly) -> 
     ("sandbox", "agent"), [("none", "rogue"), pytest.param("require", "brief", marks=NEEDS_SANDBOX)]
 )
 def test_an_agent_that_kills_its_supervisor_fails_and_leaves_nothing(unruly: Unruly, sandbox: str, agent: str) -> None:
-    """Without a sandbox it can: then the worker searches for what is left. In the sandbox it cannot reach it."""
+    """Without a sandbox an agent can kill it, and the worker then removes what is left. In the sandbox it cannot."""
     service = unruly(sandbox)
     turn = rogue(service, "parricidal", agent)
 
@@ -248,7 +249,7 @@ def test_an_agent_that_kills_its_supervisor_fails_and_leaves_nothing(unruly: Unr
 
 
 def test_output_neither_fills_the_disk_nor_steers_the_operator_s_terminal(unruly: Unruly) -> None:
-    """What exceeds the cap is dropped, and the deadline holds; escape sequences are shown instead of sent."""
+    """Output beyond the cap is dropped, the deadline holds, and escape sequences are made visible."""
     service = unruly("none")
     flooding, painting = rogue(service, "flooding", "brief"), rogue(service, "painting")
     given = ["run", painting["run_id"], "--log", "--data-dir", str(service.data_dir)]
@@ -261,7 +262,7 @@ def test_output_neither_fills_the_disk_nor_steers_the_operator_s_terminal(unruly
 
 
 def hierarchy() -> Path:
-    """Return the folder of control groups that are ours to make; skip where there are none."""
+    """Return the folder of our control groups; skip the test if there are none."""
     for mount in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")):
         if (mount / "cgroup.controllers").exists() and os.access(mount, os.W_OK) and os.geteuid() == 0:
             return mount
@@ -283,7 +284,7 @@ SPAWNER = "import subprocess as s, sys; s.Popen(['sleep', sys.argv[1]], start_ne
 
 
 def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: Path) -> None:
-    """What left its session is in the group, too; when the turn ends nothing of either is left."""
+    """A process that left its session is in the group too; after the turn neither exists."""
     seconds = long_sleep()
     with group(delegated, "run_1-1", {}) as made:
         (ours, theirs), (reading, stdout), (stdin, writing) = socket.socketpair(), os.pipe(), os.pipe()
@@ -316,7 +317,7 @@ bytearray(600 << 20)
 
 
 def test_the_kernel_holds_a_group_to_its_limits(delegated: Path) -> None:
-    """A process too many is refused, and what takes too much memory is killed before it has it."""
+    """One process too many is refused, and one that uses too much memory is killed in time."""
     needed = frozenset({"memory", "pids"})
     if not needed <= set((delegated / "cgroup.controllers").read_text().split()):
         pytest.skip("memory and pids are not controlled by control groups of version 2 on this machine")
@@ -332,9 +333,9 @@ def test_the_kernel_holds_a_group_to_its_limits(delegated: Path) -> None:
 
 @pytest.mark.parametrize("small_disk", ["size=256m,nr_inodes=8000"], indirect=True)
 def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: Path) -> None:
-    """Space and inodes alike: the failure names the reserve, and turns of others complete.
+    """For space and inodes, the failure names the reserve, and other turns complete.
 
-    With too little free from the start turns wait until there is room.
+    With too little free space from the start, turns wait for room.
     """
     (small_disk / "rogue.py").write_text(ROGUE, "utf-8")
     setup = demo_setup(small_disk)
@@ -369,7 +370,7 @@ def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: P
 def test_only_the_turn_that_took_more_than_its_share_is_to_blame(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A checkout does not count, and only the turn that took most is to blame; if others filled the disk, none is."""
+    """A checkout does not count, and only the largest turn fails; if others filled the disk, none does."""
     free = [Usage(1000, 1000)]
     monkeypatch.setattr(disk, "left", lambda _: free[-1])
     shared = SharedDisk(AgentLimits(disk_reserve_bytes=200, disk_reserve_files=0), slots=2)

@@ -1,4 +1,4 @@
-"""A database that the service cannot use, or that is another one than the service uses, is refused."""
+"""A database that the service cannot use, or that differs from the running service's, is refused."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 
 def test_an_address_of_several_hosts_is_read_as_libpq_reads_it() -> None:
-    """The host that can be written to is used, the password is not shown, and what cannot be read is refused."""
+    """The writable host is used, the password is not shown, and an unreadable address is refused."""
     with contextlib.closing(Database("postgres://u:p%2Cw@h1,h2:5/name?sslmode=require")) as database:
         found = database.url.get_dialect()().create_connect_args(database.url)[1]
 
@@ -48,7 +48,7 @@ default_pool_size = 100
 
 
 def test_a_pooler_that_changes_sessions_is_refused(postgres: Cluster, postgres_url: str) -> None:
-    """PgBouncer in another mode than `session`, in which settings of a connection and LISTEN hold."""
+    """PgBouncer is refused in any mode except `session`, which keeps a connection's settings and LISTEN."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("PgBouncer is not installed; on Debian: apt-get install pgbouncer")

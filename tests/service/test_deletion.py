@@ -1,4 +1,4 @@
-"""Deletion: of a run or an organization nothing is left here but its id in the audit trail; of others nothing goes."""
+"""Deleting a run or an organization leaves only its id in the audit trail, and removes nothing of others."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ SETTINGS = f"{UNBOXED}worker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n"
 
 @cache
 def tables(database: Database) -> list[sa.Table]:
-    """Return every table that may name what was deleted; read once of each database."""
+    """Return every table that may name deleted objects; read once for each database."""
     found = []
     with database.read() as connection:
         for schema in (None,) if database.is_sqlite else ("public", "dbos"):
@@ -54,11 +54,11 @@ def tables(database: Database) -> list[sa.Table]:
 
 
 def traces(database: Database, folder: DataFolder, *marks: str) -> list[str]:
-    """Return where one of the ids still stands: rows of any table, names and contents of files; but not on purpose."""
+    """Return where an id still occurs, in any table's rows or in files' names and contents, except on purpose."""
     with database.read() as connection:
         rows = [f"{table.name}: {row}" for table in tables(database) for row in connection.execute(sa.select(table))]
     found = [row for row in rows if any(mark in row for mark in marks)]
-    # What goes while it is looked at is gone: the service may be at work.
+    # A file may disappear while it is read, since the service may be at work.
     for parent, folders, files in os.walk(folder.root):
         found += [f"{parent}/{name}" for name in (*folders, *files) if any(mark in name for mark in marks)]
         for path in (Path(parent, name) for name in files if name != "serve.log" and not name.endswith(".sqlite")):
@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> DataFolder:
 
 @pytest.mark.parametrize("either_url", ["postgresql"], indirect=True)
 def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(made: Deployment, tmp_path: Path) -> None:
-    """Its agent is ended, nothing is pushed; its mails, logs, mirrors and queue entries are gone, another's are not."""
+    """Its agent is stopped and nothing is pushed; its mails, logs, mirrors and queue entries go, another's stay."""
     folder = DataFolder(made.machine("first"))
     node = made.begin("serve", "--port", "0")
     client, other = made.client(node), Api(node, made.organizations[1])
@@ -125,7 +125,7 @@ def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(made: D
 def test_a_run_goes_once_it_is_confirmed_and_a_killed_deletion_completes_at_the_next_start(
     made: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Typed wrongly, or not at all, nothing goes; the branch that stays is named."""
+    """Without the right confirmation nothing is deleted; the remaining branch is named."""
     folder = DataFolder(made.machine("first"))
     node = made.begin("serve", "--port", "0")
     client = made.client(node)
@@ -140,7 +140,7 @@ def test_a_run_goes_once_it_is_confirmed_and_a_killed_deletion_completes_at_the_
     listed = [one["run_id"] for one in client.runs()]
     log = made.admin("run", kept, "--log")["turns"][0]["log"]
     node.kill()
-    # Of the command nothing runs but its first transaction.
+    # The command only executes its first transaction.
     with monkeypatch.context() as patch:
         patch.setattr("service.execution.retention.Deletion.complete", lambda *_: 1)
         deleted = made.admin("org", "delete", "acme", "--yes")
@@ -156,11 +156,11 @@ def test_a_run_goes_once_it_is_confirmed_and_a_killed_deletion_completes_at_the_
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The process is killed here."""
 
 
 def an_organization(database: Database, folder: DataFolder, slug: str, url: str) -> tuple[str, list[str]]:
-    """Make an organization of which there is something everywhere."""
+    """Make an organization with data everywhere."""
     now = now_micros()
     owner, made = organization(database, slug), [accepted(database, slug, url=url).id for _ in range(3)]
     with database.write() as connection:
@@ -182,7 +182,10 @@ def an_organization(database: Database, folder: DataFolder, slug: str, url: str)
 def test_cut_off_anywhere_it_is_completed(
     database: Database, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also in the middle of the rows; and another organization keeps all it has, with the same repository."""
+    """The next start completes it, even in the middle of the rows.
+
+    An organization with the same repository keeps its data.
+    """
     monkeypatch.setattr(deletions, "BATCH", 2)
     kept, kept_runs = an_organization(database, folder, "kept", "/srv/both.git")
     write = Database.write
@@ -222,7 +225,7 @@ def test_cut_off_anywhere_it_is_completed(
 
 
 def test_what_a_living_worker_holds_is_left_until_it_lets_go(database: Database, folder: DataFolder) -> None:
-    """Its log and its workspace; once the worker is gone, they go."""
+    """Its log and workspace stay until the worker is gone."""
     _, (run_id, *_) = an_organization(database, folder, "gone", "/srv/api.git")
     alive = Workspaces(folder, "alive")
     alive.path_of(f"{run_id}-1-1").mkdir()
@@ -239,7 +242,7 @@ def test_what_a_living_worker_holds_is_left_until_it_lets_go(database: Database,
 
 
 def test_what_was_deleted_is_overwritten_in_the_file(database: Database, folder: DataFolder) -> None:
-    """SQLite keeps no copy of it in free pages, whatever it was built with."""
+    """SQLite keeps no copy of it in free pages, whatever its build options."""
     owner, its_runs = an_organization(database, folder, "gone", "/srv/api.git")
     with database.write() as connection:
         deletions.begin_organization(connection, owner, now_micros())
@@ -257,7 +260,7 @@ def test_what_was_deleted_is_overwritten_in_the_file(database: Database, folder:
 
 @BOTH
 def test_no_run_is_accepted_of_an_organization_that_is_shut_out(database: Database, folder: DataFolder) -> None:
-    """Also of a request that was let in a moment before, and no repository; PostgreSQL would break on a constraint."""
+    """A request that was let in a moment before gets no run or repository; PostgreSQL would fail on a constraint."""
     owner = organization(database)
     with database.write() as connection:
         deletions.begin_organization(connection, owner, now_micros())
@@ -272,7 +275,7 @@ def test_no_run_is_accepted_of_an_organization_that_is_shut_out(database: Databa
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_other_machines_remove_their_copies(database: Database, folder: DataFolder, tmp_path: Path) -> None:
-    """On PostgreSQL a deletion is remembered; each data folder is tidied when its worker starts, and once an hour."""
+    """PostgreSQL remembers a deletion; each data folder is cleaned when its worker starts, and once an hour."""
     second = DataFolder(tmp_path / "second")
     second.create()
     owner, its_runs = an_organization(database, folder, "gone", "/srv/gone.git")
@@ -289,7 +292,7 @@ def test_other_machines_remove_their_copies(database: Database, folder: DataFold
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_a_turn_that_ends_while_it_is_deleted_leaves_nothing(database: Database, folder: DataFolder) -> None:
-    """The queue deletes outputs before the turns themselves, and a worker may write one in between."""
+    """The queue deletes outputs before turns, and a worker may write an output in between."""
     _, (run_id, *_) = an_organization(database, folder, "gone", "/srv/gone.git")
     begins = "INSERT INTO dbos.workflow_status (workflow_uuid, status, created_at, updated_at, priority)"
     ends = "UPDATE dbos.workflow_status SET status = 'SUCCESS' WHERE workflow_uuid = :turn"

@@ -1,4 +1,4 @@
-"""Keys that end, and what could not be posted: where an operator looks, in time."""
+"""Expiring keys and failed postings are shown to the operator in time."""
 
 import contextlib
 from datetime import UTC, datetime, timedelta
@@ -19,12 +19,15 @@ TODAY = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)).date()
 
 
 def day(days: int) -> str:
-    """The day so many days from now."""
+    """The date in this many days."""
     return (TODAY + timedelta(days=days)).isoformat()
 
 
 def test_keys_that_end_are_named_in_time(database: Database) -> None:
-    """Of each kind, the first to end first; not what ends later, was replaced or revoked, or ended long ago."""
+    """Each kind is listed, the first to expire first.
+
+    Keys that expire later, were replaced or expired long ago are not.
+    """
     owner = organization(database, "acme")
     with database.write() as connection:
 
@@ -61,7 +64,7 @@ def test_keys_that_end_are_named_in_time(database: Database) -> None:
 
 
 def test_an_operator_sees_what_ends_and_what_was_not_posted(tenant: Make) -> None:
-    """In `status`; the end that GitHub tells of is learnt with the health of the host."""
+    """`status` shows both; the health check learns the expiry that GitHub reports."""
     friday = (datetime.now(UTC) + timedelta(days=5)).date().isoformat()
     with Server() as there:
         answer = {"GitHub-Authentication-Token-Expiration": f"{friday} 23:00:00 UTC"}

@@ -1,4 +1,4 @@
-"""The file with the service's variables, which it reads again on SIGHUP."""
+"""The file with the service's variables, which is read again on SIGHUP."""
 
 import signal
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.waiting import COLD_START_S, eventually
 
 
 def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: Path) -> None:
-    """Of a code host and for scraping; a file that cannot be used changes nothing, and the log has no value of it."""
+    """This works for a code host and for scraping; an unusable file changes nothing, and no value is logged."""
     make_repository(tmp_path / "hosted" / "acme" / "api", {"README.md": "# api\n"})
     file = tmp_path / "environment"
     file.write_text(f"# Tokens\nHOST_TOKEN=first-token\nRUNWARDEN_METRICS_TOKEN='{METRICS_TOKEN}'\n")
@@ -52,7 +52,7 @@ def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: P
 
 
 def test_a_file_that_everyone_may_write_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With what to do about it."""
+    """The error has the fix."""
     file = tmp_path / "environment"
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(file))
     file.write_text("A_=1\n")

@@ -1,4 +1,4 @@
-"""Events out: stored with the change itself, signed, retried, given up and replayed (docs/run/events.md)."""
+"""Outgoing events are stored with their change, signed, retried, given up and replayed (docs/run/events.md)."""
 
 import json
 import re
@@ -34,14 +34,14 @@ ALL = events.TYPES
 
 
 class Desk:
-    """One organization's endpoint, the sender, and a clock to move."""
+    """One organization's endpoint, the sender, and a clock that the test moves."""
 
     def __init__(self, database: Database) -> None:
         self.database, self.owner, self.late = database, organization(database), 0
         self.send_with()
 
     def send_with(self, **settings: Any) -> None:
-        """Send by these settings from now on."""
+        """Send with these settings from now on."""
         given = EventSettings(**{"allow_private": LOOPBACK, "timeout_s": 30} | settings)
         self.send = partial(deliver, self.database, given, self.now)
 
@@ -57,7 +57,7 @@ class Desk:
             events.record(connection, self.owner, kind, {"number": number}, self.now())
 
     def deliver(self, *numbers: int) -> None:
-        """Deliver what is due, as the errands of workers do, after these have happened."""
+        """Deliver what is due after these events, as a worker does."""
         for number in numbers:
             self.happen(number=number)
         with self.database.read() as connection:
@@ -72,7 +72,7 @@ class Desk:
     def stored(self) -> list[Event]:
         """Return the events, oldest first."""
         with self.database.read() as connection:
-            # Ids of the same millisecond are in no order.
+            # Ids of the same millisecond have no order.
             return sorted(events.latest(connection, 1000, self.owner), key=lambda one: one.occurred_at)
 
     def state(self, one: Endpoint) -> str:
@@ -93,7 +93,7 @@ def receiver() -> Iterator[Receiver]:
 
 @BOTH
 def test_an_event_is_stored_with_its_change_for_who_wants_it(desk: Desk) -> None:
-    """One for each endpoint; a change that is undone, another organization's or an unwanted one stores none."""
+    """Each endpoint gets one; a change that is rolled back, another organization's or an unwanted one stores none."""
     database, now = desk.database, now_micros()
     both = [desk.add("https://a.example/"), desk.add("https://b.example/", ("run.ended", "health.changed"))]
     desk.add("https://c.example/", owner=organization(database, "other"))
@@ -107,7 +107,7 @@ def test_an_event_is_stored_with_its_change_for_who_wants_it(desk: Desk) -> None
     with pytest.raises(ZeroDivisionError):
         undone()
     with database.write() as connection:
-        # The second attempt is no second start, and a turn ends once.
+        # The second attempt is not a second start, and a turn ends once.
         assert [turns.claim(connection, run.id, 1, name, now) is not None for name in ("one", "two")] == [True, True]
         ends = [turns.end(connection, run.id, 1, TurnOutcome("failed", failure="it gave up"), now) for _ in range(2)]
         assert ends == [True, False]
@@ -119,14 +119,14 @@ def test_an_event_is_stored_with_its_change_for_who_wants_it(desk: Desk) -> None
     assert data == {**run.body, **said, "updated_at": data["updated_at"]}
     assert len({one.id for one in desk.stored()}) == 3
 
-    # What a deleted run was about goes with it.
+    # A deleted run's events are deleted with it.
     with database.write() as connection:
         deletions.delete_runs(connection, [run.id], now)
     assert desk.stored() == []
 
 
 def test_health_and_invitations_are_told_once(desk: Desk) -> None:
-    """Of two requests that see a host change at the same time, one stores it; a code is accepted once."""
+    """Of two requests that see the same change of a host, one stores it; a code is accepted once."""
     desk.add("https://a.example/")
     host = Host("github", "github.example", None, "api", "https://api.example", None, None)
     with desk.database.write() as connection:
@@ -150,7 +150,7 @@ def test_health_and_invitations_are_told_once(desk: Desk) -> None:
 
 
 def test_a_delivery_is_signed_and_a_new_secret_takes_over(desk: Desk, receiver: Receiver) -> None:
-    """The library verifies it; for a day with either secret, then with the new one alone."""
+    """The library verifies it; either secret works for a day, then only the new one."""
     made = desk.add(f"{receiver.origin}/hooks?to=me")
     receiver.secret = made.secret
     desk.deliver(1)
@@ -176,7 +176,7 @@ def test_a_delivery_is_signed_and_a_new_secret_takes_over(desk: Desk, receiver: 
 
 
 def test_a_failing_endpoint_is_retried_for_three_days_then_disabled(desk: Desk, receiver: Receiver) -> None:
-    """Ever more seldom, with one id; what was given up is replayed, and the endpoint is active again."""
+    """Retries become less frequent and keep their id; after a replay the endpoint is active again."""
     made = desk.add(receiver.origin)
     receiver.otherwise = lambda _: Respond(500)
     desk.happen(number=1)
@@ -202,7 +202,7 @@ def test_a_failing_endpoint_is_retried_for_three_days_then_disabled(desk: Desk, 
 
 
 def test_an_event_that_is_refused_holds_up_no_other(desk: Desk, receiver: Receiver) -> None:
-    """Its endpoint takes the rest, and stays active when it is given up."""
+    """The endpoint gets the other events, and stays active when the refused one is given up."""
     desk.send_with(retry_s=600, give_up_s=3600)
     made = desk.add(receiver.origin)
     receiver.otherwise = lambda request: Respond(400 if request.json()["data"]["number"] == 1 else 200)
@@ -216,7 +216,7 @@ def test_an_event_that_is_refused_holds_up_no_other(desk: Desk, receiver: Receiv
 
 
 def test_what_is_away_is_asked_for_one_event_at_a_time(desk: Desk, receiver: Receiver) -> None:
-    """No answer, and a wait that was asked for, put off all that is due there; 410 ends it."""
+    """A missing answer or a requested wait delays everything due there; a 410 disables the endpoint."""
     made = desk.add(receiver.origin)
     for number in range(5):
         desk.happen(number=number)
@@ -233,7 +233,7 @@ def test_what_is_away_is_asked_for_one_event_at_a_time(desk: Desk, receiver: Rec
 
 
 def test_an_answer_is_bounded_in_time_and_size_and_leads_nowhere(desk: Desk, receiver: Receiver) -> None:
-    """Byte by byte, without an end, never, in no HTTP, or a redirect: each is a failure, told in plain words."""
+    """A slow, endless, missing or invalid answer or a redirect is a failure in plain words."""
     desk.add(receiver.origin)
     late, redirects = "no whole answer within 0.3 s", "it answered 307: redirects are not followed"
     with Server() as elsewhere:
@@ -253,7 +253,7 @@ def test_an_answer_is_bounded_in_time_and_size_and_leads_nowhere(desk: Desk, rec
 
 
 PRIVATE = ("127.0.0.1", "0", "[::1]", "[::ffff:7f00:1]", "localhost", "2130706433", "0x7f.1", "127.1", "inside.example")
-"""In more than one writing; which addresses are private is for tests/service/agents/test_egress.py."""
+"""Addresses in several notations; tests/service/agents/test_egress.py covers which ones are private."""
 UNUSABLE = (
     *("ftp://hooks.example/", "//hooks.example", "https://user:secret@hooks.example/", "https://h\u00f6oks.example/"),
     *("https://hooks.example/ x", "https://hooks.example\\@127.0.0.1/", "https://hooks.example/\nHost: x"),
@@ -261,9 +261,9 @@ UNUSABLE = (
 
 
 def test_no_private_address_is_told(desk: Desk, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However it is written, or a name that leads there; neither at once nor when an event is delivered.
+    """Any notation, and names that resolve to one, are refused both at configuration and at delivery.
 
-    An address that two readers could take for different hosts is refused.
+    An address that two parsers could read differently is refused.
     """
     for url in UNUSABLE:
         with pytest.raises(EndpointError, match="must read https://host/path"):
@@ -291,7 +291,7 @@ def test_no_private_address_is_told(desk: Desk, receiver: Receiver, monkeypatch:
 def test_a_name_is_looked_up_once_and_has_to_fit_tls(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is connected to is what was checked (DNS rebinding), and TLS has to fit the name."""
+    """The checked address is the one connected to (DNS rebinding), and the certificate must match the name."""
     certificate = make_certificate(tmp_path, "DNS:hooks.example")
     resolve, asked = socket.getaddrinfo, []
 
@@ -299,7 +299,7 @@ def test_a_name_is_looked_up_once_and_has_to_fit_tls(
         if not name.endswith(".example"):
             return resolve(name, port, *more, **given)
         asked.append(name)
-        # From the second look-up on it leads to another machine.
+        # From the second lookup on it leads to another machine.
         address = "127.0.0.1" if asked.count(name) == 1 else "127.0.0.2"
         return resolve(address, port, *more, **given)
 
@@ -326,7 +326,7 @@ def test_a_name_is_looked_up_once_and_has_to_fit_tls(
 
 
 def test_an_organization_has_so_many_endpoints_and_no_more(desk: Desk) -> None:
-    """Each for a type that there is; another organization has its own. Old events go, whatever became of them."""
+    """Types must exist, and another organization has its own limit. Old events are removed, whatever their result."""
     with pytest.raises(EndpointError, match=r"choose at least one type.*run\.started"):
         desk.add("https://a.example/", ("run.exploded",))
     for number in range(MOST_ENDPOINTS):
@@ -346,7 +346,7 @@ def test_an_organization_has_so_many_endpoints_and_no_more(desk: Desk) -> None:
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_a_change_outlives_an_endpoint_that_is_removed_meanwhile(desk: Desk) -> None:
-    """It waits for the removal, and then has one endpoint fewer to tell; it does not fail."""
+    """The change waits for the removal and then succeeds, without an event for the removed endpoint."""
     made = desk.add("https://a.example/")
     with ThreadPoolExecutor(1) as pool:
         with desk.database.write() as connection:
@@ -360,7 +360,7 @@ def test_a_change_outlives_an_endpoint_that_is_removed_meanwhile(desk: Desk) -> 
 
 
 def test_a_killed_service_tells_of_each_event_once(start: Make, receiver: Receiver) -> None:
-    """Kill -9 between the answer and its record: the same id comes again, which the receiver knows."""
+    """Kill -9 between the answer and its record repeats the same id, which the receiver recognizes."""
     api = start(settings=SETTINGS)
     receiver.secret = api.service.admin("events", "endpoints", "add", receiver.origin, "--org", "acme")["secret"]
     gate = threading.Event()
@@ -391,7 +391,7 @@ def test_a_killed_service_tells_of_each_event_once(start: Make, receiver: Receiv
 
 
 def test_an_operator_sees_replays_and_removes(tenant: Make, idle: Api) -> None:
-    """By the command line; a secret is printed once, and each act is in the audit trail."""
+    """The command line prints a secret once, and each act is in the audit trail."""
     api = tenant(on=idle.service)
     admin, ours = api.service.admin, ("--org", api.organization["slug"])
     add = ("events", "endpoints", "add", "http://127.0.0.1:9/", *ours, "--allow-private", "127.0.0.1")

@@ -18,7 +18,10 @@ from tests.waiting import COLD_START_S, eventually
 
 
 def test_a_turn_becomes_one_marked_commit_on_its_branch(own: Own) -> None:
-    """With the agent's message, our author and our trailer; on the branch that is named; none without a change."""
+    """The commit has the agent's message, our author and our trailer, on the named branch.
+
+    No change gives no commit.
+    """
     api, repository = own(branches={"fix/login": {"login.py": "# TODO: check the password\n"}})
     new, named, none = api.start("write"), api.start("go on", branch_name="fix/login"), api.start("nothing to do")
     run, _, empty = ended = [api.ended(one) for one in (new, named, none)]
@@ -36,7 +39,7 @@ def test_a_turn_becomes_one_marked_commit_on_its_branch(own: Own) -> None:
 
 
 def test_the_task_says_all_that_the_contract_promises(api: Api) -> None:
-    """First turn: no conversation; second turn: the first one, with its commit and summary."""
+    """The first turn has no conversation; the second has the first, with its commit and summary."""
     repository = api.service.repositories["acme/api"]
     turn = api.work("one step", "scribe")
     run_id, branch = turn["run_id"], turn["branch"]
@@ -58,7 +61,7 @@ def test_the_task_says_all_that_the_contract_promises(api: Api) -> None:
 
 
 def test_a_commit_holds_the_change_alone_whatever_attributes_say(own: Own) -> None:
-    """Files with CRLF, keywords and another encoding stay byte for byte as they were."""
+    """Files with CRLF, keywords or another encoding keep every byte."""
     stored = {"crlf.txt": "one\r\ntwo\r\n", "id.txt": "$Id: kept $\n", "utf.txt": "caf\u00e9\n", ".gitattributes": ""}
     api, bare = own(stored)
     attributes = "* text=auto eol=lf\nid.txt ident\nutf.txt working-tree-encoding=UTF-16\n"
@@ -71,12 +74,12 @@ def test_a_commit_holds_the_change_alone_whatever_attributes_say(own: Own) -> No
 
 
 def test_an_empty_repository_gets_its_first_commit(tenant: Make, tmp_path: Path) -> None:
-    """No default branch, no base: the run's branch is born with the agent's commit."""
+    """Without a default branch or base, the agent's commit creates the run's branch."""
     git("init", "--quiet", "--bare", str(tmp_path / "empty.git"), cwd=tmp_path)
     api = tenant(repositories=[placed(tmp_path / "empty.git", "acme/empty")])
     run = api.ended(api.start("begin", "acme/empty"))
 
-    # As GitHub does with the first branch that is pushed.
+    # As GitHub does with the first pushed branch.
     git("symbolic-ref", "HEAD", f"refs/heads/{run['branch_name']}", cwd=tmp_path / "empty.git")
     again = api.follow(run["run_id"], "go on", "acme/empty")
 
@@ -86,7 +89,7 @@ def test_an_empty_repository_gets_its_first_commit(tenant: Make, tmp_path: Path)
 
 
 def test_a_branch_that_git_cannot_make_is_refused_before_the_work(own: Own) -> None:
-    """The agent would be paid for nothing."""
+    """Otherwise the agent would be paid for nothing."""
     api, _ = own(branches={"feature": {"a.txt": "x"}})
     turn = api.work("write", "scribe", branch_name="feature/x")
 
@@ -101,7 +104,7 @@ pathlib.Path("environment.json").write_text(json.dumps(dict(os.environ)))
 
 
 def test_the_agent_sees_only_the_allowed_environment(api: Api, tmp_path: Path) -> None:
-    """Nothing of the service's but the allow-list; HOME is its own; one that closes its output is waited for."""
+    """Only the allow-list is passed, HOME is separate, and an agent that closes its output is waited for."""
     api.add_agent(tmp_path, "nosy", OBEYS, "--env", "LENT")
     turn = api.work(ENVIRONMENT, "nosy")
     seen = json.loads(git("show", f"{turn['commit']}:environment.json", cwd=api.service.repositories["acme/api"]))
@@ -128,7 +131,7 @@ pathlib.Path("found.json").write_text(json.dumps(found))
 
 @NEEDS_SANDBOX
 def test_the_sandbox_hides_everything_but_the_workspace(equipped: Any, tmp_path: Path) -> None:
-    """No database, no tokens, no home, no network; and nothing outside the workspace can be written."""
+    """The database, tokens, home and network are hidden, and nothing outside the workspace is writable."""
     api = Api(equipped)
     api.add_agent(tmp_path, "prying", OBEYS)
     (tmp_path / "secret").write_text("s")
@@ -144,7 +147,10 @@ def test_the_sandbox_hides_everything_but_the_workspace(equipped: Any, tmp_path:
 
 
 def test_a_run_clones_and_pushes_with_the_hosts_token_alone(tenant: Make, tmp_path: Path) -> None:
-    """With it the commit arrives and no file keeps it; without it the run fails, with git's words in its log."""
+    """With the token the commit arrives and no file contains it.
+
+    Without it the run fails with git's words in its log.
+    """
     bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
     found = {}
     with contextlib.closing(GitHttpHost(tmp_path, "s3cr3t")) as there:
@@ -166,7 +172,7 @@ def test_a_run_clones_and_pushes_with_the_hosts_token_alone(tenant: Make, tmp_pa
 
 
 def test_neither_token_nor_push_follows_a_redirect(tenant: Make, tmp_path: Path) -> None:
-    """The run fails and names the cure; the other host hears nothing."""
+    """The run fails with the fix, and the other host receives nothing."""
     with Server() as elsewhere, Server() as there:
         there.otherwise = lambda request: Respond(302, headers={"Location": f"{elsewhere.origin}{request.target}"})
         host = {"platform": "github", "probe": "git", "token_env": "HOST_TOKEN"}
@@ -202,7 +208,7 @@ Merging = Callable[..., tuple[Api, Path]]
 
 @pytest.fixture
 def merging(own: Own, tmp_path: Path) -> Merging:
-    """`merging(on_main, work)` makes a repository whose branches have moved apart; its `keeper` keeps commits."""
+    """`merging(on_main, work)` makes a repository with diverged branches; its `keeper` keeps commits."""
 
     def make(on_main: dict[str, str], work: dict[str, str] | None = None) -> tuple[Api, Path]:
         (tmp_path / "keeper.py").write_text(OBEYS)
@@ -221,7 +227,7 @@ def merged(api: Api, words: str, agent: str = "worker") -> tuple[dict[str, Any],
 
 
 def test_a_resolved_conflict_is_a_merge_with_both_parents(merging: Merging) -> None:
-    """Its diff is the resolution alone, and the branch merges into main afterwards."""
+    """The diff is only the resolution, and the branch merges into main afterwards."""
     api, bare = merging({"a.txt": "main\n", "other.txt": "new on main\n"})
     before = git("rev-parse", "work", "main", cwd=bare).split()
     turn, patch = merged(api, CONFLICT)
@@ -234,7 +240,7 @@ def test_a_resolved_conflict_is_a_merge_with_both_parents(merging: Merging) -> N
 
 
 def test_a_merge_counts_as_what_it_adds(merging: Merging) -> None:
-    """A protected file of the other branch is not the agent's change; its own is."""
+    """A protected file from the other branch is not the agent's change; its own is."""
     on_main = {".github/workflows/ci.yml": "on: push\n", "other.txt": "x"}
     api, bare = merging(on_main, {"b.txt": "branch\n"})
     turn, patch = merged(api, CLEAN)
@@ -246,9 +252,9 @@ def test_a_merge_counts_as_what_it_adds(merging: Merging) -> None:
 
 
 def test_a_branch_that_only_catches_up_gets_a_merge(merging: Merging) -> None:
-    """A fast-forward in the checkout is one marked commit on the branch, as everything that a turn pushes.
+    """A fast-forward in the checkout becomes one marked commit, like every push.
 
-    Nor does a HEAD that blocks or foreign objects lead anywhere: such a change is an ordinary commit.
+    A HEAD that blocks or has foreign objects becomes an ordinary commit.
     """
     api, bare = merging({"other.txt": "x"})
     git("update-ref", "refs/heads/work", "main~1", cwd=bare)
@@ -278,7 +284,7 @@ git("commit", "-qam", "Out")
 
 
 def test_the_commits_of_an_agent_are_kept_if_that_is_wanted(merging: Merging) -> None:
-    """With their messages and the service's marks, as the service's author; what is left over is one more."""
+    """They keep their messages and get the service's marks and author; remaining changes become one more commit."""
     api, bare = merging({"other.txt": "x"})
     before = git("rev-parse", "work", cwd=bare)
     turn, patch = merged(api, f"{TWO}pathlib.Path('z').write_text('3')", "keeper")
@@ -296,7 +302,7 @@ def test_the_commits_of_an_agent_are_kept_if_that_is_wanted(merging: Merging) ->
 
 
 def test_limits_hold_for_each_commit_that_is_kept(merging: Merging) -> None:
-    """What was there in between alone is refused: a protected file and a secret."""
+    """A protected file or secret that only an intermediate commit has is refused."""
     api, bare = merging({"other.txt": "x"})
     before = git("rev-parse", "work", cwd=bare)
     for name, text, why in (
@@ -310,7 +316,7 @@ def test_limits_hold_for_each_commit_that_is_kept(merging: Merging) -> None:
 
 
 def test_kept_commits_go_on_top_of_what_others_pushed(merging: Merging, tmp_path: Path) -> None:
-    """As a merge, with the change measured against the branch as it was then."""
+    """They are merged, and the change is compared with the branch as it was then."""
     api, bare = merging({"other.txt": "x"})
     gate = tmp_path / "gate"
     words = f"{GIT}{TWO}print('waits', flush=True)\nwhile not pathlib.Path('{gate}').exists(): time.sleep(0.05)"

@@ -1,4 +1,4 @@
-"""Places: organizations take turns at them, none waits for the stuck runs of another, and a queued run says why."""
+"""Slots: organizations take turns, stuck runs block no other organization, and a queued run shows its reason."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 
 class Queue:
-    """Accepted turns of organizations with a letter each, and what is dispatched of them."""
+    """Accepted turns of organizations named by letters, and their dispatch."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -34,7 +34,7 @@ class Queue:
             accepted(self.database, name.lower(), now=now_micros(), branch=branch)
 
     def dispatch(self, places: int, share: int | None = None, ended: int = 0) -> str:
-        """End so many turns, and return the organizations that get places then."""
+        """Finish this many turns, and return the organizations that get slots then."""
         with self.database.write() as connection:
             for _ in range(min(ended, len(self.under_way))):
                 turns.end(connection, *self.under_way.pop(0), TurnOutcome("completed"), now_micros())
@@ -48,7 +48,10 @@ class Queue:
 
 @BOTH
 def test_organizations_take_turns_however_much_one_of_them_asked_for(database: Database) -> None:
-    """The only run of the second does not wait for forty of the first; of one branch only one run is queued."""
+    """The second organization's only run does not wait for forty of the first.
+
+    A branch has one queued run at a time.
+    """
     queue = Queue(database)
     queue.accept("A", 40)
     queue.accept("B", 1)
@@ -64,7 +67,7 @@ def test_organizations_take_turns_however_much_one_of_them_asked_for(database: D
 
 
 def test_one_place_is_left_for_others_where_there_are_any(database: Database) -> None:
-    """Who comes later finds it free; who is alone uses all of them; a share that is set holds."""
+    """A later organization finds it free, a single one uses all, and a configured share holds."""
     queue = Queue(database)
     queue.accept("A", 9)
     assert queue.dispatch(3) == "AAA"
@@ -76,9 +79,9 @@ def test_one_place_is_left_for_others_where_there_are_any(database: Database) ->
 
 
 def test_an_organization_has_so_many_active_runs_and_no_more(start: Make, tmp_path: Path) -> None:
-    """Exactly, however many are asked for at once; another organization is served beside them, stuck or stopped.
+    """The limit is exact for simultaneous requests, and others are served meanwhile.
 
-    A deactivated organization's are stopped, at work and waiting.
+    A deactivated organization's runs are stopped, working or waiting.
     """
     setup = demo_setup(tmp_path)
     setup["organizations"].append(setup["organizations"][0] | {"name": "Other", "slug": "other"})
@@ -137,7 +140,7 @@ def queue(database: Database) -> Waiting:
 
 
 def test_a_run_waits_for_a_worker_that_can_work(queue: Waiting) -> None:
-    """None is there, none has a sandbox, the disks are full, or all drain; commands are for the operator alone."""
+    """The worker may be missing, without a sandbox, out of disk or draining; only the operator sees commands."""
     run = accepted(queue.database)
     assert queue.reason(run) == "no worker is running"
     assert queue.reason(run, for_operator=True) == "no worker is running; start one: runwarden service worker"
@@ -156,7 +159,7 @@ def test_a_run_waits_for_a_worker_that_can_work(queue: Waiting) -> None:
 
 
 def test_a_run_waits_for_a_slot(queue: Waiting) -> None:
-    """Who takes the slots is shown to the operator; an organization sees its own share."""
+    """The operator sees who uses the slots; an organization sees its own share."""
     queue.worker(3)
     for _ in range(2):
         queue.begin("other")
@@ -172,7 +175,7 @@ def test_a_run_waits_for_a_slot(queue: Waiting) -> None:
 
 
 def test_a_run_that_was_put_back_says_why_until_it_begins_again(queue: Waiting) -> None:
-    """So does one that waits for its code host: what is stored comes first."""
+    """The stored reason has priority, for example while it waits for its code host."""
     run = queue.begin()
     with queue.database.write() as connection:
         turns.claim(connection, run.id, 1, "w", NOW)
@@ -199,7 +202,7 @@ def test_a_run_waits_for_its_branch_and_for_earlier_ones(queue: Waiting) -> None
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_workers_go_by_the_database_s_clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose own is an hour ahead would otherwise keep the organizations that it served from their next turn."""
+    """A worker whose clock is an hour ahead would delay the next turn of the organizations it served."""
     monkeypatch.setattr("service.store.database.now_micros", lambda: now_micros() + 3600 * SECOND_MICROS)
     clock = DatabaseClock(database)
     with database.read() as connection:

@@ -26,7 +26,7 @@ SPENT = {"resources": {"core": {"limit": 5000, "remaining": 0, "reset": 1_900_00
 
 @pytest.fixture
 def probes(database: Database) -> Iterator[HealthProbes]:
-    """Probes that remember nothing, and wait for longer than any answer needs."""
+    """Probes without a memory, with a timeout longer than any answer needs."""
     with closing(HealthProbes(database, ProbingSettings(timeout_s=120, slow_s=110, cache_s=0))) as made:
         yield made
 
@@ -67,7 +67,7 @@ ANSWERS: Final[list[tuple[str, Step, str, str]]] = [
 
 
 def test_what_a_host_answers_decides(server: Server, probes: HealthProbes, hasty: HealthProbes) -> None:
-    """Refused is unauthorized, spent limits and faults are degraded, no whole answer in time is unreachable."""
+    """A refusal is unauthorized, spent limits and faults are degraded, no complete answer in time is unreachable."""
     targets = {"github": "/rate_limit", "gitlab": "/api/v4/version", "forgejo": "/git/api/v1/version"}
     bases = {"github": "", "gitlab": "/api/v4/", "forgejo": "/git/api/v1"}
     for platform, step, status, reason in ANSWERS:
@@ -76,7 +76,7 @@ def test_what_a_host_answers_decides(server: Server, probes: HealthProbes, hasty
         verdict = asked(hasty if isinstance(step, Hang) else probes, host)
 
         assert (verdict.status, reason in str(verdict.reason)) == (status, True), (platform, step, verdict)
-        # A machine that stood still for the whole time has not even asked, nor does one whose connection was dropped.
+        # A machine that was suspended, or whose connection was dropped, has not even sent the request.
         assert {one.target for one in server.requests} <= {targets[platform]}
         server.requests.clear()
 
@@ -84,7 +84,7 @@ def test_what_a_host_answers_decides(server: Server, probes: HealthProbes, hasty
 def test_the_token_comes_from_the_environment_and_is_in_no_reason(
     server: Server, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host with token_env is asked with that token; a refusal names the variable and not its value."""
+    """A host with token_env gets that token; a refusal names the variable and not its value."""
     monkeypatch.setenv("A_HOSTS_TOKEN", "sesame")
     server.script(Respond(401, {"message": "Bad credentials: sesame"}))
     verdict = asked(probes, github(server.origin, "A_HOSTS_TOKEN"))
@@ -97,7 +97,7 @@ def test_the_token_comes_from_the_environment_and_is_in_no_reason(
 def test_tls_has_to_fit_name_and_authority(
     tmp_path: Path, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A certificate for another name or of an unknown authority is no answer; SSL_CERT_FILE names an authority."""
+    """A certificate for another name or of an unknown authority fails; SSL_CERT_FILE names an authority."""
     fitting, foreign = make_certificate(tmp_path / "fits"), make_certificate(tmp_path / "not", "DNS:elsewhere.example")
     verdicts = []
     for certificate, trusted in ((fitting, fitting), (fitting, foreign), (foreign, foreign)):
@@ -114,7 +114,7 @@ def test_tls_has_to_fit_name_and_authority(
 def asked_by_git(
     probes: HealthProbes, url: str | None, *, host: str = "127.0.0.1", token_env: str | None = None
 ) -> HostState:
-    """Ask for the health of a GitHub that is plain git, about one repository."""
+    """Request the health of a GitHub that is plain git, for one repository."""
     known = [] if url is None else [Repository("api", "github", "acme/api", url)]
     return probes.ask([Host("github", host, None, "git", None, None, token_env)], known)["github"]
 
@@ -122,7 +122,7 @@ def asked_by_git(
 def test_a_token_is_not_sent_to_another_host(
     tmp_path: Path, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`git ls-remote` over HTTP: the right token ok, none or a wrong one unauthorized; another host's stays here."""
+    """With `git ls-remote` over HTTP a missing or wrong token is unauthorized; another host never gets it."""
     monkeypatch.setenv("GIT_TOKEN_HERE", "sesame")
     monkeypatch.setenv("ANOTHER_TOKEN", "wrong")
     make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
@@ -140,11 +140,11 @@ def test_a_token_is_not_sent_to_another_host(
 
 
 def test_a_git_host_that_hangs_leaves_no_process(server: Server, hasty: HealthProbes) -> None:
-    """The helper process in which git waits is ended with it at the time-out."""
+    """Git's helper process is stopped with it at the timeout."""
     server.script(Hang())
     verdict = asked_by_git(hasty, f"{server.origin}/acme/api.git")
 
-    # On a machine that stands still, the waiting caller may give up before the probe does.
+    # On a suspended machine, the waiting caller may give up before the probe does.
     assert verdict.status == "unreachable"
     assert re.search("heard nothing for 1 s", str(verdict.reason))
     # Well before the code host itself gives up.

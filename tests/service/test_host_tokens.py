@@ -1,4 +1,4 @@
-"""Tokens of code hosts that end: printed by a command, minted for a GitHub App, or rotated at GitLab."""
+"""Code host tokens that expire: printed by a command, created for a GitHub App, or rotated at GitLab."""
 
 import sys
 import threading
@@ -34,7 +34,7 @@ APP, INSTALLATION = 7, 70
 
 
 class AppHost(GitHttpHost):
-    """A code host that gives a GitHub App tokens, as its API describes: each replaces the one before."""
+    """A code host that issues tokens to a GitHub App, as its API describes: each replaces the one before."""
 
     def __init__(self, folder: Path, key: RSAKey) -> None:
         super().__init__(folder, "none yet")
@@ -72,7 +72,7 @@ class AppHost(GitHttpHost):
 
 @cache
 def own_key() -> RSAKey:
-    """The App's key, which takes long to make."""
+    """The App's key, generated once because that is slow."""
     return RSAKey.generate_key(2048)
 
 
@@ -97,7 +97,7 @@ Begin = Callable[..., tuple[Api, str, Path]]
 
 @pytest.fixture
 def begun(tenant: Make, patient: Any, tmp_path: Path) -> Begin:
-    """`begun(host, **token)` starts a run on the host; its agent is at work, and goes on when the file exists."""
+    """`begun(host, **token)` starts a run on the host, whose agent works until the file exists."""
 
     def begin(host: GitHttpHost, **token: Any) -> tuple[Api, str, Path]:
         entry = {"platform": "github", "host": "127.0.0.1", "clone_url": f"{host.origin}/{{path}}.git", **token}
@@ -112,7 +112,10 @@ def begun(tenant: Make, patient: Any, tmp_path: Path) -> Begin:
 
 
 def test_a_token_that_expires_while_an_agent_works_is_replaced(begun: Begin, tmp_path: Path, repository: Path) -> None:
-    """Refused once, the command runs again; if it fails the run says why it waits, and pushes once there is a token."""
+    """After a refusal the command runs again.
+
+    If it fails, the run shows why it waits, and pushes once there is a token.
+    """
     token = tmp_path / "token"
     token.write_text("one\n")
     with closing(GitHttpHost(repository.parents[1], "one")) as host:
@@ -132,7 +135,7 @@ def test_a_token_that_expires_while_an_agent_works_is_replaced(begun: Begin, tmp
 def test_an_app_pushes_as_its_own(
     begun: Begin, tmp_path: Path, repository: Path, app_host: AppHost, key: RSAKey
 ) -> None:
-    """Its only installation is found; a token is used until it is near its end or refused."""
+    """The App's only installation is found; a token is used until it nearly expires or is refused."""
     file = tmp_path / "app.pem"
     file.write_bytes(key.as_pem(private=True))
     api, run_id, go_on = begun(app_host, api_url=f"{app_host.origin}/api/v3", app={"id": APP, "key_file": str(file)})
@@ -151,7 +154,7 @@ def test_an_app_pushes_as_its_own(
 def test_an_apps_token_is_replaced_near_its_end_and_faults_are_named(
     database: Database, tmp_path: Path, app_host: AppHost, key: RSAKey
 ) -> None:
-    """A key that is another's, and an API that is away."""
+    """A wrong key and an unreachable API are named."""
 
     def host(name: str, key: bytes) -> Host:
         (tmp_path / name).write_bytes(key)
@@ -173,7 +176,7 @@ def test_an_apps_token_is_replaced_near_its_end_and_faults_are_named(
 
 @dataclass(kw_only=True, eq=False)
 class GitLabTokens(Server):
-    """One family of tokens at GitLab: only the newest is valid, until a revoked one asks for a rotation."""
+    """A token family at GitLab: only the newest is valid, until a revoked one requests a rotation."""
 
     ends: date
     tokens: list[str] = field(default_factory=lambda: ["glpat-token-1"])
@@ -181,7 +184,7 @@ class GitLabTokens(Server):
     now: Callable[[], int]
     is_revoked: bool = False
     answer_to_rotation: Step | None = None
-    """What comes in place of the answer when all was done; None: the answer."""
+    """The answer after everything was done; None: the usual one."""
 
     def answer(self, request: Received) -> Step:
         given = request.headers.get("private-token", "")
@@ -208,7 +211,7 @@ class GitLabTokens(Server):
 
 
 class Rotating:
-    """A host whose token has ten days left, and a clock."""
+    """A host whose token expires in ten days, and a clock."""
 
     def __init__(self, database: Database) -> None:
         self.now = NOW
@@ -222,7 +225,7 @@ class Rotating:
             self.host = connect_host(connection, find_organization(connection, "acme"), entry, NOW)
 
     def rotate(self, *, days: float = 0) -> None:
-        """Let time pass, and do a worker's round: each worker may be another process."""
+        """Let time pass, and run a worker's round; each worker may be another process."""
         self.now += int(days * DAY_MICROS) + 3600 * SECOND_MICROS
         TokenRotation(self.database, lambda: self.now).run()
 
@@ -246,7 +249,7 @@ def rotating(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ro
 
 @BOTH
 def test_a_token_is_rotated_before_its_end_and_once(rotating: Rotating) -> None:
-    """However many workers look at the same time; the database does not show it, and the next has its turn."""
+    """This holds for simultaneous workers; the database does not show the token, and later it is rotated again."""
     rotating.rotate()
     assert (rotating.gitlab.rotations, rotating.token) == (0, "glpat-token-1")
 
@@ -267,7 +270,7 @@ def test_a_token_is_rotated_before_its_end_and_once(rotating: Rotating) -> None:
 def test_a_worker_that_is_refused_meanwhile_lets_no_other_rotate(
     rotating: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first looks, a second rotates, and a third, whose token is the old one by now, notes its refusal.
+    """One worker looks, a second rotates, and a third is refused with the old token.
 
     A second rotation with the old token would make GitLab revoke the new one.
     """
@@ -311,7 +314,7 @@ def test_a_worker_that_is_refused_meanwhile_lets_no_other_rotate(
 
 
 def test_a_rotation_whose_answer_is_lost_is_never_repeated(rotating: Rotating, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The token is gone, and everything says so with the fix, until another one is in the variable."""
+    """The token is lost, and everything reports that with the fix, until the variable has another one."""
     rotating.gitlab.answer_to_rotation = Drop()
     rotating.rotate(days=4)
     assert rotating.faults == []
@@ -333,7 +336,7 @@ def test_a_rotation_whose_answer_is_lost_is_never_repeated(rotating: Rotating, m
 def test_a_rotated_token_is_found_whatever_changed_meanwhile(
     rotating: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker without the variable or with another token in it, `rotate` dropped, the host disconnected and back."""
+    """The worker may lack the variable or have another token, `rotate` may be dropped, or the host reconnected."""
     rotating.rotate(days=4)
     owner, others = organization(rotating.database), organization(rotating.database, "others")
     with rotating.database.write() as connection:
@@ -357,9 +360,9 @@ def test_a_rotated_token_is_found_whatever_changed_meanwhile(
 
 
 def test_a_rotation_that_fails_is_named_and_made_later(rotating: Rotating, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the cipher a new token could not be kept; one without the scope works until its end.
+    """Without the cipher, a new token could not be stored; a token without the scope works until it expires.
 
-    What never arrived is asked for again: GitLab still takes the old token.
+    A request that never arrived is repeated, since GitLab still accepts the old token.
     """
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, "joserfc", None)
@@ -382,7 +385,7 @@ def test_a_rotation_that_fails_is_named_and_made_later(rotating: Rotating, monke
 
 
 def test_a_host_has_one_kind_of_token() -> None:
-    """Two of them, an App of GitLab, and a rotation of another than GitLab's token in a variable are refused."""
+    """Two tokens, an App at GitLab, and a rotation of anything but a GitLab token in a variable are refused."""
     app, command = {"id": 1, "key_file": "k"}, ("vault",)
     for platform, given, why in (
         ("github", {"token_env": "T", "token_command": command}, "one of token_env, token_command and app"),

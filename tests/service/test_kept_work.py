@@ -1,4 +1,4 @@
-"""The work of a turn that pushed nothing, or asks: it is kept as a patch, and the next turn can begin with it."""
+"""A turn that pushes nothing, or asks a question, keeps its work as a patch for the next turn."""
 
 import json
 from pathlib import Path
@@ -30,14 +30,14 @@ for step in task["instructions"].split("; "):
 
 @pytest.fixture
 def at_work(own: Own, tmp_path: Path) -> tuple[Api, Path]:
-    """An organization with a repository of its own, and an agent that does as it is told."""
+    """An organization with its own repository, and an agent that does what its instructions say."""
     api, bare = own({"keys.txt": "one\ns3cr3t\n"})
     api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"], "--env", "SECRET")
     return api, bare
 
 
 def told(turn: dict[str, Any]) -> dict[str, Any]:
-    """What the worker found when it began: what it was told, and the files."""
+    """Return the task and the files that the agent found at its start."""
     found = dict(json.loads(next(line for line in turn["log"].splitlines() if line.startswith("{"))))
     return found | {"files": [name for name in found["files"] if name != "keys.txt"]}
 
@@ -49,7 +49,7 @@ def patch_of(api: Api, run_id: str, turn: int = 1) -> str:
 def test_a_turn_that_failed_is_finished_by_the_next_unless_the_caller_wants_the_branch(
     at_work: tuple[Api, Path],
 ) -> None:
-    """Its change is the turn's diff, is not pushed, and is what the next turn begins with by itself."""
+    """The change is the turn's diff, is not pushed, and the next turn starts with it by default."""
     api, bare = at_work
     first = api.work("write half.txt half; fail")
     run_id = first["run_id"]
@@ -74,9 +74,9 @@ def test_a_turn_that_failed_is_finished_by_the_next_unless_the_caller_wants_the_
 
 
 def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path]) -> None:
-    """It is merged; conflicts are marked and named; only where its base is gone it is dropped, and that is said.
+    """The patch is merged, and conflicts are marked and named.
 
-    So is it if the branch itself is gone: the agent may remember what it pushed there.
+    If its base or the branch is gone, it is dropped and reported. Then the agent may remember what it pushed there.
     """
     api, bare = at_work
     first = api.work("write done.txt one")
@@ -103,7 +103,7 @@ def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path]) -> None:
 
 
 def test_a_patch_without_its_secret_is_dropped_and_said(at_work: tuple[Api, Path]) -> None:
-    """What a change takes out may be a secret, which is stored nowhere: not for want of a branch that fits."""
+    """A removed line may be a secret, which is never stored, so the reason is not the branch."""
     api, _ = at_work
     first = api.work("write keys.txt one; fail")
     patch = patch_of(api, first["run_id"])
@@ -114,7 +114,7 @@ def test_a_patch_without_its_secret_is_dropped_and_said(at_work: tuple[Api, Path
 
 
 def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple[Api, Path]) -> None:
-    """Those of turns that began with it, whether their agents began or not."""
+    """This includes failures of turns that started with it, whether their agents ran or not."""
     api, bare = at_work
     hook = put_hook(bare, "pre-receive", "echo no; exit 1")
     first = api.work("write half.txt half")
@@ -133,7 +133,7 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
 
 
 def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> None:
-    """And not begun with, unless somebody wants it; one that never began leaves what was kept before it."""
+    """The next turn starts with it only on request; a turn that never began leaves the earlier patch."""
     api, _ = at_work
     run_id = api.begin("worker", instructions="write half.txt half; wait")
     eventually(lambda: "at work" in api.log(run_id), "the agent is at work", COLD_START_S)
@@ -155,7 +155,7 @@ def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> Non
 
 
 def test_a_refused_change_is_shown_and_nothing_is_begun_with_that_was_not_kept(at_work: tuple[Api, Path]) -> None:
-    """A wish that cannot be met is refused before the run is queued."""
+    """A request that cannot be met is refused before the run is queued."""
     api, _ = at_work
     first, other = api.work("write Jenkinsfile x"), api.work("fail")
     refused = api.follow(other["run_id"], "go", start_from="patch")
@@ -195,7 +195,7 @@ def open_questions(api: Api) -> list[dict[str, Any]]:
 
 
 def test_an_agent_asks_and_goes_on_with_the_answer(asker: Api) -> None:
-    """The run is failed, as the specification knows no other state; its work is there when the answer comes."""
+    """The run is failed, since the specification has no other status; its work is there when the answer comes."""
     text = json.dumps({"question": "Which database?\nSay \x1b[31m one.", "choices": ["SQLite", "PostgreSQL"]})
     first = asker.worked(asker.begin("asker", how=text))
     run_id = first["run_id"]
@@ -218,7 +218,7 @@ def test_an_agent_asks_and_goes_on_with_the_answer(asker: Api) -> None:
 
 
 def test_an_odd_question_is_a_question_all_the_same(tmp_path: Path) -> None:
-    """Nothing is read from elsewhere, and the log says what is wrong."""
+    """Nothing outside the checkout is read, and the log says what is wrong."""
     file, remarks = tmp_path / ".runwarden" / "question.json", list[str]()
     file.parent.mkdir()
     file.write_text(json.dumps({"question": "w" * 3000}))
@@ -243,7 +243,7 @@ def test_an_odd_question_is_a_question_all_the_same(tmp_path: Path) -> None:
 def test_a_question_is_asked_whatever_else_went_wrong(
     asker: Api, given: dict[str, Any], why: str, files: int | None
 ) -> None:
-    """The reason tells both, and what may be kept of its work is kept."""
+    """The reason has both, and as much of the work as allowed is kept."""
     turn = asker.worked(asker.begin("asker", how='{"question": "Which?", "choices": ["a", "b"]}', **given))
 
     assert (turn["outcome"], turn["failure_kind"]) == ("needs_answer", "needs_answer")
@@ -253,7 +253,7 @@ def test_a_question_is_asked_whatever_else_went_wrong(
 
 
 def test_a_cancelled_turn_asks_nothing_and_is_told_beside_the_questions(asker: Api) -> None:
-    """Who cancelled it knows better; its status is `failed` like that of others."""
+    """The cancellation outweighs the question, although the run's status is `failed` like those of others."""
     run_id = asker.begin("asker", how='{"question": "Which?"}', ends="late")
     eventually(lambda: "asked" in asker.log(run_id), "the question is written")
     asker.post(f"/external/runs/{run_id}/cancel", {})
@@ -265,7 +265,10 @@ def test_a_cancelled_turn_asks_nothing_and_is_told_beside_the_questions(asker: A
 
 
 def test_a_last_message_that_asks_is_an_offer() -> None:
-    """In any script, before its choices, or in words; a question that was answered at once is none."""
+    """The question may be in any script, before its choices or in words.
+
+    One that the agent answered itself does not count.
+    """
     for words in (
         "Which one should I use?\n\n1. SQLite\n2. PostgreSQL",
         'Before I go on: "Which database shall I use?"',
@@ -290,7 +293,7 @@ echo '{"type":"result","subtype":"success","result":"No problems found. Shall I 
 
 
 def test_an_offer_fails_no_turn(tenant: Make, api: Api, tmp_path: Path) -> None:
-    """The run is completed with the offer beside it; nobody has to answer."""
+    """The run completes with the offer, and nobody has to answer."""
     program = tmp_path / "claude"
     program.write_text(OFFERING)
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The lab: who may use it, the clock of expiry, history on demand, and scripted faults as clients see them."""
+"""The lab: who may use it, its clock for expiry, generated history, and scripted faults as clients see them."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tests.service_process import refused_start
 
 
 def test_the_lab_opens_to_its_own_token_alone_on_this_machine(api: Any, lab: Any, tmp_path: Path) -> None:
-    """Off by default; its token opens nothing else; 401 for everything else, the API's administrator included."""
+    """It is off by default; its token opens nothing else, and any other token, even an administrator's, gets a 401."""
     root = api.service.base_url.removesuffix("/v1")
     assert BARE.get(f"{root}/_lab").status_code == 404
     assert api.service.lab_token == ""
@@ -24,7 +24,7 @@ def test_the_lab_opens_to_its_own_token_alone_on_this_machine(api: Any, lab: Any
             assert (answer.status_code, answer.json()["error_code"]) == (401, "invalid_token")
     headers = {"Authorization": f"Bearer {lab.service.lab_token}"}
     assert BARE.get(f"{lab.service.base_url}/external/runs", headers=headers).status_code == 401
-    # A console shows a banner by this mark, which is on successes and failures alike.
+    # A console shows a banner because of this mark, which is on successes and failures alike.
     answers = [lab.api.get("/external/runs"), lab.api.get("/nothing"), lab.get(), lab.get("/nothing")]
     assert [answer.headers["x-runwarden-lab"] for answer in answers] == ["on"] * 4
     assert "THE LAB IS ON" in lab.service.log
@@ -33,7 +33,7 @@ def test_the_lab_opens_to_its_own_token_alone_on_this_machine(api: Any, lab: Any
 
 
 def test_a_token_lives_as_long_as_its_duration_says(lab: Any) -> None:
-    """Valid until a minute before the end, 401 after it, valid again when the clock is right."""
+    """It is valid until a minute before its expiry, a 401 afterwards, and valid again with the clock set back."""
     made = lab.service.admin("token", "create", "--org", "acme", "--scope", "admin", "--duration", "1h")
     headers, statuses = {"Authorization": f"Bearer {made['value']}"}, []
     for offset_s in (0, 3540, 3601, 0):
@@ -43,14 +43,15 @@ def test_a_token_lives_as_long_as_its_duration_says(lab: Any) -> None:
 
 
 def listed(lab: Any) -> list[dict[str, Any]]:
-    """Return the made-up runs, newest first."""
+    """Return the generated runs, newest first."""
     return list(lab.api.runs(date_to="2025-06-01T00:00:00Z"))
 
 
 def test_reset_removes_what_was_made_up_and_the_script_and_nothing_else(lab: Any) -> None:
-    """History is of its span, and made once. No worker takes its active runs up; an ended one can be continued.
+    """The history spans its time and is created once.
 
-    In place of a log there is a word on it, which is also the reason why nothing changed.
+    No worker starts its active runs; an ended one can be continued. A note replaces its log, and explains why nothing
+    changed.
     """
     history = {"organization": "acme", "runs": 30, "until": "2025-06-01T00:00:00Z", "span": "10d"}
     answers = [lab.post("/runs", history | {"active": 10, "repositories": 1, "seed": 7}) for _ in range(2)]
@@ -85,14 +86,14 @@ def organizations(lab: Any) -> list[dict[str, Any]]:
 
 
 def test_a_caller_sees_a_fault_before_or_after_the_request_was_executed(lab: Any) -> None:
-    """The case of spec 4.1's warning: the organization exists and its mail is out, but the caller sees a reset.
+    """As spec 4.1 warns, the organization exists and its mail is sent, but the caller sees a reset.
 
-    Half-way it is created but not invited (spec 7.1): the message names it, and its mail is still owed.
+    Half-way it is created but not invited (spec 7.1): the message names it, and its mail is still pending.
     """
     for kind, executed in (("reset", None), ("lose_answer", 201)):
         before = len(organizations(lab))
         lab.script("create_organization", kind)
-        with pytest.raises(httpx.ReadError):  # An orderly end would be a RemoteProtocolError.
+        with pytest.raises(httpx.ReadError):  # A regular close would be a RemoteProtocolError.
             create(lab)
         assert lab.state()["consumed"][-1]["executed_status"] == executed
         assert len(organizations(lab)) - before == (executed == 201)

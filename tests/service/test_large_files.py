@@ -1,4 +1,4 @@
-"""Git LFS with the real git-lfs, submodules, and names that differ in case alone: nothing is lost without a word."""
+"""The real git-lfs, submodules, and names that differ only in case: nothing is lost silently."""
 
 import contextlib
 import hashlib
@@ -79,7 +79,7 @@ def worked(tenant: Make, url: object, words: str, **setup: Any) -> tuple[Api, di
 
 @NEEDS_LFS
 def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(tenant: Make, lfs: LfsHost) -> None:
-    """Changed and new ones are sent to the host's LFS server before the push; others stay as they are."""
+    """Changed and new ones go to the host's LFS server before the push; others stay unchanged."""
     _, turn = worked(tenant, f"{lfs.host.origin}/api.git", CHANGES, lfs=True)
     changed = git("diff", "--name-only", "main", turn["branch"], cwd=lfs.bare).split()
     shown = {name: git("show", f"{turn['branch']}:{name}", cwd=lfs.bare) for name in changed}
@@ -95,7 +95,7 @@ def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(tenant
 
 @NEEDS_LFS
 def test_a_folder_gives_and_takes_large_files(tenant: Make, lfs: LfsHost) -> None:
-    """A repository on the same machine keeps their contents beside it."""
+    """A repository on the same machine keeps their contents next to it."""
     objects = lfs.bare / "lfs/objects"
     for oid, content in lfs.objects.items():
         file = objects / oid[:2] / oid[2:4] / oid
@@ -120,7 +120,7 @@ def test_large_files_are_refused_by_name_unless_they_are_allowed(tenant: Make, l
 
 @NEEDS_LFS
 def test_a_server_that_does_not_give_a_large_file_is_an_error(tenant: Make, lfs: LfsHost) -> None:
-    """The agent is not started with a pointer in place of the file, nor with anything else."""
+    """The agent is not started with a pointer or anything else in place of the file."""
     oid = hashlib.sha256(b"old").hexdigest()
     lfs.objects[oid] = b"lie"
     _, turn = worked(tenant, f"{lfs.host.origin}/api.git", CHANGES, lfs=True)
@@ -138,9 +138,10 @@ def link(bare: Path, modules: dict[str, tuple[str, str]]) -> None:
 
 
 def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: Make, tmp_path: Path) -> None:
-    """Relative addresses, and theirs; others are remarked on, changes are not committed, and no link is lost.
+    """Relative addresses work too.
 
-    Names that are alike elsewhere are committed, for some projects need them, and remarked on.
+    Other hosts' submodules are reported, changes are not committed, and no link is lost. Names that differ only in case
+    are committed, since some projects need them, and reported.
     """
     hosted = tmp_path / "hosted" / "acme"
     inner = make_repository(hosted / "inner", {"inner.txt": "deep"})

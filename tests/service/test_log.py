@@ -1,4 +1,4 @@
-"""The log: one line for each request and turn, which names who and what, and holds nothing that it should not."""
+"""The log has one line for each request and turn with who and what, and no secrets."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ WANTED = ("s3cr3t", "the-k3y", "abcdefgh", "pa55word", "rwt_", "\x1b", "\x07", "
 
 
 def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a message, in a field or in a traceback; text of several lines is one record all the same."""
+    """This holds for messages, fields and tracebacks; text of several lines is still one record."""
     monkeypatch.setenv("LENT", SECRET)
     monkeypatch.setenv("SOME_API_KEY", "the-k3y")
     (masks := Masks()).add(["LENT"])
@@ -44,13 +44,13 @@ def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record(monk
 
 
 def lines(node: Node, logger: str) -> list[dict[str, Any]]:
-    """Return the records of a logger in a service's log; each line has to be one."""
+    """Return the records of a logger in a service's log; each must be one line."""
     records: list[dict[str, Any]] = [json.loads(line) for line in node.log.splitlines()]
     return [record for record in records if record["logger"].startswith(logger)]
 
 
 def test_each_request_and_each_turn_has_its_line(tmp_path: Path) -> None:
-    """Who asked for what, how it ended and how long it took; an id of the caller's is kept if it is well-formed."""
+    """The line has who asked for what, its result and its duration; a well-formed id of the caller's is kept."""
     api = Api(start_service(tmp_path, settings=f'{UNBOXED}[log]\nformat = "json"\n'))
     run_id = api.start("fail")
     api.ended(run_id)
@@ -60,7 +60,7 @@ def test_each_request_and_each_turn_has_its_line(tmp_path: Path) -> None:
     BARE.get(f"{api.service.base_url.removesuffix('/v1')}/livez")
     assert api.service.stop() == 0
     by_id = {one["request_id"]: one for one in lines(api.service, "service.observability.requests")}
-    # By their ids: a line follows its answer, and the requests before these may be slow to have theirs.
+    # Matched by their ids, since a line follows its answer and may come after later requests' lines.
     requests = [by_id[one.headers["X-Request-Id"]] for one in (given, made, stranger)]
     turn = lines(api.service, "service.execution.turn")[0]
 

@@ -1,4 +1,4 @@
-"""Invitations reach people (spec 3, 4.1, 7.1): a mail stays in the database until a real mail server has taken it."""
+"""Invitations (spec 3, 4.1, 7.1): a mail stays in the database until a real mail server has accepted it."""
 
 import contextlib
 import re
@@ -22,7 +22,7 @@ from tests.service.conftest import Make, due_jobs, said
 from tests.service.servers import PASSWORD, USER, Certificate, MailServer, make_certificate
 from tests.waiting import eventually, present
 
-# Logins in clear are what is tried here, on loopback.
+# Unencrypted logins are tested on purpose, on loopback.
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
 
 MINUTE: Final = 60 * SECOND_MICROS
@@ -39,13 +39,16 @@ def serving() -> Iterator[Callable[..., MailServer]]:
 
 
 def test_a_mail_waits_for_its_server(start: Make, serving: Callable[..., MailServer]) -> None:
-    """500 names the organization; the invitation waits, through a kill -9 too, and leaves when the server is back."""
+    """A 500 names the organization.
+
+    The invitation waits, even through a kill -9, and is sent when the server is back.
+    """
     server = serving()
     server.close()
     smtp = f'[mail.smtp]\nhost = "127.0.0.1"\nport = {server.port}\nsecurity = "none"\n'
     api = start(settings=f"[mail]\nretry_s = 1\n{smtp}")
     answer = api.post("/external/organizations", {"email": "jane@customer.example"})
-    # Before it is tried again: the mail of a worker that died stays with it for ten minutes.
+    # Before the retry: a dead worker's mail stays reserved for ten minutes.
     api.service.kill()
     (waiting,) = api.service.admin("invitation", "list")["invitations"]
     owed = api.service.admin("status")["mails"]
@@ -64,7 +67,7 @@ def test_a_mail_waits_for_its_server(start: Make, serving: Callable[..., MailSer
 
 
 class Mailroom:
-    """A mail sender over a database of its own, at a time of the test's choice; it is its own mailer."""
+    """A mail sender over its own database, at a time that the test chooses; it is its own mailer."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -72,7 +75,7 @@ class Mailroom:
         self.sent: list[MailMessage] = []
         self.failure: MailError | None = None
         self.meanwhile: Callable[[], object] = lambda: None
-        """What happens while a mail is handed over."""
+        """Called while a mail is handed over."""
         self.now = now_micros()
         settings = Settings(mail=MailSettings(retry_s=60))
         self.deliver = partial(deliver, self.database, self.send, settings, lambda: self.now)
@@ -95,7 +98,7 @@ class Mailroom:
             return bool(invitations.withdraw(connection, invitation_id, self.now))
 
     def accept(self, at: int) -> str | None:
-        """Use the code of the mail that left first."""
+        """Use the code of the mail that was sent first."""
         with self.database.write() as connection:
             return invitations.accept(connection, self.code, at)
 
@@ -122,9 +125,9 @@ def mailroom(database: Database) -> Mailroom:
 
 
 def test_a_name_cannot_add_headers(mailroom: Mailroom, tmp_path: Path) -> None:
-    """Whatever an organization or a domain is called: our headers only, in seven bits for the least able server.
+    """Any name of an organization or domain leaves only our headers, in seven bits for the oldest servers.
 
-    Of a mail that left, only the code's digest stays; it opens for thirty days, the organization stays (spec 3).
+    A sent mail leaves only the code's digest, valid for thirty days; the organization stays (spec 3).
     """
     delivered = present(mailroom.deliver(mailroom.invite("jane@bücher.example")))
     message, end = mailroom.sent[0], mailroom.now + 30 * DAY_MICROS
@@ -138,7 +141,10 @@ def test_a_name_cannot_add_headers(mailroom: Mailroom, tmp_path: Path) -> None:
 
 
 def test_what_failed_for_now_is_tried_at_growing_intervals(mailroom: Mailroom) -> None:
-    """A minute, two, four … at most an hour, always under the same Message-ID; the first is made after ten minutes."""
+    """Retries follow after one, two, four minutes, at most an hour, with the same Message-ID.
+
+    A lost first attempt is repeated after ten.
+    """
     one, waits = mailroom.invite(), []
     mailroom.failure = MailError("the mail server is away")
     assert mailroom.send_due() == []
@@ -158,7 +164,7 @@ def test_what_failed_for_now_is_tried_at_growing_intervals(mailroom: Mailroom) -
 
 
 def test_what_was_refused_waits_for_a_person_and_what_expired_is_not_sent(mailroom: Mailroom) -> None:
-    """Nothing retries it by itself; thirty days of trying are enough (spec 3)."""
+    """A refused mail is not retried automatically, and none after thirty days (spec 3)."""
     one = mailroom.invite()
     mailroom.failure = MailError("550 no such user", refused=True)
     mailroom.deliver(one)
@@ -176,7 +182,7 @@ def test_what_was_refused_waits_for_a_person_and_what_expired_is_not_sent(mailro
 
 
 def test_an_invitation_that_was_withdrawn_is_not_sent_and_opens_nothing(mailroom: Mailroom) -> None:
-    """Taken back before it left, or while it is being handed over."""
+    """It may be withdrawn before or during the delivery."""
     waiting, under_way = mailroom.invite(), mailroom.invite("joe@customer.example")
     assert mailroom.withdraw(waiting)
     mailroom.deliver(waiting)
@@ -201,7 +207,7 @@ def relay(server: MailServer, **options: object) -> Mailer:
 
 
 def test_a_mailer_does_not_show_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The context of every request holds the mailer, and an error may show what a context holds."""
+    """Every request's context contains the mailer, and an error may show its context."""
     monkeypatch.setenv("RUNWARDEN_SMTP_PASSWORD", PASSWORD)
     smtp = SmtpSettings.model_validate({"host": "127.0.0.1", "username": USER})
 
@@ -217,7 +223,7 @@ def failure(post: Mailer) -> MailError:
 def test_a_letter_arrives(
     serving: Callable[..., Any], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In clear on loopback, after STARTTLS, or over TLS from the start; with a login where one is configured."""
+    """It is sent unencrypted on loopback, after STARTTLS, or over TLS from the start, with a login if configured."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
     for security, login in (("none", False), ("starttls", True), ("tls", True)):
         server = serving(certificate=None if security == "none" else certificate, security=security, login=login)
@@ -230,7 +236,7 @@ def test_a_letter_arrives(
 def test_a_certificate_for_another_name_gets_nothing(
     serving: Callable[..., Any], certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor does one without an authority, or a server without TLS: neither letter nor password."""
+    """Without a known authority or TLS, neither letter nor password is sent."""
     other = make_certificate(tmp_path, "DNS:elsewhere.example")
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     server = serving(certificate=certificate, security="starttls", login=True)
@@ -250,7 +256,7 @@ def test_a_certificate_for_another_name_gets_nothing(
 def test_a_password_stays_off_a_connection_in_clear_and_out_of_messages(
     serving: Callable[..., Any], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing falls back to clear text; of a wrong password the variable is named, and the letter waits."""
+    """There is no fallback to clear text; for a wrong password the error names the variable, and the letter waits."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
     clear, strict = serving(), serving(certificate=certificate, security="starttls", login=True)
     bare = failure(relay(clear, security="starttls"))
@@ -262,7 +268,7 @@ def test_a_password_stays_off_a_connection_in_clear_and_out_of_messages(
 
 
 def test_what_a_server_says_cannot_draw_on_a_terminal(serving: Callable[..., Any]) -> None:
-    """Its words are in the reason: 5xx about recipient or message is for good, 4xx for now."""
+    """The server's words are in the reason; 5xx about recipient or message is permanent, 4xx temporary."""
     for key, reply, refused in (
         ("data", "451 4.7.1 greylisted, come back", False),
         (LETTER.recipient, "550 \x1b[2Jgone\x07", True),
@@ -279,7 +285,7 @@ def hasty(port: int) -> Mailer:
 
 
 def test_a_server_that_drips_is_left_in_time() -> None:
-    """No listener is for now."""
+    """A slow server and a closed port are temporary failures, so the mail is tried again."""
     over = threading.Event()
 
     def drip(listener: socket.socket) -> None:
@@ -301,7 +307,7 @@ def test_a_server_that_drips_is_left_in_time() -> None:
 
 
 def test_settings_that_cannot_be_meant_are_refused() -> None:
-    """A password in clear over the network, or in the file, among them."""
+    """Examples are an unencrypted password over the network, or a password in the file."""
     refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"smtp": {"host": "mail.example", "security": "none", "username": "x"}}, "in clear"),
         ({"smtp": {"host": "mail.example", "password": "x"}}, "password"),

@@ -1,4 +1,4 @@
-"""Maintenance, and that a process which says it is ready is."""
+"""Maintenance mode, and readiness that a process only claims when it can work."""
 
 import contextlib
 import sqlite3
@@ -12,9 +12,9 @@ from tests.waiting import eventually
 
 
 def test_in_maintenance_turns_at_work_finish_and_no_other_begins(start: Make, tmp_path: Path) -> None:
-    """A run is accepted, says what it waits for, and begins when the maintenance ends, over a restart too.
+    """A run is accepted, shows what it waits for, and starts after the maintenance, even over a restart.
 
-    One that a kill interrupts meanwhile does not go on before that, and says so.
+    A killed turn does not continue before that, and shows the reason.
     """
     api, go_on = start(settings=UNBOXED), tmp_path / "go-on"
     working, interrupted = at_work(api, go_on), at_work(api, tmp_path / "later")
@@ -56,7 +56,7 @@ def reason(api: Api, run_id: str) -> str:
 
 
 def test_a_process_that_cannot_execute_is_never_ready(tmp_path: Path) -> None:
-    """No ready line of a service whose queue does not work: it ends with its log, and a status that says so."""
+    """If the queue does not work, the service prints no ready line and exits with the reason in its log."""
     administer(tmp_path, "migrate")
     with contextlib.closing(sqlite3.connect(tmp_path / "service.sqlite")) as connection:
         connection.execute("DROP TABLE workflow_status")

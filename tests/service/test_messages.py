@@ -1,4 +1,4 @@
-"""What is said to an active run: it reaches the agent at work, or starts the next turn, exactly once."""
+"""A message to an active run reaches the working agent, or starts the next turn, exactly once."""
 
 from pathlib import Path
 from typing import Any
@@ -22,26 +22,26 @@ def states(turn: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def add_program(api: Api, folder: Path, *options: str) -> None:
-    """Add an agent that speaks ACP, and does the Python at the end of its instructions."""
+    """Add an ACP agent that executes the Python at the end of its instructions."""
     (folder / "program.py").write_text(PROGRAM, "utf-8")
     given = ("--preset", "acp", "--argv", f"{{python}} {folder / 'program.py'}", "--env", "ANTHROPIC_API_KEY")
     api.service.admin("agent", "add", "program", *given, *options)
 
 
 def at_work(api: Api, run_id: str, file: str = "begun.txt") -> None:
-    """Wait until the agent of a run has made a file in its checkout."""
+    """Wait until the agent of a run has created a file in its checkout."""
     pattern = f"work/*.{run_id}-*/tree/{file}"
     eventually(lambda: [*api.service.data_dir.glob(pattern)], f"the agent made {file}", COLD_START_S)
 
 
 def worked(api: Api, run_id: str, number: int) -> dict[str, Any]:
-    """Wait until a run has a turn of that number and has ended."""
+    """Wait until a run has a turn with this number and has ended."""
     eventually(lambda: len(api.turns(run_id)) == number, f"turn {number} begins", COLD_START_S)
     return api.worked(run_id)
 
 
 def test_a_message_reaches_the_agent_at_work(own: Own, tmp_path: Path) -> None:
-    """Its turn goes on, and the conversation has the message; in the log it stands where the agent took it."""
+    """The turn continues, the conversation has the message, and the log shows where the agent received it."""
     api, _ = own()
     add_program(api, tmp_path, "--org", api.organization["slug"])
     talks = WAITS.replace("open", "await self.say('Let me ')\nopen").replace("return", "await self.say('see.')\nreturn")
@@ -61,7 +61,7 @@ def test_a_message_reaches_the_agent_at_work(own: Own, tmp_path: Path) -> None:
 
 
 def test_an_attempt_that_takes_over_begins_with_the_message(start: Make, tmp_path: Path) -> None:
-    """Once, although the agent of the worker that died had it."""
+    """The new attempt gets it once, although the dead worker's agent had received it."""
     api = start(settings=f"{UNBOXED}drain_s = 0.1\n", environment={"ANTHROPIC_API_KEY": "k"})
     add_program(api, tmp_path)
     counts = "DO:\nsaid = prompt.count(chr(35))\nif said: await self.say(f'heard {said}'); return"
@@ -78,7 +78,7 @@ def test_an_attempt_that_takes_over_begins_with_the_message(start: Make, tmp_pat
 
 
 def test_a_message_that_the_program_cannot_take_starts_the_next_turn(own: Own) -> None:
-    """With all that were said meanwhile, and with the change that the turn left."""
+    """The next turn gets all messages sent meanwhile, and the turn's change."""
     api, _ = own()
     waits = "open('half.txt', 'w'); time.sleep(0 if pathlib.Path('go').exists() else 600)"
     run_id = api.begin("worker", instructions=f"{waits}; sys.exit(3)")
@@ -120,7 +120,10 @@ def test_a_message_that_is_none_is_refused(idle: Api, text: Any, when: str) -> N
 
 
 def test_what_is_said_to_a_waiting_turn(idle: Api) -> None:
-    """It is stopped at once; twenty messages wait at most, except for one that stops the turn; none is blank or odd."""
+    """A waiting turn is stopped at once; at most twenty messages wait, except one that stops the turn.
+
+    Blank ones are refused.
+    """
     run_id = idle.start("go")
     for text, when in ((" \n", "now"), ("x" * 20_001, "now"), (5, "now"), ("a\0b", "now"), ("a", "soon")):
         assert say(idle, run_id, text, when).status_code == 400, text

@@ -1,4 +1,4 @@
-"""Metrics: what /metrics says is what the database holds at that moment, and only the operator's token opens it."""
+"""/metrics shows the database at that moment, and only accepts the operator's token."""
 
 import shutil
 import subprocess
@@ -24,7 +24,7 @@ SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "prometheus"
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """Name and label values, in the order of their names, to the number."""
+    """Map name and label values, in the order of their names, to the number."""
     found: dict[tuple[str, ...], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -51,7 +51,7 @@ def accept(database: Database, slug: str, age_s: int = 0, count: int = 1) -> str
 
 
 def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: ServiceMetrics) -> None:
-    """By organization; what ended is gone from the next scrape, and the sum over nothing is zero."""
+    """Values are per organization; what ended is missing from the next scrape, and an empty sum is zero."""
     first, second = accept(database, "acme", age_s=90), accept(database, "other", age_s=30, count=2)
     before = scraped(metrics)
     with database.write() as connection:
@@ -73,9 +73,9 @@ def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: S
 
 
 def test_hostile_names_break_no_scrape(database: Database, metrics: ServiceMetrics) -> None:
-    """Quotes, line ends, escapes, half a surrogate pair, and names that differ only beyond what is shown.
+    """Quotes, line ends, escapes, lone surrogates and names that are equal when shortened are safe.
 
-    Fifty organizations whose turns wait longest have series of their own; the others are summed up.
+    The fifty organizations with the longest waits have their own series; others are summed up.
     """
     for slug in ('a"} 1\nb{c="', "\x1b[31mred", "x" * 300 + "1", "x" * 300 + "2"):
         accept(database, slug)
@@ -96,7 +96,7 @@ def test_hostile_names_break_no_scrape(database: Database, metrics: ServiceMetri
 
 
 def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
-    """With how long they waited and lasted; what ended before this process began is not its own."""
+    """Waits and durations are counted too; what ended before this process started does not count."""
     clock = [NOW]
     metrics = ServiceMetrics(database, lambda: clock[0], worker_ttl_s=10)
     before, completed, cancelled = (accept(database, name, age_s=90) for name in "abc")
@@ -119,7 +119,7 @@ def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
 def test_without_a_database_it_says_so(
     database: Database, metrics: ServiceMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And still tells what it counted itself; with it, mails and postings owed."""
+    """Its own counters are still shown; with a database, pending mails and postings are too."""
     metrics.count_request(RequestRecord("id", "GET", route="/v1/x", status=503))
     owner = organization(database)
     with database.write() as connection:
@@ -146,7 +146,10 @@ def target(equipped: Any) -> tuple[Api, str]:
 
 
 def test_only_the_operator_s_token_opens_the_metrics(target: tuple[Api, str], api: Api, tmp_path: Path) -> None:
-    """No token of an organization does; where no token is set there is nothing, and a weak one ends the start."""
+    """An organization's token does not.
+
+    Without a configured token there is no endpoint, and a weak one stops the start.
+    """
     tenant, url = target
 
     def status(authorization: str) -> int:
@@ -163,7 +166,7 @@ def test_only_the_operator_s_token_opens_the_metrics(target: tuple[Api, str], ap
 
 
 def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> None:
-    """By the template, not by what callers put into it."""
+    """The route's template is the label, not the caller's values."""
     api, url = target
     api.ended(api.start("nothing"))
     for number in range(3):
@@ -178,7 +181,7 @@ def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> No
     reason="Prometheus is not installed; on Debian: apt-get install prometheus",
 )
 def test_promtool_accepts_what_ships_and_the_alerts_fire(tmp_path: Path) -> None:
-    """In an operator's copy each alert fires on what it is for, and none on a service that is well."""
+    """Each alert fires on the fault that it is for, and none on a healthy service."""
     for file in (*SHIPPED.glob("*.yml"), Path(__file__).parent / "alerts.test.yml"):
         shutil.copy(file, tmp_path)
     (tmp_path / "runwarden-metrics-token").write_text(TOKEN)

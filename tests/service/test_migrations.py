@@ -1,4 +1,4 @@
-"""Migrations: one after the other, on both databases, all or nothing, and by one process at a time.
+"""Migrations run in order, on both databases, all or nothing, and by one process at a time.
 
 `test_an_older_database_becomes_what_a_new_one_is` is the pattern for the test of each further step.
 """
@@ -48,7 +48,7 @@ def database(url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def older(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A database of a version without daily budgets, with an organization; the file of the step from it to now."""
+    """A database of a version without daily budgets, with an organization, and the migration from it to now."""
     folder = tmp_path / "migrations"
     (folder / "versions").mkdir(parents=True)
     package = Path(migrations.__file__).parent
@@ -74,7 +74,7 @@ def shape(database: Database) -> dict[str, list[str]]:
 
 
 def test_an_older_database_becomes_what_a_new_one_is(database: Database, older: Path) -> None:
-    """Its rows are kept, and a second time changes nothing."""
+    """Its rows are kept, and a second migration changes nothing."""
     database.migrate()
     migrated = shape(database)
     database.migrate()
@@ -88,7 +88,7 @@ def test_an_older_database_becomes_what_a_new_one_is(database: Database, older: 
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(database: Database, older: Path) -> None:
-    """All steps are one transaction, from the first to the number of the last."""
+    """All steps are one transaction, including the version number."""
     older.write_text(STEP.format(more='op.create_table("tokens")'))
     before = shape(database)
 
@@ -111,7 +111,7 @@ def test_two_processes_that_start_at_once_make_the_tables_once(database: Databas
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_database_of_another_version_is_refused(database: Database) -> None:
-    """With the cure, and it is not touched: a newer one, one that is not ours, and an unreleased one."""
+    """A newer, foreign or unreleased one is refused with the fix, and not changed."""
     database.migrate()
     number = "UPDATE alembic_version SET version_num = "
     unreleased = "INSERT INTO runwarden_meta VALUES ('schema_version', '5')"
@@ -134,9 +134,9 @@ def test_a_database_of_another_version_is_refused(database: Database) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_another_schema_with_the_same_version_number_is_refused(database: Database) -> None:
-    """At the start, with the differences and the fix; its rows are not touched.
+    """The error has the differences and the fix, and the rows are not changed.
 
-    The queue's own tables are next to ours, and an operator may add an index: these are no differences.
+    The queue's own tables and an operator's index do not count as differences.
     """
     database.migrate()
     changes = ["CREATE TABLE foreign_table (id INTEGER)", "CREATE INDEX workers_by_host ON workers (host)"]

@@ -1,4 +1,4 @@
-"""git: its commands, mirrors, whole and in part, and that nothing in a repository or a workspace runs or leads away."""
+"""git commands and mirrors, full and partial; nothing in a repository or a workspace runs or leads outside."""
 
 import os
 from collections.abc import Iterator
@@ -37,9 +37,9 @@ def move(repository: Path, branch: str, onto: str) -> str:
 def test_a_mirror_keeps_two_names_however_many_were_fetched(
     mirror: RepositoryMirror, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Branches that move, appear and go are so in the next snapshot; git reads all names in each fetch.
+    """A snapshot has the branches' present state, while git reads all names in each fetch.
 
-    Packs are joined; no object of a whole mirror is one that only the host has.
+    Packs are joined, and a full mirror needs no object from the host.
     """
     monkeypatch.setattr("service.execution.mirror._MOST_PACKS", 0)
     git("branch", "other", "main", cwd=repository)
@@ -60,9 +60,9 @@ def test_a_mirror_keeps_two_names_however_many_were_fetched(
 
 
 def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> None:
-    """Git matches the ends of names, and keeps branches as files and folders: one may be in the way of another.
+    """Git matches the ends of names, and stores branches as files and folders, so one can block another.
 
-    A HEAD that points nowhere is no default branch.
+    A HEAD that points nowhere is not a default branch.
     """
     for name in ("refs/heads/fix", "a/HEAD"):
         git("update-ref", f"refs/heads/{name}", "next", cwd=repository)
@@ -77,7 +77,7 @@ def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> Non
 
 
 def test_only_a_lock_that_cannot_be_held_is_broken(mirror: RepositoryMirror, repository: Path) -> None:
-    """A fresh one is an error and stays; one that is older than any command of ours was left by a power cut."""
+    """A fresh lock is an error and stays; one older than any of our commands was left by a power cut."""
     mirror.fetch("main")
     moved = move(repository, "main", "next")
     (kept,) = (mirror.git_dir / "refs" / "fetched").iterdir()
@@ -93,7 +93,7 @@ def test_only_a_lock_that_cannot_be_held_is_broken(mirror: RepositoryMirror, rep
 
 
 def test_an_address_that_is_no_repository_is_an_error_and_no_command(tmp_path: Path) -> None:
-    """Nothing in an address is an option or a program."""
+    """No part of an address becomes an option or a program."""
     for url in ("--upload-pack=touch sprung", "ext::sh -c touch% sprung", "/nowhere"):
         with pytest.raises(GitCommandError):
             RepositoryMirror(tmp_path, url, GitRunner(tmp_path, timeout_s=300)).fetch("main")
@@ -131,9 +131,9 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).symlink_to("/etc/passwd")
 
 
 def test_what_an_agent_plants_for_git_never_runs(api: Api, tmp_path: Path) -> None:
-    """Hooks, filters, fsmonitor and aliases in any git-dir it can write, a nested repository: harmless.
+    """Hooks, filters, fsmonitor and aliases in any git directory it can write do not run.
 
-    Links out of the checkout are committed as links: what they point to is neither read, nor changed, nor removed.
+    Links out of the checkout are committed as links, and their targets are neither read, changed nor removed.
     """
     trap, outside = tmp_path / "sprung", tmp_path / "outside"
     outside.mkdir()
@@ -154,7 +154,7 @@ def test_what_an_agent_plants_for_git_never_runs(api: Api, tmp_path: Path) -> No
 
 
 def test_submodules_and_attributes_of_a_repository_run_nothing(api: Api, tmp_path: Path) -> None:
-    """A submodule whose address is a command, and filters for every file: the submodule stays what it was."""
+    """A submodule whose address is a command, and filters for every file, do nothing; the submodule is unchanged."""
     repository = api.service.repositories["acme/api"]
     trap = tmp_path / "sprung"
     text = f'[submodule "vendored"]\n\tpath = vendored\n\turl = ext::sh -c "touch {trap}"\n\tupdate = !touch {trap}\n'
@@ -177,7 +177,7 @@ def runner(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, limit_s: 
 
 
 def test_a_silent_command_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a fetch the code host is the cause, which may pass; of a command without a host it is not."""
+    """A silent fetch blames the code host, which may recover; a local command does not."""
     for command, passes in (("fetch", True), ("write-tree", False)):
         with pytest.raises(GitCommandError) as raised:
             runner(tmp_path, monkeypatch, "exec sleep 1000", 0.3)(command)
@@ -185,14 +185,14 @@ def test_a_silent_command_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_missing_git_is_named_with_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at the first command of an agent's check."""
+    """The first command of an agent's check reports it as well."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GitCommandError, match=r"git cannot be started \(.*\); install git on this machine"):
         scratch_repository(tmp_path / "scratch.git", ExecutionSettings())
 
 
 def test_a_login_in_an_address_is_no_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor as a setting's value: every user of the machine can read arguments."""
+    """It is in no setting's value either, since every user of the machine can read arguments."""
     url = "https://host/a.git"
     for words in (("fetch", url), ("-c", f"remote.origin.url={url}", "fetch", "origin")):
         given = [word.replace("//", "//u:p@") for word in words]
@@ -207,7 +207,7 @@ FILES = {"README.md": "# api\n", "old.txt": "first\n", "api/a.txt": "one\n", "ap
 
 
 class Hosted:
-    """A code host that gives parts of repositories, with one whose `old.txt` has an earlier version."""
+    """A code host that serves partial clones, with a repository whose `old.txt` has an earlier version."""
 
     def __init__(self, folder: Path) -> None:
         self.bare = make_repository(folder / "hosted" / "api", FILES)
@@ -248,7 +248,7 @@ pathlib.Path("out.txt").write_text("new")
 def test_an_agent_gets_some_folders_and_changes_those(
     tenant: Make, tmp_path: Path, hosted: Hosted, commits: str
 ) -> None:
-    """Of the rest no content is fetched; what the agent writes there is named in the log."""
+    """Contents outside the folders are not fetched; files that the agent writes there are named in the log."""
     (tmp_path / "worker.py").write_text(OBEYS)
     agent = {"name": "worker", "argv": ["{python}", str(tmp_path / "worker.py")], "commits": commits}
     api = tenant(repositories=[placed(hosted.url, setup={"sparse": ["api/", "gone/"]})], agents=[agent])
@@ -264,7 +264,7 @@ def test_an_agent_gets_some_folders_and_changes_those(
 def test_a_merge_with_what_others_pushed_has_what_it_reads(
     tmp_path: Path, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three versions of a file that moved and changed meanwhile, even outside of the part, and over joined packs."""
+    """Three versions of a moved and changed file are fetched, even outside the part, and over joined packs."""
     monkeypatch.setattr("service.execution.mirror._MOST_PACKS", 1)
     (folder := tmp_path / "mirrors").mkdir()
     mirror = RepositoryMirror(folder, hosted.url, GitRunner(folder, 300), ("api",))
@@ -279,7 +279,7 @@ def test_a_merge_with_what_others_pushed_has_what_it_reads(
 
 
 def test_a_partial_checkout_is_whole_and_its_history_without_contents(tmp_path: Path, hosted: Hosted) -> None:
-    """Without paths all files are there; what is missing is named by git, which does not ask the host for it."""
+    """Without paths all files are there; git names missing objects, and does not fetch them from the host."""
     run, workspace = GitRunner(tmp_path, 300), Workspace(tmp_path / "work")
     mirror = RepositoryMirror(tmp_path, hosted.url, run, ())
     mirror.fill(snapshot := mirror.fetch("main"), "main")

@@ -35,7 +35,7 @@ def gitlab(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabForge]:
 
 
 class Acme:
-    """An organization in a database of its own, connected to a GitLab."""
+    """An organization in its own database, connected to a GitLab."""
 
     def __init__(self, database: Database, gitlab: GitLabForge) -> None:
         self.database, self.gitlab = database, gitlab
@@ -65,7 +65,7 @@ def acme(database: Database, gitlab: GitLabForge) -> Acme:
 
 
 def test_a_webhook_is_what_gitlab_says_it_is(acme: Acme, gitlab: GitLabForge) -> None:
-    """One that was removed is not claimed; a GitLab that is away takes nothing back, and why is said."""
+    """A removed webhook is not reported as set; an unreachable GitLab changes nothing, and the answer says why."""
     acme.onboard()
     hooks, maintainers = list(gitlab.hooks), set(gitlab.maintainers)
     gitlab.hooks.clear()
@@ -83,7 +83,7 @@ def test_a_webhook_is_what_gitlab_says_it_is(acme: Acme, gitlab: GitLabForge) ->
 
 
 def test_a_token_that_cannot_be_had_leaves_the_webhook_as_it_is(acme: Acme) -> None:
-    """Such as one whose rotation's answer was lost: the reason is in the answer, and the project stays connected."""
+    """An example is a lost rotation: the answer has the reason, and the project stays connected."""
     acme.onboard()
     lost = {"digest": hashlib.sha256(b"runwarden:bot-token").hexdigest(), "variable": "GITLAB_TOKEN_HERE"}
     with acme.database.write() as connection:
@@ -96,7 +96,7 @@ def test_a_token_that_cannot_be_had_leaves_the_webhook_as_it_is(acme: Acme) -> N
 
 
 def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabForge) -> None:
-    """Among webhooks of others, and when there are two of ours already; those of others are left alone."""
+    """Others' webhooks are left alone, and of two of ours one stays."""
     others = [{"id": number, "url": f"https://other.example/{number}"} for number in range(5)]
     gitlab.hooks = [*others, {"id": 8, "url": HOOK, "push_events": False}, {"id": 9, "url": HOOK}]
     gitlab.page_size = 2
@@ -107,7 +107,7 @@ def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabF
 
 
 def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: GitLabForge) -> None:
-    """Both add one before either looks again; the oldest stays, and only one of the two was first."""
+    """Both add a webhook before either looks again; the oldest stays, and only one call is the first."""
     gitlab.before_add = threading.Barrier(2, timeout=300)
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda _: acme.onboard(), range(2)))
@@ -121,7 +121,7 @@ def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: Gi
 def test_a_configured_repository_keeps_its_name_address_and_secret(
     acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It learns its project's id and its webhook; whose deliveries are taken by the secret of its own then."""
+    """The repository learns its project's id and webhook, whose deliveries use its own secret."""
     for name in ("OWN", "COMMON"):
         monkeypatch.setenv(f"{name}_SECRET_HERE", name)
     known = Repository("site", "gitlab", "Acme/Web", "/srv/web.git", webhook_secret_env="OWN_SECRET_HERE")
@@ -134,7 +134,7 @@ def test_a_configured_repository_keeps_its_name_address_and_secret(
 
 
 def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabForge) -> None:
-    """The id is what stays: one repository, at the new path; a name that another platform has is no obstacle."""
+    """The id identifies it: one repository, at the new path, even if another platform has the same name."""
     other = Repository("acme/web", "github", "acme/web", "/srv/other.git")
     acme.add(other)
     first = acme.onboard()
@@ -147,7 +147,7 @@ def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabFor
 
 
 def test_an_answer_that_is_no_project_connects_nothing(acme: Acme, gitlab: GitLabForge) -> None:
-    """A project without a path or an address, or with a path that cannot be."""
+    """Examples are a project without a path or an address, or with an impossible path."""
     for project, message in (
         ({"id": 42, "path_with_namespace": None}, "cannot be named"),
         ({"id": 42, "path_with_namespace": "acme/web"}, "names no address"),
@@ -165,9 +165,9 @@ def ask(api: Any, **project: Any) -> Any:
 
 
 def test_a_project_is_onboarded_and_then_already_connected(tenant: Make, api: Any) -> None:
-    """The first time onboarded, every further time already_connected; afterwards runs know it by its path.
+    """Further calls answer already_connected, and runs know it by its path.
 
-    An id or a path that can be is needed, and a GitLab host; a project that cannot be read fails visibly.
+    A valid id or path and a GitLab host are required; an unreadable project fails visibly.
     """
     clone_url = f"{api.service.data_dir.parent}/repositories/{{path}}.git"
     mine = tenant(hosts=[{"platform": "gitlab", "probe": "git", "clone_url": clone_url, "host": "gitlab.example"}])
@@ -190,7 +190,7 @@ def host_at(gitlab: GitLabForge, **options: str) -> dict[str, str]:
 
 
 def test_an_address_that_is_not_the_project_s_is_refused(tenant: Make, gitlab: GitLabForge) -> None:
-    """What GitLab names is cloned and pushed to: another host, another project or a folder of ours is not taken."""
+    """GitLab's address is cloned and pushed to, so another host, another project or a local folder is refused."""
     api = tenant(hosts=[host_at(gitlab)])
     for address in (
         "file:///srv/beta/app.git",
@@ -210,7 +210,7 @@ def test_an_address_that_is_not_the_project_s_is_refused(tenant: Make, gitlab: G
 
 
 def test_projects_outside_the_connected_group_are_not_onboarded(tenant: Make, gitlab: GitLabForge) -> None:
-    """By id, and by path, also where a clone URL would lead to it; a run on one is unknown, too."""
+    """By id, by path or by clone URL they are refused, and a run on one is unknown."""
     for options in ({}, {"clone_url": "/srv/{path}.git"}):
         api = tenant(hosts=[host_at(gitlab, group="beta, acme/web", **options)])
         answers = [ask(api, project_id=42).json(), ask(api, project_path="acme/web").json()]
@@ -222,7 +222,10 @@ def test_projects_outside_the_connected_group_are_not_onboarded(tenant: Make, gi
 
 
 def test_the_webhook_is_set_with_a_token_that_may(tenant: Make, equipped: Any, gitlab: GitLabForge) -> None:
-    """Once, with URL, secret and events from service.toml; the path comes from GitLab, and a right id wins over it."""
+    """It is set once, with URL, secret and events from service.toml.
+
+    GitLab gives the path, and a valid id outweighs it.
+    """
     api = tenant(on=equipped, hosts=[host_at(gitlab, token_env="GITLAB_TOKEN_HERE")])
     answers = [ask(api, **given).json() for given in ({"project_id": 42, "project_path": "a/b"}, {"project_id": 42})]
     body = {"success": True, "project_path": "acme/web", "webhook_configured": True, "project_id": 42}

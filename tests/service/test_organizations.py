@@ -23,9 +23,9 @@ def created(api: Any, **fields: Any) -> Any:
 
 
 def test_each_call_creates_an_organization_and_invites_its_administrator(api: Any) -> None:
-    """The four fields of 2.2, its parent on record, one mail that says until when, also for an email known before.
+    """The answer has the four fields of 2.2, and one mail has the deadline, even for a known email.
 
-    An address of a private network is taken: `.local` is what many of them are called.
+    Its parent is recorded. Addresses in `.local` are accepted, since many private networks use it.
     """
     unknown = created(api, offer_code="UNHEARD")
     answers = [created(api, email="jane@corp.local", offer_code=None) for _ in range(2)]
@@ -47,7 +47,7 @@ def test_each_call_creates_an_organization_and_invites_its_administrator(api: An
 
 
 def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Make) -> None:
-    """The newest first, with where its mail goes; sent again, the old code is void, and an accepted one stays."""
+    """Invitations are listed newest first; resending voids the old code, and an accepted one cannot be resent."""
     api = tenant(entitlements=["ServiceAPI", "CreateOrganizations"])
     first, second = (created(api, email=f"{name}@customer.example").json()["organization_id"] for name in "ab")
     path = f"{api.get('/external/invitations').json()['invitations'][1]['invitation_id']}/resend"

@@ -1,4 +1,4 @@
-"""The campaign against PostgreSQL: it dies, hangs and comes back while workers die, and each turn still ends once."""
+"""Campaigns against a PostgreSQL that dies, hangs and returns while workers die; each turn still ends once."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ from tests.waiting import eventually
 SETTINGS = f"{UNBOXED}drain_s = 1\n[limits]\nrequests_per_minute = 1000000\n"
 ORGANIZATIONS = 6
 PLACES = 2
-"""Of each worker."""
+"""The slots of each worker."""
 SETTLED_S = 60
 """Within this time of the database's return, every turn is taken up again."""
 SEEDS = [int(seed) for seed in os.environ.get("RUNWARDEN_OUTAGE_SEEDS", "1,2,3,4,5,6,7,8,9,10").split(",")]
@@ -35,7 +35,7 @@ TURNS = int(os.environ.get("RUNWARDEN_OUTAGE_TURNS", "300"))
 
 
 def setup(folder: Path, gate: Path) -> dict[str, Any]:
-    """Six organizations with a repository each, and agents that write what they were told, at once or at a gate."""
+    """Six organizations with a repository each, and agents that write their instructions, at once or at a gate."""
     organizations = []
     for name in (f"org{number}" for number in range(ORGANIZATIONS)):
         bare = make_repository(folder / name / "api", {"README.md": "# api\n"})
@@ -48,14 +48,14 @@ def setup(folder: Path, gate: Path) -> dict[str, Any]:
 
 
 class Storms:
-    """Breaks the database, the way to it, and the workers."""
+    """Breaks the database, its network, and the workers."""
 
     def __init__(self, server: Cluster, url: str, link: DatabaseLink, workers: list[Node], seed: int) -> None:
         self._server, self._url, self._link, self._workers = server, url, link, workers
         self._random = random.Random(seed)
 
     def storm(self) -> None:
-        """One to three outages in a row, with workers struck in between, and the wait until all is taken up again."""
+        """Cause one to three outages in a row with worker faults in between, and wait until all turns are taken up."""
         struck = self._random.sample(self._workers, self._random.randint(0, len(self._workers)))
         with ThreadPoolExecutor(len(self._workers)) as pool:
             strikes = [pool.submit(self._strike, worker, random.Random(self._random.random())) for worker in struck]
@@ -68,7 +68,7 @@ class Storms:
         self._settle()
 
     def _outage(self, kind: Any) -> None:
-        """Take the database away for a while."""
+        """Break the database for a while."""
         is_crash = kind in {"immediate", "fast"}
         self._server.stop(kind) if is_crash else self._link.become(kind)
         time.sleep(self._random.uniform(0.5, 14))
@@ -86,7 +86,7 @@ class Storms:
             eventually(lambda: is_started(worker), "the worker starts", LONGEST_S, pause_s=1)
 
     def _settle(self) -> None:
-        """Wait until each turn that had a place has ended or was taken up again."""
+        """Wait until each turn that had a slot has ended or was taken up again."""
         before = open_turns(self._url)
 
         def is_settled() -> bool:
@@ -101,7 +101,7 @@ class Storms:
 
 
 def is_started(worker: Node) -> bool:
-    """Start a worker; it gives up where it finds no database, and may have ended before it is given up."""
+    """Start a worker; without a database it exits, perhaps before this returns."""
     with contextlib.suppress(AssertionError, ProcessLookupError):
         worker.start()
         return True
@@ -110,7 +110,7 @@ def is_started(worker: Node) -> bool:
 
 @contextlib.contextmanager
 def world(tmp_path: Path, server: Cluster, url: str, workers: int) -> Iterator[tuple[Deployment, DatabaseLink]]:
-    """An API and workers over a database, with a network of their own to it."""
+    """An API and workers over a database, each with its own network to it."""
     folder = tmp_path / "deployment"
     with DatabaseLink(server.port) as link:
         their_url = url.replace(f":{server.port}/", f":{link.port}/")
@@ -123,7 +123,7 @@ def world(tmp_path: Path, server: Cluster, url: str, workers: int) -> Iterator[t
 
 
 def start(made: Deployment, turns: int, agent: str = "dawdler") -> None:
-    """Ask for turns, one organization after the other, every fifth on a branch that they share."""
+    """Start turns of one organization after the other, every fifth on a shared branch."""
     callers = [Caller(lambda owner=owner: Api(made.nodes[0], owner), agent) for owner in made.organizations]
     for number in range(turns):
         branch = "shared" if number % 5 == 0 and agent == "dawdler" else None
@@ -136,7 +136,7 @@ def rows(url: str, asked: str) -> list[tuple[Any, ...]]:
 
 
 def open_turns(url: str) -> dict[str, tuple[Any, ...]]:
-    """Return run, attempt, worker and status of each turn that has a place, by its run."""
+    """Return run, attempt, worker and status of each turn that has a slot, by its run."""
     asked = f"SELECT run_id, attempt, executor, status FROM turns WHERE dispatched_at IS NOT NULL AND {OPEN}"
     return {row[0]: row for row in rows(url, asked)}
 
@@ -146,7 +146,7 @@ def ended(url: str) -> bool:
 
 
 def check_end(made: Deployment, url: str, turns: int, gate: Path) -> None:
-    """Take all places at once, and hold the service to its word."""
+    """Use all slots at once, and check the service's promises."""
     places = PLACES * (len(made.nodes) - 1)
     start(made, places, "waiter")
     working = "SELECT count(*) FROM turns WHERE status = 'working'"
@@ -164,7 +164,7 @@ def check_end(made: Deployment, url: str, turns: int, gate: Path) -> None:
 def test_a_database_that_goes_away_for_a_while_costs_no_turn(
     tmp_path: Path, postgres: Cluster, postgres_url: str
 ) -> None:
-    """Crashed and started again under a worker: requests get 503 until then, and each turn ends once."""
+    """The database crashes and restarts under a worker; requests get 503 until then, and each turn ends once."""
     url = postgres_url
     with world(tmp_path, postgres, url, 1) as (made, _):
         client = made.client(made.nodes[0])
@@ -190,7 +190,7 @@ def test_a_database_that_goes_away_for_a_while_costs_no_turn(
 def test_whatever_dies_with_the_database_each_turn_ends_once(
     tmp_path: Path, postgres: Cluster, postgres_url: str, seed: int
 ) -> None:
-    """Each turn is taken up within a minute of the database's return; none fails, none is doubled, no place is lost."""
+    """Each turn resumes within a minute of the database's return; none fails or is doubled, and no slot is lost."""
     workers, url = 2 + seed % 2, postgres_url
     with world(tmp_path, postgres, url, workers) as (made, link):
         storms = Storms(postgres, postgres_url, link, made.nodes[1:], seed)

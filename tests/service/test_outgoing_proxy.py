@@ -1,4 +1,4 @@
-"""A network whose only way out is a proxy that wants a login: git, code hosts' APIs and agents go through it."""
+"""In a network whose only way out is a proxy with a login, git, code hosts' APIs and agents use it."""
 
 import socket
 import ssl
@@ -29,7 +29,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 @pytest.fixture(autouse=True)
 def _no_authority_for_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told of the authority by SSL_CERT_FILE, as the service is."""
+    """Clear git's own setting, since the service passes the authority of SSL_CERT_FILE."""
     monkeypatch.delenv("GIT_SSL_CAINFO", raising=False)
 
 
@@ -55,7 +55,7 @@ def proxy(host: GitHttpHost) -> Iterator[proxies.Proxy]:
 def test_a_run_reaches_its_code_host_through_the_proxy(
     start: Callable[..., Api], host: GitHttpHost, proxy: proxies.Proxy, certificate: Certificate, tmp_path: Path
 ) -> None:
-    """Git fetches and pushes with the host's token, and health asks its API; the proxy's password is not in the log."""
+    """Git fetches and pushes with the host's token, health asks its API, and the proxy's password is not logged."""
     connected = {"platform": "github", "api_url": f"https://{NAME}/api/v3", "host": NAME, "token_env": "HOST_TOKEN"}
     connected["clone_url"] = f"https://{NAME}/{{path}}.git"
     shell = "cat > /dev/null; echo done > new.txt; env | grep -i proxy; true"
@@ -77,7 +77,7 @@ def test_a_run_reaches_its_code_host_through_the_proxy(
 def test_git_waits_for_a_proxy_that_refuses_it(
     monkeypatch: pytest.MonkeyPatch, proxy: proxies.Proxy, tmp_path: Path
 ) -> None:
-    """Neither the host nor the turn is at fault; the message names the login, of https and of plain http."""
+    """The host and turn are not to blame; the message names the login, for https and plain http."""
     wrong = f"http://user:wrong@127.0.0.1:{proxy.port}"
     for name, url in (("https_proxy", f"https://{NAME}/a.git"), ("http_proxy", "http://git.example.test/a.git")):
         monkeypatch.setenv(name, wrong)
@@ -91,7 +91,7 @@ def test_git_waits_for_a_proxy_that_refuses_it(
 def test_an_agents_connections_go_through_the_proxy(
     monkeypatch: pytest.MonkeyPatch, proxy: proxies.Proxy, certificate: Certificate, tmp_path: Path
 ) -> None:
-    """The proxy gets the name, which this machine cannot look up; what it refuses is in the turn's log."""
+    """The proxy gets the name, which this machine cannot resolve; its refusals are in the turn's log."""
     monkeypatch.setenv("HTTPS_PROXY", proxies.ADDRESS.format(port=proxy.port))
     said: list[str] = []
 
@@ -115,7 +115,7 @@ def test_an_agents_connections_go_through_the_proxy(
 
 
 def test_an_endpoint_that_only_the_proxy_can_look_up_is_reached_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a proxy it has no address."""
+    """Without a proxy, the name has no address."""
     with pytest.raises(EndpointError, match="no public address"):
         addresses_of(f"https://{NAME}/hook", [])
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.corp:3128")

@@ -33,11 +33,11 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps(dict(summary=
 for _ in range(5000): print(marks, "word " * 5)
 print("the last line")
 """
-"""An agent that leaves marks in all that it leaves."""
+"""An agent that leaves HTML in all of its output."""
 
 
 class Browser:
-    """What a browser keeps of a page: its session and the last form's secret."""
+    """A browser's state for the page: its session and the last form's secret."""
 
     def __init__(self, base_url: str) -> None:
         self.http = http_client(base_url=base_url.removesuffix("/v1"))
@@ -82,7 +82,7 @@ def browse(shared_service: Any) -> Callable[..., Browser]:
 
 @pytest.fixture
 def site(equipped: Any) -> Api:
-    """A service whose mails lead to its page, with an operator's view."""
+    """A service whose mails link to its page, with an operator's view."""
     return Api(equipped)
 
 
@@ -112,7 +112,7 @@ def invited(api: Api, address: str) -> tuple[dict[str, Any], str]:
 
 
 def text_of(answer: httpx.Response) -> str:
-    """The words of a page, without its marks."""
+    """The words of a page, without its tags."""
     return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", answer.text).split()))
 
 
@@ -133,7 +133,7 @@ def test_a_token_signs_in_and_is_stored_nowhere(api: Api, tenant: Make, browse: 
 
 
 def test_a_form_of_another_site_or_session_is_refused(tenant: Make, browse: Any) -> None:
-    """Nothing is started, and what was typed is shown again, but no secret."""
+    """Nothing is started; the typed text is shown again, except secrets."""
     mine = tenant()
     browser = browse(mine)
     foreign = {"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}
@@ -150,7 +150,7 @@ def test_a_form_of_another_site_or_session_is_refused(tenant: Make, browse: Any)
 
 
 def test_an_invitation_leads_to_a_token_once(site: Api) -> None:
-    """The mail has a link; opening it accepts nothing; the token works, and its code no longer."""
+    """Opening the mail's link accepts nothing; afterwards the token works, and the code no longer does."""
     made, code = invited(site, "jane@customer.example")
     mail = (site.service.outbox / f"{made['organization_id']}.eml").read_text()
     assert "https://runs.acme.example/invitation?code=3D" in mail
@@ -170,7 +170,7 @@ def test_an_invitation_leads_to_a_token_once(site: Api) -> None:
 
 
 def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path: Path) -> None:
-    """The form comes back with what was typed; a run is shown with its change and log, whatever its words are."""
+    """The form keeps typed text; a run is shown with its change and log, whatever they contain."""
     mine, _ = own()
     browser = browse(mine)
     refused = browser.post("/runs/new", agent="scribe", repository="nobody/nothing", instructions="keep this")
@@ -201,7 +201,7 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
 
 
 def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Make, browse: Any) -> None:
-    """All else is for saving, SVG and HTML too; no file is ever anything but an image or bytes, without rights."""
+    """All others, even SVG and HTML, are downloads; files are only served as images or bytes, without rights."""
     mine = tenant()
     files = {
         "charts/a&b.PNG": b"\x89PNG",
@@ -235,7 +235,7 @@ def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Mak
 
 
 def crawl(browser: Browser) -> tuple[dict[str, int], set[str]]:
-    """Return every address that an organization's pages lead to, with its status, and where their forms go."""
+    """Return every address that an organization's pages link to, with its status, and their forms' targets."""
     found, forms = {"/": 0}, set[str]()
     while path := next((one for one, status in found.items() if not status), ""):
         answer = browser.get(path)
@@ -247,7 +247,7 @@ def crawl(browser: Browser) -> tuple[dict[str, int], set[str]]:
 
 
 def test_no_session_reaches_another_organization(own: Own, tenant: Any, browse: Any, api: Api) -> None:
-    """Every address and form that one's pages lead to, with the session of the other, is as if there were nothing."""
+    """With the other's session, every address and form of its pages answers as if nothing existed."""
     mine, other = own()[0], tenant()
     run_id = mine.start("something secret")
     mine.ended(run_id)
@@ -269,7 +269,7 @@ def test_no_session_reaches_another_organization(own: Own, tenant: Any, browse: 
     for path in (*paths, f"{run}/log", f"{run}/log/1", more, f"/runs/new?like={run_id}"):
         shown, is_theirs = stranger.get(path), any(mark in path for mark in marks)
         assert shown.status_code == (404 if is_theirs else paths.get(path, 200)), path
-        # What the address itself says may be answered again.
+        # An answer may repeat what the address itself contains.
         assert not [one for one in marks if one in shown.text and one not in path], path
     for path in (*theirs, f"{run}/cancel"):
         assert stranger.post(path, instructions="x").status_code == 404, path
@@ -278,7 +278,7 @@ def test_no_session_reaches_another_organization(own: Own, tenant: Any, browse: 
 
 
 def test_tokens_are_made_shown_once_and_revoked(tenant: Make, browse: Any, shared_service: Any) -> None:
-    """The list tells when each was used last; a session ends with its own token."""
+    """The list shows each token's last use; a session expires with its token."""
     browser = browse(tenant())
     made = browser.post("/settings/tokens", alias=f"ci {SCRIPT}", duration="7d", **{"scope-admin": "on"})
     value = present(re.search(r'value="(rwt_[\w-]+)" readonly', made.text))
@@ -296,7 +296,7 @@ def test_tokens_are_made_shown_once_and_revoked(tenant: Make, browse: Any, share
 
 
 def test_the_operator_sees_all_and_invites_again(site: Api) -> None:
-    """The operator's token opens nothing else; a new invitation ends the code of the old one."""
+    """The operator's token opens nothing else; a new invitation voids the old code."""
     made, _ = invited(site, "joe@customer.example")
     assert http_client(OPERATOR, site.service.base_url).get("/external/runs").status_code == 401
     browser = Browser(site.service.base_url)
@@ -312,7 +312,7 @@ def test_the_operator_sees_all_and_invites_again(site: Api) -> None:
 
 
 def test_an_operator_cancels_what_was_shown(idle: Api, tenant: Make, database_of_idle: Database) -> None:
-    """After a confirmation from this session; neither later turns nor those of others; each is in the audit trail."""
+    """It needs a confirmation in this session, spares later turns and other runs, and is in the audit trail."""
     mine, operator = tenant(on=idle.service), Browser(idle.service.base_url)
     operator.sign_in(OPERATOR)
     owner, slug = mine.organization["id"], mine.organization["slug"]
@@ -325,7 +325,7 @@ def test_an_operator_cancels_what_was_shown(idle: Api, tenant: Make, database_of
     assert "Cancel 40 runs?" in text_of(shown)
     fields = dict(re.findall(r'type="hidden" name="(org|status|shown)" value="([^"]*)"', shown.text))
     with database_of_idle.write() as connection:
-        # An old run, and one of the preview, have another turn by now.
+        # Two runs, an old one and one of the preview, have another turn by now.
         assert turns.cancel(connection, ids[1], "done", now_micros())
         for one in ids[:2]:
             assert runs.resume(connection, present(runs.by_id(connection, one)), order(owner), now_micros())
@@ -343,7 +343,7 @@ def test_an_operator_cancels_what_was_shown(idle: Api, tenant: Make, database_of
 
 
 def test_every_page_forbids_foreign_and_inline_code(ended: tuple[Api, str], browse: Any) -> None:
-    """No page has a style or script of its own, sources are this site's, and no cache keeps a page, patch or log."""
+    """Pages have no inline style or script and load only from this site. No cache keeps a page, patch or log."""
     mine, run = ended
     browser = browse(mine)
     settings = ("/settings/tokens", "/settings/events", "/settings/x")
@@ -361,9 +361,9 @@ def test_every_page_forbids_foreign_and_inline_code(ended: tuple[Api, str], brow
 
 
 def test_what_a_program_prints_is_shown_in_colours_and_markdown_names_no_more() -> None:
-    """Eight of them, and bold; other sequences are left out, and nothing printed becomes HTML.
+    """Eight colours and bold are shown, other sequences are dropped, and no output becomes HTML.
 
-    A character that turns text around or steers a terminal is a sign in its place, also written as a reference.
+    Characters that reverse text or control a terminal become signs, even as references.
     """
     printed = "\x1b[1;31mFAILED\x1b[0m \x1b[2Ka<b \x1b[38;5;9mx\x1b[39m\x1b]8;;http://h\x07link\x1b]8;;\x07 \x1b[92mok"
 
@@ -375,7 +375,7 @@ def test_what_a_program_prints_is_shown_in_colours_and_markdown_names_no_more() 
 
 
 def test_an_address_that_takes_a_form_changes_nothing_when_it_is_opened(ended: tuple[Api, str], browse: Any) -> None:
-    """Only sending it does."""
+    """Only submitting it does."""
     mine, run = ended
     browser = browse(mine)
     token = mine.organization["tokens"][0]["id"]
@@ -386,7 +386,7 @@ def test_an_address_that_takes_a_form_changes_nothing_when_it_is_opened(ended: t
 
 
 def test_a_stranger_locks_nobody_out(start: Make) -> None:
-    """Thirty wrong attempts a minute, then 429; right ones are not counted: behind a proxy all have one address."""
+    """Thirty wrong attempts a minute, then 429; valid ones do not count, since behind a proxy all share one address."""
     settings = f"{UNBOXED}[limits]\nrequests_per_minute = 30\n"
     api = start(settings=settings, environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR})
     _, code = invited(api, "jane@customer.example")
@@ -405,7 +405,7 @@ def test_a_stranger_locks_nobody_out(start: Make) -> None:
 
 
 def test_the_log_holds_no_secret(site: Api) -> None:
-    """Neither tokens nor codes nor sessions, whatever happens with them."""
+    """No token, code or session appears, whatever happens with them."""
     _, code = invited(site, "june@customer.example")
     browser = Browser(site.service.base_url)
     browser.get(f"/invitation?code={code}")
@@ -424,7 +424,7 @@ def test_the_log_holds_no_secret(site: Api) -> None:
 
 
 def test_what_an_agent_leaves_is_shown_as_it_is(own: Own, browse: Any) -> None:
-    """Nothing of it is a mark of the page, turns its text around or steers a terminal; a log is shown from its end."""
+    """None of it becomes HTML, reverses text or controls a terminal; a log is shown from its end."""
     marks = f"{SCRIPT}\u202e\u2066\x1b]8;;https://x.example\x07"
     mine, _ = own(branches={"a<b>": {"x": "x"}})
     source = VANDAL.format(marks=marks, name=f"{SCRIPT[:8]}.py")
@@ -446,7 +446,7 @@ def test_what_an_agent_leaves_is_shown_as_it_is(own: Own, browse: Any) -> None:
 def test_a_session_ends_with_what_opened_it_and_opens_no_inactive_organization(
     tenant: Any, browse: Any, api: Api
 ) -> None:
-    """Its token, its organization, and the person's leave; it is a new one at each sign-in."""
+    """It ends with its token, organization or a sign-out, and each sign-in creates a new one."""
     revoked, deleted, inactive = tenant(), tenant(), tenant()
     browsers, left = (browse(revoked), browse(deleted)), browse(inactive)
     api.service.admin("token", "revoke", revoked.organization["tokens"][0]["id"])
@@ -473,7 +473,7 @@ def test_a_session_ends_with_what_opened_it_and_opens_no_inactive_organization(
 
 
 def test_endpoints_are_shown_their_secret_once(tenant: Make, browse: Any, api: Api) -> None:
-    """An address that may not be sent to is named, and stays in its field."""
+    """A forbidden address is reported, and stays in its field."""
     mine = tenant()
     browser, form, chosen = browse(mine), "/settings/events/endpoints", {"type-run.ended": "on"}
     private = f"https://127.0.0.1/?{SCRIPT}"

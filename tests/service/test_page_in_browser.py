@@ -37,11 +37,11 @@ axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then((found) =>
        .map((one) => `one has to scroll sideways: ${one.ariaLabel}`)]));
 """
 LOOKS: Final = (("light", 1280), ("dark", 390))
-"""Two of four are enough: page.css sets colours by the theme alone, and the layout by the width alone."""
+"""Two of four combinations suffice: page.css sets colours by the theme alone, and the layout by the width alone."""
 
 
 class Person:
-    """A browser whose user presses keys only."""
+    """A browser whose user only presses keys."""
 
     def __init__(self, base_url: str) -> None:
         webdriver: Any = pytest.importorskip("selenium.webdriver", reason="no selenium: run `make page-check`")
@@ -63,12 +63,12 @@ class Person:
         self.driver.execute_cdp_cmd(command, values)
 
     def open(self, path: str) -> None:
-        """Go to an address, as if it were typed."""
+        """Open an address, as if it were typed."""
         self.driver.get(path if path.startswith("http") else self.base_url + path)
 
     @property
     def path(self) -> str:
-        """The address of the page, without the site's."""
+        """The path of the page's address."""
         return str(self.driver.current_url).removeprefix(self.base_url)
 
     @property
@@ -123,7 +123,7 @@ class Person:
         self.cdp("Network.clearBrowserCookies")
 
     def faults(self) -> list[str]:
-        """Return what axe-core finds on the page in both themes and widths."""
+        """Return what axe-core reports on the page in both themes and widths."""
         self.driver.execute_script(AXE.read_text("utf-8"))
         found = []
         for theme, width in LOOKS:
@@ -134,7 +134,7 @@ class Person:
         return found
 
     def complaints(self) -> list[str]:
-        """Return what the browser's console reported since the last call: errors, warnings, breaches of the policy."""
+        """Return what the browser's console reported since the last call: errors, warnings and policy violations."""
         reported = [str(one["message"]) for one in self.driver.get_log("browser")]
         # A page that reports an error has a 4xx status itself.
         expected = re.compile(r"(?!\S*/assets/)\S+ - Failed to load resource: .* status of 4")
@@ -151,7 +151,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 @pytest.fixture(scope="module")
 def browsers() -> Iterator[list[Person]]:
-    """The browsers that are open; each test clears their sessions."""
+    """The open browsers; each test clears their sessions."""
     people: list[Person] = []
     yield people
     for person in people:
@@ -160,7 +160,7 @@ def browsers() -> Iterator[list[Person]]:
 
 @pytest.fixture
 def sit_down(site: Api, browsers: list[Person]) -> Iterator[Callable[[], Person]]:
-    """`sit_down()` is a browser for one more person; no console may have complained at the end."""
+    """`sit_down()` is a browser for another user; in the end, no console may have complained."""
     root = site.service.base_url.removesuffix("/v1")
     used: list[Person] = []
 
@@ -203,7 +203,7 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps(result))
 if "fail" in words:
     sys.exit(marks)
 """
-"""An agent whose every word, name and line is hostile."""
+"""An agent whose words, names and lines are all hostile."""
 INPUTS = """{
     depth = { type = "integer", default = 2, description = "How deep <b>it</b> goes" },
     mood = { type = "text", choices = ["kind", "<script>alert(5)</script>"] },
@@ -213,7 +213,7 @@ INPUTS = """{
 
 
 def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person], tmp_path: Path) -> None:
-    """Light and dark, on a desktop and a phone, with hostile words, names and lines; each page is under 50 KB."""
+    """Each page is checked in light and dark, on desktop and phone, with hostile content, and is under 50 KB."""
     if not AXE.exists():
         pytest.skip("no axe-core: run `make page-check` where npm is")
     owned = ("--org", site.organization["slug"])
@@ -285,7 +285,7 @@ def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person]
 def test_a_refused_reply_is_not_sent_by_itself(
     site: Api, sit_down: Callable[[], Person], own: Own, tmp_path: Path
 ) -> None:
-    """A reply that came while another turn works stays on its page and is not sent when that turn ends."""
+    """A reply during another turn stays on its page, and is not sent when that turn ends."""
     (api, _), gate = own(on=site.service), tmp_path / "gate"
     run_id = api.start("something")
     api.ended(run_id)

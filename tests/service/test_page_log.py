@@ -1,4 +1,4 @@
-"""The log on the page: what hostile output looks like, and that a live one is followed line by line."""
+"""The log on the page: how hostile output is shown, and how a live one is followed line by line."""
 
 import html
 import re
@@ -21,7 +21,7 @@ Log = Callable[..., tuple[Browser, str]]
 
 @pytest.fixture
 def logged(idle: Api, tenant: Make, database_of_idle: Database) -> Log:
-    """`logged(data)` is a browser and the address of a log with these bytes, of an ended turn."""
+    """`logged(data)` is a browser and the address of an ended turn's log with these bytes."""
 
     def make(data: bytes, *, is_ended: bool = True) -> tuple[Browser, str]:
         mine = tenant(on=idle.service)
@@ -58,7 +58,7 @@ def numbered(answer: Any) -> dict[int, str]:
     ids=["many", "hostile"],
 )
 def test_no_output_breaks_the_log(logged: Log, data: bytes) -> None:
-    """Each page is small, quick, and plain text, whatever an agent printed; so is what a search finds."""
+    """Each page and search result is small, quick and plain text, whatever an agent printed."""
     browser, log = logged(data + b"\xff\0\nthe end")
     for query in ("", "?line=1", "?before=2", "?find=%3Cscript%3E", f"?find={'x' * 3000}y"):
         shown = browser.get(log + query)
@@ -69,7 +69,7 @@ def test_no_output_breaks_the_log(logged: Log, data: bytes) -> None:
 
 
 def test_a_live_log_grows_by_whole_lines(logged: Log, idle: Api, database_of_idle: Database) -> None:
-    """What follows has the next numbers; a line that is not complete waits, and the end is told."""
+    """New lines continue the numbers; an incomplete line waits, and the end is reported."""
     browser, log = logged("one\ntwö".encode(), is_ended=False)
     shown = browser.get(log)
     assert numbered(shown) == {1: "one"}

@@ -1,4 +1,4 @@
-"""Signing in by an address, with a real identity provider (npm's oidc-provider; `.ci/run` installs it)."""
+"""Signing in by an email address, with a real identity provider (npm's oidc-provider; `.ci/run` installs it)."""
 
 import html
 import os
@@ -49,7 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 def sign_in(world: Api, email: str) -> tuple[Browser, httpx.Response]:
-    """Sign in at the provider, and come back with the browser's cookies of both."""
+    """Sign in at the provider, and return with the browser's cookies of both."""
     browser = Browser(world.service.base_url)
     begun = browser.get("/sign-in/oidc?next=/settings/members")
     assert begun.status_code == 302, begun.text
@@ -65,7 +65,7 @@ def sign_in(world: Api, email: str) -> tuple[Browser, httpx.Response]:
 
 
 def test_a_verified_address_signs_in_where_it_is_known(world: Api) -> None:
-    """A member's, or one of a domain that is mapped; not one that the provider does not vouch for."""
+    """A member's address or a mapped domain is accepted, and unverified addresses are not."""
     for email, status, words in (
         ("jane@stranger.example", 403, "is in no organization here"),
         ("unverified@acme.example", 403, "does not vouch"),
@@ -83,7 +83,7 @@ def test_a_verified_address_signs_in_where_it_is_known(world: Api) -> None:
 
 
 def test_a_person_of_several_organizations_chooses(world: Api) -> None:
-    """The ticket of the choice is signed: neither it nor the member can be made up."""
+    """The choice has a signed ticket, so neither it nor the member can be forged."""
     made, code = invited(world, "kim@acme.example")
     assert Browser(world.service.base_url).post("/invitation", code=code).status_code == 200
     browser, answer = sign_in(world, "kim@acme.example")
@@ -99,7 +99,7 @@ def test_a_person_of_several_organizations_chooses(world: Api) -> None:
 
 
 def test_an_answer_that_was_not_asked_for_opens_nothing(world: Api) -> None:
-    """Another browser's, a made-up one, and one without the cookie."""
+    """Another browser's answer, a forged one, and one without the cookie are refused."""
     browser = Browser(world.service.base_url)
     assert browser.get("/sign-in/oidc/back?code=x&state=y").status_code == 400
     browser.get("/sign-in/oidc")

@@ -1,4 +1,4 @@
-"""Sessions and invitations of the page as they are stored: how long they last, and that each is used once."""
+"""Stored sessions and invitations: how long they last, and that each code is used once."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ from tests.service.test_page import Browser
 
 
 def test_a_session_ends_without_use_and_after_a_week(database: Database) -> None:
-    """Twelve hours after its last use, and seven days after it was opened, however much it is used."""
+    """A session expires twelve hours after its last use, and seven days after it was opened."""
 
     def is_open(*hours: float) -> list[bool]:
         """Use a new session at these times."""
@@ -29,7 +29,7 @@ def test_a_session_ends_without_use_and_after_a_week(database: Database) -> None
 
 
 def test_an_operator_s_session_lasts_by_its_use_and_ends_with_its_token(idle: Api, database_of_idle: Database) -> None:
-    """Another token in its variable, or none, does not find it."""
+    """With another token or none in its variable, the session is not found."""
     with database_of_idle.write() as connection:
         value = sessions.begin(connection, now_micros() - 11 * 3600 * SECOND_MICROS, secret=OPERATOR)
     browser = Browser(idle.service.base_url)
@@ -45,7 +45,7 @@ def test_an_operator_s_session_lasts_by_its_use_and_ends_with_its_token(idle: Ap
 
 @BOTH
 def test_a_code_makes_one_token_however_often_it_is_sent(database: Database) -> None:
-    """Eight at once: one gets the token; a token is revoked by one of many."""
+    """Of eight simultaneous uses one gets the token; of many revocations one succeeds."""
     owner, gate = organization(database, now=now_micros()), threading.Barrier(8)
     with database.write() as connection:
         code = str(invitations.waiting_code(connection, invitations.invite(connection, owner, "a@b.example", NOW)))

@@ -1,4 +1,4 @@
-"""Many processes over one PostgreSQL: accept anywhere, execute anywhere, and no death loses or doubles anything."""
+"""Many processes over one PostgreSQL: any API accepts, any worker executes, and no death loses or doubles anything."""
 
 import resource
 import signal
@@ -28,14 +28,14 @@ from tests.service.postgres import Cluster
 from tests.service_process import Node, git
 from tests.waiting import COLD_START_S, eventually
 
-# An hour, so that a worker which is only slow is never taken for dead.
+# An hour, so that a slow worker is never taken for dead.
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n[limits]\nrequests_per_minute = 100000\n'
 HASTY = SETTINGS.replace("worker_ttl_s = 3600", "worker_ttl_s = 2")
 
 
 @pytest.fixture(scope="module")
 def shared(postgres: Cluster, tables: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """An API without a worker, over a PostgreSQL of its own."""
+    """An API without a worker, over its own PostgreSQL."""
     folder = tmp_path_factory.mktemp("deployment")
     with deployment(folder, postgres.create("many", tables), settings=SETTINGS) as made:
         made.api("first")
@@ -44,7 +44,7 @@ def shared(postgres: Cluster, tables: str, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def many(shared: Deployment, request: pytest.FixtureRequest) -> Iterator[Deployment]:
-    """That service; the workers that a test starts on it end with the test."""
+    """The same service for one test, which stops the workers that the test starts."""
     shared.settings = getattr(request, "param", SETTINGS)
     yield shared
     while len(shared.nodes) > 1:
@@ -52,7 +52,7 @@ def many(shared: Deployment, request: pytest.FixtureRequest) -> Iterator[Deploym
 
 
 hasty = pytest.mark.parametrize("many", [HASTY], indirect=True, ids=["hasty"])
-"""Workers take each other for dead after two seconds."""
+"""Workers count each other as dead after two seconds."""
 
 
 def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
@@ -61,7 +61,7 @@ def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
 
 @hasty
 def test_a_killed_worker_s_turn_goes_to_another_unless_it_was_cancelled(many: Deployment, tmp_path: Path) -> None:
-    """Kill -9: its agent ends with it, its turn is taken over after its time to live, and there is one commit."""
+    """Kill -9 of a worker stops its agent; the turn is taken over after its lease, and there is one commit."""
     client, worker, run_id, gate = begun(many, tmp_path)
     cancelled = client.start(f"wait {gate}")
     eventually(lambda: "sandbox:" in log_of(many, cancelled, "victim"), "its agent starts, too")
@@ -80,13 +80,13 @@ def test_a_killed_worker_s_turn_goes_to_another_unless_it_was_cancelled(many: De
     assert (first["outcome"], second["outcome"]) == ("cancelled", "completed")
     assert "attempt 2" not in log_of(many, cancelled, "heir")
     many.begin("worker", machine="victim")
-    # Those of other machines go when a worker starts there again.
+    # Leftovers of other machines are removed when a worker starts there again.
     left = lambda: many.leftovers("victim")  # noqa: E731
     eventually(lambda: left() == [], "the victim's machine is tidy again", saw=left)
 
 
 def begun(many: Deployment, tmp_path: Path) -> tuple[Api, Node, str, Path]:
-    """Start a run that waits for a gate, and return it with the worker that is at it."""
+    """Start a run that waits for a gate, and return it with its worker."""
     client = many.client(many.nodes[0])
     worker = many.begin("worker", machine="victim")
     gate = tmp_path / "gate"
@@ -101,7 +101,7 @@ def log_of(many: Deployment, run_id: str, machine: str) -> str:
 
 @hasty
 def test_a_worker_that_slept_through_its_time_leaves_no_trace(many: Deployment, tmp_path: Path) -> None:
-    """Frozen, taken over, awake again: its late commit does not land, and the turn is the heir's."""
+    """A worker was frozen and its turn taken over; its late commit is not pushed, and the turn is the new worker's."""
     client, sleeper, run_id, gate = begun(many, tmp_path)
     sleeper.signal(signal.SIGSTOP)
     heir = many.begin("worker", machine="heir")
@@ -120,9 +120,9 @@ def test_a_worker_that_slept_through_its_time_leaves_no_trace(many: Deployment, 
 
 
 def test_a_worker_told_to_stop_hands_its_turn_over_and_no_branch_has_two_runs(many: Deployment, tmp_path: Path) -> None:
-    """SIGTERM: the turn goes on elsewhere without waiting for a time to live of an hour.
+    """After SIGTERM the turn continues elsewhere, without waiting for a lease of an hour.
 
-    Two workers are free, and still the second run of a branch waits for the first and builds on its commit.
+    Although two workers are free, the second run of a branch waits for the first and builds on its commit.
     """
     client, worker, run_id, gate = begun(many, tmp_path)
     status = worker.stop()
@@ -149,12 +149,12 @@ def test_a_worker_told_to_stop_hands_its_turn_over_and_no_branch_has_two_runs(ma
 
 
 def test_a_turn_that_nothing_holds_is_given_back(many: Deployment, tmp_path: Path) -> None:
-    """A worker died that was taken for dead before, or after the turn went on without it: another takes it up."""
+    """Its worker died after it was taken for dead, or the turn had continued without it: another worker takes it up."""
     client, worker, first, gate = begun(many, tmp_path)
     second = client.start(f"wait {gate}")
     eventually(lambda: "sandbox:" in log_of(many, second, "victim"), "its agent starts, too")
     worker.kill()
-    # The queue takes it for ended.
+    # The queue takes it for finished.
     DBOSClient(system_database_engine=many.database.engine).cancel_workflow(f"{second}:1")
     gate.touch()
     many.begin("worker", machine="heir")
@@ -173,9 +173,9 @@ def test_a_turn_that_nothing_holds_is_given_back(many: Deployment, tmp_path: Pat
 def test_a_silent_network_ends_just_a_call(
     postgres: Cluster, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is lost for good on the way fails after a time, and what waits for the database goes on when it is back.
+    """A call whose packets are lost fails after a timeout, and waiting work continues when the database is back.
 
-    So does what an agent used of its model while the database was away: it is recorded, and its turn does not fail.
+    Model usage during the outage is recorded afterwards, and its turn does not fail.
     """
     turn: Any = SimpleNamespace(run_id="run_1", number=1)
     agent: Any = SimpleNamespace(key="a", options=AgentOptions())
@@ -199,7 +199,7 @@ def test_a_silent_network_ends_just_a_call(
 
 
 def test_a_session_that_the_server_ended_counts_as_an_absence(postgres_url: str) -> None:
-    """A frozen worker's locks are freed; awake again, it tries again instead of failing its turn."""
+    """A frozen worker's locks are released; when it continues, it tries again instead of failing its turn."""
     with closing(Database(postgres_url)) as database, database.read() as connection:
         frozen = connection.execute(sa.select(sa.func.pg_backend_pid())).scalar_one()
         connection.execute(sa.text("SET idle_in_transaction_session_timeout = 1"))
@@ -215,11 +215,11 @@ def test_a_session_that_the_server_ended_counts_as_an_absence(postgres_url: str)
 
 
 def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment, tmp_path: Path) -> None:
-    """It is the machine's trouble, and the turn waits for its end."""
+    """The machine is at fault, so the turn waits until files can be opened again."""
     client = many.client(many.nodes[0])
     many.settings = SETTINGS.replace("drain_s", "put_back_s = 0.5\ndrain_s")
     worker = many.begin("worker", machine="poor")
-    # At work before the shortage: without a file to open, a worker may not even begin a turn.
+    # The turn starts before the shortage, since a worker cannot even begin one without a file to open.
     run_id = client.start(f"wait {tmp_path / 'gate'}")
     eventually(lambda: "scribe at work" in str(many.admin("run", run_id, "--log")), "it works", COLD_START_S)
     limits = resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE)
@@ -232,7 +232,7 @@ def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment, tm
 
 
 def test_a_start_waits_for_a_database_that_is_away(postgres: Cluster, postgres_url: str, tmp_path: Path) -> None:
-    """It says so once, and is ready when the database is there."""
+    """The start logs that once, and becomes ready when the database is there."""
     link = DatabaseLink(postgres.port)
     node = Node(["worker", "--database", postgres_url.replace(str(postgres.port), str(link.port), 1)], tmp_path, {})
     with ThreadPoolExecutor() as pool:

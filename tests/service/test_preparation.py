@@ -1,4 +1,4 @@
-"""A repository's set-up: done before the agent, within limits of its own, with folders that stay from turn to turn."""
+"""A repository's set-up runs before the agent within its own limits, with folders that persist between turns."""
 
 import json
 import re
@@ -23,7 +23,7 @@ LOOKS: Final = "cat > /dev/null; { echo $COLOUR $HOME; ls deps/of/it; cat ~/.too
 
 @pytest.fixture
 def prepared(tenant: Make, equipped: Any, tmp_path: Path) -> Own:
-    """`prepared(setup)` makes an organization whose one repository has this set-up."""
+    """`prepared(setup)` makes an organization with one repository that has this set-up."""
     repository = make_repository(tmp_path / "git" / "api", {"README.md": "# api\n"})
 
     def begin(setup: dict[str, Any]) -> tuple[Api, Path]:
@@ -35,7 +35,7 @@ def prepared(tenant: Make, equipped: Any, tmp_path: Path) -> Own:
 
 @NEEDS_SANDBOX
 def test_a_repository_is_set_up_before_the_agent(prepared: Own) -> None:
-    """With its variables, in the log; cached folders stay for the next run, and are never committed."""
+    """It gets its variables and is in the log; cached folders persist for the next run, and are never committed."""
     steps = ['n=$(ls deps/of/it | wc -l); touch "deps/of/it/$n"', 'echo "$COLOUR $n" >> ~/.tools/list', "touch built"]
     setup = {"run": steps, "cache": ["deps/of/it", "~/.tools"], "variables": {"COLOUR": "blue", "HOME": "/nowhere"}}
     api, repository = prepared(setup)
@@ -50,7 +50,7 @@ def test_a_repository_is_set_up_before_the_agent(prepared: Own) -> None:
 
 
 def test_a_set_up_that_fails_is_the_turn_s_reason(own: Own) -> None:
-    """A reason of its own; the agent, which takes no MCP servers, is not started, and nothing is pushed."""
+    """The turn fails with that reason; the agent is not started, and nothing is pushed."""
     setup = {"run": ["echo first", "echo broken; exit 3", "touch never"]}
     api, repository = own(setup=setup | {"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
     told = api.work("go", "scribe")
@@ -84,9 +84,9 @@ SET_UP: Final = [
 
 
 def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(own: Own) -> None:
-    """It is there for the agent, and neither committed nor kept, so that it is not done twice; nor is it a question.
+    """The agent sees it, but it is not committed, stored, or taken for a question, so it is not applied twice.
 
-    A file that the agent changes further is the agent's as a whole; to undo a change and redo it is none.
+    A file that the agent changes further counts as a whole; undoing and redoing a change does not.
     """
     files = {name: f"{name}\n" for name in ("README.md", "both", "prepared", "executed", "kept", "gone", "edited")}
     api, bare = own(files, setup={"run": SET_UP})
@@ -106,7 +106,7 @@ def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(own: Own) -> None
 
 
 def test_what_a_set_up_that_failed_did_is_not_kept(own: Own) -> None:
-    """The change that the turn was to begin with still is."""
+    """The change that the turn was to begin with is still kept."""
     api, _ = own(setup={"run": ["echo made > made", "test ! -e new"]})
     first = api.work(shell("echo mine > new; false"))
     turns = [first, *(api.go_on(first["run_id"], "go on", "patch") for _ in range(2))]
@@ -120,7 +120,7 @@ def test_what_a_set_up_that_failed_did_is_not_kept(own: Own) -> None:
 
 @NEEDS_SANDBOX
 def test_a_cached_folder_follows_no_link(prepared: Own) -> None:
-    """What the repository holds in its place could lead anywhere."""
+    """The repository could have a link in its place that leads anywhere."""
     api, repository = prepared({"run": ["true"], "cache": ["deps"]})
     link = "M 120000 inline deps\ndata 11\n/home/agent\n"
     push(repository, "odd", {}, onto="refs/heads/main", more=link)
@@ -130,7 +130,7 @@ def test_a_cached_folder_follows_no_link(prepared: Own) -> None:
 
 
 def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path: Path) -> None:
-    """Another turn at the same time begins with an empty one; who ends last leaves his."""
+    """A simultaneous turn begins with an empty one, and the last to finish keeps its folder."""
     setup, place = RepositorySetup(cache=("deps",)), tmp_path / "caches"
 
     def turn(name: str, cache: Path | None = place) -> tuple[AgentCommand, Path]:
@@ -163,7 +163,7 @@ def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path
 
 
 def test_a_set_up_that_cannot_be_is_refused() -> None:
-    """A cached folder lies in the checkout or the home; a server is a command or an https address, nothing in clear."""
+    """A cached folder must be in the checkout or the home; a server must be a command or an https address."""
     for name in ("/etc", "../x", "a/../b", ".git", ".runwarden/x", "", "~/../x"):
         with pytest.raises(ValidationError):
             RepositorySetup(cache=(name,))

@@ -1,4 +1,4 @@
-"""What is no proper HTTP is refused in the spec's form as well (spec 7.2), and does no harm."""
+"""Invalid HTTP is refused in the spec's form as well (spec 7.2), and does no harm."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ def connect(api: Any) -> socket.socket:
 
 
 def heard(connection: socket.socket) -> bytes:
-    """Return all that is answered until the service ends the connection."""
+    """Return everything that is answered until the service closes the connection."""
     answer = b""
     with contextlib.suppress(ConnectionResetError):
         while piece := connection.recv(65_536):
@@ -43,7 +43,7 @@ def head(api: Any, *lines: str) -> bytes:
 
 
 def test_a_body_that_breaks_off_leaves_no_trace_and_one_without_an_end_is_cut_off(api: Any) -> None:
-    """Nothing is started, nothing is logged as a failure of the service; 413 as soon as it is too large."""
+    """Nothing is started or logged as a service failure; an endless body gets a 413 once it is too large."""
     log, runs = len(api.service.log), api.get("/external/runs").json()["total_count"]
     with connect(api) as connection:
         connection.sendall(head(api, "Content-Length: 1000") + b'{"instructions": "half')
@@ -67,7 +67,7 @@ SMUGGLED = b"\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
 def test_what_is_no_http_gets_a_failure_body(api: Any) -> None:
-    """400, JSON, once, and the end of the connection: nothing of it reaches the application."""
+    """One JSON 400, then the connection is closed; nothing reaches the application."""
     for raw in (
         b"nonsense\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # TLS
@@ -75,7 +75,7 @@ def test_what_is_no_http_gets_a_failure_body(api: Any) -> None:
         GET + b"X: a\x00b\r\n\r\n",
         b"GET /v1/external/runs?" + b"a" * 100_000,
         POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        # A proxy in front could believe the other one, and take the rest of the body for a request of somebody else.
+        # A proxy in front might use the other one, and take the rest of the body for someone else's request.
         *(POST + b"".join(order) + SMUGGLED for order in (LENGTHS, LENGTHS[::-1])),
         head(api, "Transfer-Encoding: chunked") + b'4\r\n{"a"\r\nnonsense\r\n',
     ):
@@ -86,14 +86,14 @@ def test_what_is_no_http_gets_a_failure_body(api: Any) -> None:
 
 
 def test_a_request_that_does_not_arrive_loses_its_connection(start: Make) -> None:
-    """It is told so."""
+    """The answer says so."""
     brief = start(settings="[limits]\nrequest_s = 0.5\n", arguments=["--no-worker"])
     for half in (b"", b"GET /livez HT", head(brief, "Content-Length: 9") + b"{"):
         assert code(send(brief, half)) == (408, "request_timeout")
 
 
 def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(tenant: Make) -> None:
-    """Fifty onboardings wait for a GitLab that does not answer: health checks and lists go on."""
+    """Health checks and lists work while fifty onboardings wait for a silent GitLab."""
     with Server() as silent, ThreadPoolExecutor(50) as pool:
         silent.otherwise = lambda _: Hang()
         api = tenant(hosts=[{"platform": "gitlab", "api_url": f"{silent.origin}/api/v4", "host": "gitlab.example"}])

@@ -1,4 +1,4 @@
-"""What dies on the way: nothing accepted is lost, no slot is, no turn commits twice, and no late attempt does."""
+"""After any crash, no accepted run or slot is lost, no turn commits twice, and no late attempt commits."""
 
 import contextlib
 import os
@@ -48,10 +48,10 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(mortal: Api, tmp_path: Path) -> None:
-    """Kill -9 between push and record: the next attempt finds its own commit by the trailer and adds none."""
+    """After kill -9 between push and record, the next attempt finds its commit by the trailer and adds none."""
     api, repository = mortal, mortal.service.repositories["acme/api"]
     pushed, gate = tmp_path / "pushed", tmp_path / "gate"
-    # The repository itself holds the push's end up, after the branch has moved.
+    # The repository's hook delays the end of the push, after the branch has moved.
     hook = put_hook(repository, "post-update", f"touch {pushed}; while [ ! -e {gate} ]; do sleep 0.02; done")
     run_id = api.start("write once")
     eventually(pushed.exists, "the branch has moved")
@@ -68,9 +68,9 @@ def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(mortal: Api
 
 
 def test_a_push_that_landed_without_an_answer_counts(own: Own) -> None:
-    """The connection dies after the branch has moved: the commit is found there, and the run completes with it."""
+    """The connection breaks after the branch has moved; the commit is found there, and the run completes with it."""
     api, repository = own()
-    # The parent of the hook is git's own receiving end.
+    # The parent of the hook is git's receiving process.
     put_hook(repository, "post-receive", "kill -9 $PPID")
     turn = api.work("write once", "scribe")
 
@@ -80,7 +80,7 @@ def test_a_push_that_landed_without_an_answer_counts(own: Own) -> None:
 
 
 def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
-    """A full disk is the service's trouble: the turn waits for room instead of failing, and is not reported as lost."""
+    """With a full disk the turn waits for room instead of failing, and is not reported as lost."""
     with deployment(tmp_path, settings=f"{SETTINGS}put_back_s = 0.5\n") as made:
         client = made.client(made.api())
         run_id = client.start("write once")
@@ -97,9 +97,9 @@ def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_interrupted_completes_after_the_restart(mortal: Api, tmp_path: Path) -> None:
-    """After its grace, or by kill -9: nothing of its agent is left, the turn is taken up again and commits once.
+    """After its grace period or kill -9, its agent is gone, and the turn is repeated and commits once.
 
-    Within its grace the turn ends in order, is recorded, and the exit status is 0.
+    A turn that finishes within the grace period is recorded, with exit status 0.
     """
     api = mortal
 
@@ -141,7 +141,7 @@ $$ BEGIN RAISE EXCEPTION 'cannot execute UPDATE in a read-only transaction' USIN
 CREATE TRIGGER refuse_end BEFORE UPDATE ON dbos.workflow_status
 FOR EACH ROW WHEN (NEW.status = 'SUCCESS') EXECUTE FUNCTION dbos.refuse_end()
 """
-"""PostgreSQL as it is after a failover to a read-only server, though for the end of work alone."""
+"""Makes PostgreSQL read-only, as after a failover, but only for the end of a turn."""
 FULL_DISK = """
 [execution]
 sandbox = "none"
@@ -169,7 +169,7 @@ def service(small_disk: Path, either_url: str | None) -> Iterator[RunningService
 def test_a_slot_is_given_back_if_the_end_of_its_turn_could_not_be_recorded(
     service: RunningService, small_disk: Path, tmp_path: Path, either_url: str | None
 ) -> None:
-    """The disk is full on SQLite, the server read-only on PostgreSQL; the turn that was put back completes."""
+    """The disk is full on SQLite, or the server read-only on PostgreSQL; the turn is repeated and completes."""
     api = Api(service)
     go_on = tmp_path / "go-on"
     run_id = api.start(f"wait {go_on}")
@@ -183,7 +183,7 @@ def test_a_slot_is_given_back_if_the_end_of_its_turn_could_not_be_recorded(
     eventually(lambda: f"{run_id} turn 1 is put back" in service.log, "it is put back", saw=lambda: service.log)
 
     def is_refused() -> bool:
-        # Again and again, since what ends leaves room.
+        # Fill it repeatedly, since whatever finishes frees space.
         fill(ballast)
         return refused_ends(service) > len(errands)
 
@@ -211,12 +211,12 @@ def slots(service: RunningService) -> object:
 
 
 def refused_ends(service: RunningService) -> int:
-    """Return how often DBOS has reported an error at the end of work."""
+    """Return how often DBOS has reported an error at the end of a turn."""
     return service.log.count("Exception encountered in background workflow")
 
 
 def fill(ballast: Path) -> None:
-    """Use up all that is left of a disk."""
+    """Use up all free space of a disk."""
     free = os.statvfs(ballast.parent)
     with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
         if free.f_bavail > 16:
@@ -227,7 +227,7 @@ def fill(ballast: Path) -> None:
 
 
 def pending(service: RunningService, url: str | None) -> set[str]:
-    """Return the names of the work that the queue takes for unfinished."""
+    """Return the names of the work that the queue considers unfinished."""
     table = "workflow_status" if url is None else "dbos.workflow_status"
     query = sa.text(f"SELECT workflow_uuid FROM {table} WHERE status = 'PENDING'")
     address = url or DataFolder(service.data_dir).database_url
@@ -248,7 +248,7 @@ pathlib.Path("late.txt").write_text("too late")
 def waiting_turn(
     tmp_path: Path, kind: type[Sandbox] = Sandbox
 ) -> Iterator[tuple[Database, DataFolder, str, TurnExecution]]:
-    """A database with one turn of an agent that waits for a gate, its data folder, the run, and what executes it."""
+    """A database with a turn whose agent waits for a gate, its data folder, the run, and its executor."""
     repository = make_repository(tmp_path / "api", {"README.md": "# api\n"})
     (tmp_path / "sleeper.py").write_text(SLEEPER, "utf-8")
     folder = DataFolder(tmp_path / "data")
@@ -272,7 +272,7 @@ def turn_of(database: Database, run_id: str) -> Turn:
     ("error", "failure"), [(ZeroDivisionError(), OWN_FAULT), (PlaceholderError("the instructions are too long"),) * 2]
 )
 def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error: Exception, failure: object) -> None:
-    """What breaks after another has taken the turn over leaves the heir's attempt open; errors speak for themselves."""
+    """An error after another attempt took over leaves that attempt open; errors have their own text."""
 
     class Broken(Sandbox):
         def wrap(self, *_: object, **__: object) -> list[str]:
@@ -290,7 +290,7 @@ def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error
 
 
 def test_who_was_taken_over_pushes_nothing(tmp_path: Path) -> None:
-    """The heir ended the turn without a commit, so that the branch still is where the late one found it."""
+    """The new attempt ended without a commit, so the branch is still where the late attempt found it."""
     with waiting_turn(tmp_path) as (database, folder, run_id, execution):
         with ThreadPoolExecutor(1) as pool:
             late = pool.submit(execution.perform, run_id, 1, Workspaces(folder, "late"))
@@ -309,7 +309,7 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_turn_that_one_process_is_given_twice_is_completed_once(tmp_path: Path) -> None:
-    """A worker that was taken for dead is given its own turn again: the later attempt completes it."""
+    """A worker that was taken for dead gets its own turn again, and the later attempt completes it."""
     with waiting_turn(tmp_path) as (database, folder, run_id, execution):
         workspaces, attempts = Workspaces(folder, "same"), []
         with ThreadPoolExecutor(2) as pool:
@@ -331,7 +331,7 @@ SCISSORS = "# ------------------------ >8 ------------------------"
 
 
 def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path) -> None:
-    """Of the turn that made it, and of no other."""
+    """The mark names the turn that made the commit, and no other."""
     git, git_dir = GitRunner(tmp_path, 30, IDENTITY), tmp_path / "r"
     git("init", "--quiet", "--bare", str(git_dir))
 

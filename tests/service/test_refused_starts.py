@@ -1,4 +1,4 @@
-"""What the service does not begin with: a place or a text that would fail later; the error names the fix."""
+"""Start-up is refused for locations and settings that would fail later, and the error names the fix."""
 
 import contextlib
 import secrets
@@ -21,7 +21,7 @@ from tests.service.postgres import Cluster
 
 
 def test_one_database_file_has_one_worker_whatever_its_data_folders_are(tmp_path: Path) -> None:
-    """Two would each execute the other's runs again."""
+    """Two workers would each execute the other's runs again."""
     here, there = (DataFolder(tmp_path / name) for name in ("here", "there"))
     for folder in (here, there):
         folder.create()
@@ -44,14 +44,14 @@ def test_one_database_file_has_one_worker_whatever_its_data_folders_are(tmp_path
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
-    """With the option that names another."""
+    """The error names the option for another folder."""
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="Not a directory; choose another --data-dir"):
         DataFolder(tmp_path / "file" / "data").create()
 
 
 def test_a_database_that_is_not_in_utf_8_is_refused(postgres: Cluster) -> None:
-    """It could not hold every name."""
+    """It could not store every name."""
     name = f"latin_{secrets.token_hex(8)}"
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
@@ -81,7 +81,7 @@ def test_a_database_that_is_not_in_utf_8_is_refused(postgres: Cluster) -> None:
     ],
 )
 def test_a_text_that_would_mislead_or_fail_later_is_refused_in_words(kind: Any, values: Any, fault: str) -> None:
-    """No pattern and no name of a validator is shown."""
+    """The error shows no pattern and no validator's name."""
     with pytest.raises(ValidationError) as refused:
         kind.model_validate(values)
 
@@ -90,7 +90,10 @@ def test_a_text_that_would_mislead_or_fail_later_is_refused_in_words(kind: Any, 
 
 
 def test_a_database_that_cannot_be_written_counts_as_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though it can be read, as with a full disk: /readyz and the alert ask for it, until half a minute later."""
+    """The database may be readable, as with a full disk.
+
+    /readyz and the alert count it as down until half a minute later.
+    """
     with contextlib.closing(Database(f"sqlite:///{tmp_path / 'full.sqlite'}")) as database:
         database.migrate()
         metrics = ServiceMetrics(database, now_micros, 30.0)
@@ -99,7 +102,7 @@ def test_a_database_that_cannot_be_written_counts_as_down(tmp_path: Path, monkey
         with pytest.raises(OperationalError), database.write() as connection:
             connection.exec_driver_sql("CREATE TABLE filler AS SELECT zeroblob(10000000) AS content")
         with database.write():
-            pass  # A small write may fit.
+            pass  # A small write may still fit.
         while_full, fault = metrics.render().decode(), database.write_fault
         monkeypatch.setattr("service.store.database._FAULT_S", 0.0)
 

@@ -1,4 +1,4 @@
-"""What the API tells of a run beyond the specification: its turns, logs and diffs, and cancelling (docs/dev/api.md)."""
+"""The API's results of a run in addition to the specification: turns, logs, diffs, cancelling (docs/dev/api.md)."""
 
 import subprocess
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def log_path(run_id: str, number: object = 1) -> str:
 
 
 def position(answer: Any) -> tuple[int, int, int, str]:
-    """Where a piece of a log begins, where to go on, how long the log is, and whether its turn has ended."""
+    """Where a piece of a log begins, where to continue, how long the log is, and whether its turn has ended."""
     offset, following, size = (int(answer.headers[f"Runwarden-Log-{name}"]) for name in ("Offset", "Next", "Size"))
     return offset, following, size, answer.headers["Runwarden-Log-Ended"]
 
@@ -48,7 +48,7 @@ def done(tenant: Make, shared_service: Any) -> tuple[Api, str]:
 
 
 def test_a_run_tells_its_turns(done: tuple[Api, str]) -> None:
-    """As it is in the list, with each instruction, who gave it, and what came of it."""
+    """Each turn has its instructions, caller and result; the run is as in the list."""
     api, run_id = done
     found = api.get(f"/external/runs/{run_id}").json()
     told = found.pop("turns")
@@ -69,7 +69,10 @@ def test_a_run_tells_its_turns(done: tuple[Api, str]) -> None:
 
 
 def test_diffs_apply_and_name_their_commits(done: tuple[Api, str], tmp_path: Path) -> None:
-    """A turn's from the branch before to the branch after it; the run's from where the branch left the default one."""
+    """A turn's diff is between the branch before and after it.
+
+    The run's starts where the branch left the default one.
+    """
     api, run_id = done
     repository = api.service.repositories["acme/api"]
     git("clone", "--quiet", str(repository), str(tmp_path / "clone"), cwd=tmp_path)
@@ -92,9 +95,9 @@ def test_diffs_apply_and_name_their_commits(done: tuple[Api, str], tmp_path: Pat
 
 
 def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:
-    """From the start, the middle, the end, and beyond it; each piece says where it stands.
+    """Each piece, even beyond the end, has its offset.
 
-    A query that means nothing is 400, never 422, and nothing is waited for; a turn that is not there is 404.
+    An invalid query is a 400, never a 422, without waiting; a missing turn is a 404.
     """
     api, run_id = done
     whole = api.get(log_path(run_id))
@@ -112,7 +115,7 @@ def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:
 
 
 def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenant: Make) -> None:
-    """Word for word as one that there is not: neither shown, listed, continued nor cancelled; no scope is 403."""
+    """It answers exactly like a missing run: not shown, listed, continued or cancelled; a missing scope is a 403."""
     api, run_id = done
     other = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": "/srv/none.git"}])
     made = api.service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")
@@ -172,7 +175,7 @@ def followed(api: Api, run_id: str, heard: list[bytes]) -> None:
 
 
 def test_a_log_is_followed_while_its_turn_works(apart: tuple[Deployment, Api], tmp_path: Path) -> None:
-    """Who waits hears of each piece, from another machine, and of the end."""
+    """A waiting caller gets each piece from the other machine, and the end."""
     _, api = apart
     gate, heard = tmp_path / "gate", list[bytes]()
     run_id = api.start(f"wait {gate}")
@@ -192,7 +195,7 @@ def test_a_log_is_followed_while_its_turn_works(apart: tuple[Deployment, Api], t
 def test_artifacts_and_large_changes_are_fetched_from_another_machine(
     apart: tuple[Deployment, Api], tmp_path: Path
 ) -> None:
-    """The whole change is an artifact of its turn once it is too large to show."""
+    """A change too large to show is an artifact of its turn."""
     made, api = apart
     source = "import os; os.makedirs('.runwarden/artifacts'); open('.runwarden/artifacts/a.txt', 'w').write('a' * 99)"
     script = tmp_path / "leaver.py"
@@ -210,7 +213,10 @@ def test_artifacts_and_large_changes_are_fetched_from_another_machine(
 
 
 def test_cancelling_ends_a_turn_wherever_it_works(apart: tuple[Deployment, Api], tmp_path: Path) -> None:
-    """At work, and while it waits; twice is once; its processes end, nothing is pushed, and the next turn runs."""
+    """The turn may be working or waiting, and cancelling twice is harmless.
+
+    Its processes stop, nothing is pushed, and the next turn runs.
+    """
     made, api = apart
     run_id = api.start(f"wait {tmp_path / 'never'}", branch_name="shared")
     waiting = api.start("write it, too", branch_name="shared")
@@ -235,7 +241,10 @@ def test_cancelling_ends_a_turn_wherever_it_works(apart: tuple[Deployment, Api],
 
 
 def test_a_push_that_was_under_way_is_told_of(own: Own, tmp_path: Path) -> None:
-    """The repository takes its time with a push; what was cancelled then stays so, and shows what landed."""
+    """While the repository delays a push, the turn is cancelled.
+
+    It stays cancelled, and shows the commit that arrived.
+    """
     api, repository = own()
     waits = f"touch {tmp_path}/pushing; while [ ! -e {tmp_path}/gate ]; do sleep 0.02; done"
     put_hook(repository, "pre-receive", waits)
@@ -252,7 +261,7 @@ def test_a_push_that_was_under_way_is_told_of(own: Own, tmp_path: Path) -> None:
 
 
 def test_the_reason_of_a_failure_is_in_plain_words(own: Own, tmp_path: Path) -> None:
-    """A command that is not there, and a refused push; neither names the data folder."""
+    """For a missing command and a refused push, the reason does not name the data folder."""
     api, repository = own()
     program = tmp_path / "nowhere"
     program.write_text("#!/bin/sh\n")

@@ -1,4 +1,4 @@
-"""Retention: what only operators look at goes when it is old, and old branches of the service's own; all else stays."""
+"""Retention removes old operational data and the service's own old branches, and nothing else."""
 
 import contextlib
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SETTINGS = f"{UNBOXED}worker_ttl_s = 2\ndrain_s = 1\n"
 
 
 class House:
-    """A service with a worker, and what it keeps of its runs."""
+    """A service with a worker, and the stored data of its runs."""
 
     def __init__(self, made: Deployment) -> None:
         self.deployment, self.database = made, made.database
@@ -43,17 +43,17 @@ class House:
 
     def kept(self, run_id: str) -> list[str]:
         folder = self.folder.runs / run_id
-        with contextlib.suppress(FileNotFoundError):  # It may go at this moment.
+        with contextlib.suppress(FileNotFoundError):  # It may be deleted at this moment.
             return sorted(file.name for file in folder.iterdir())
         return []
 
     @property
     def entries(self) -> int:
-        """How many ended turns and errands the queue remembers; what is pruned and rotated at a start are two."""
+        """How many ended turns and jobs the queue has; a start adds two, for pruning and rotation."""
         return forget_ended(self.database, now_micros() + DAY_MICROS, dry_run=True)
 
     def prune(self, before: int, *, dry_run: bool = False) -> tuple[int, int, int]:
-        """Prune what ended before; return the numbers of queue entries, of files in the database, and of files here."""
+        """Prune older data; return the numbers of queue entries, of files in the database, and of files here."""
         pruner = Pruner(self.database, self.folder, dry_run=dry_run)
         queued = forget_ended(self.database, before, dry_run=dry_run)
         return queued, pruner.stored_files(before), pruner.files(before)[0]
@@ -61,14 +61,14 @@ class House:
 
 @pytest.fixture
 def house(either_url: str | None, tmp_path: Path) -> Iterator[House]:
-    """A service over either database, of which nothing runs yet."""
+    """A service over either database, without runs."""
     with deployment(tmp_path / "deployment", either_url, settings=SETTINGS) as made:
         yield House(made)
 
 
 @pytest.mark.parametrize("either_url", ["postgresql"], indirect=True)
 def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> None:
-    """Logs, diffs and queue entries of the older run only; of one that is open again, nothing."""
+    """Logs, diffs and queue entries of the older run are removed; an open run keeps everything."""
     client = house.deployment.client(house.deployment.begin("serve", "--port", "0"))
     eventually(lambda: house.entries == 2, "the database was pruned at the start")
     old, again = house.complete(client), house.complete(client)
@@ -96,7 +96,7 @@ def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("either_url", ["sqlite"], indirect=True)
 def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
-    """By default the queue's entries after thirty days, and no log ever; with `logs_days`, logs too, at its start."""
+    """Queue entries are removed after thirty days and logs never; `logs_days` removes logs too, at the start."""
     node = house.deployment.begin("serve", "--port", "0")
     run_id = house.complete(house.deployment.client(node))
     eventually(lambda: house.entries == 3, "the database was pruned at the start")
@@ -116,7 +116,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
 
 
 class Repo:
-    """A real repository, and runs on it that ended with commits."""
+    """A real repository, with runs that ended with commits."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         self.database = database
@@ -126,7 +126,7 @@ class Repo:
         self.owner = organization(database)
 
     def run(self, branch: str | None = None, *, ended: bool = True) -> Run:
-        """A run whose one turn pushed a commit to its branch."""
+        """A run whose only turn pushed a commit to its branch."""
         run = accepted(self.database, now=now_micros(), url=str(self.place), branch=branch)
         commit = self.commit(run.branch, f"turn of {run.id}")
         if ended:
@@ -139,7 +139,7 @@ class Repo:
         return push(self.place, branch, {}, "" if there else "refs/heads/main", message=message)
 
     def remove(self, before: int | None = None) -> list[str]:
-        """Remove what is older, and return the branches that are left."""
+        """Remove older branches, and return those that are left."""
         retention = Retention(self.database, self.data, Settings(), now_micros)
         retention.remove_branches(now_micros() if before is None else before)
         return sorted(git("branch", "--format=%(refname:short)", cwd=self.place).split())
@@ -147,12 +147,12 @@ class Repo:
 
 @pytest.fixture
 def repo(database: Database, tmp_path: Path) -> Repo:
-    """An empty house with one repository."""
+    """A service with one repository and no runs."""
     return Repo(database, tmp_path)
 
 
 def test_merged_and_abandoned_branches_of_runs_go_when_they_are_old(repo: Repo) -> None:
-    """Not before their time; what a run was given by name stays, like every other branch."""
+    """They stay until then; a branch that a caller named stays, like any other."""
     merged, abandoned = repo.run(), repo.run()
     named = repo.run("feature/mine")
     git("update-ref", "refs/heads/main", merged.branch, cwd=repo.place)
@@ -164,7 +164,7 @@ def test_merged_and_abandoned_branches_of_runs_go_when_they_are_old(repo: Repo) 
 
 
 def test_a_branch_that_is_not_ours_alone_stays(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However old it is: with commits of others, a run that is open, the default one, or one that is protected."""
+    """Branches with others' commits, of an open run, default and protected ones stay, however old they are."""
     with_others, below_ours, open_again, default = (repo.run() for _ in range(4))
     named = repo.run("agent/write-it-0123abcd")
     repo.commit(with_others.branch)

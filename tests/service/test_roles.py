@@ -1,4 +1,4 @@
-"""Who may do what: every route, with every scope of a token and every role of a member."""
+"""Permissions: every route, with every scope of a token and every role of a member."""
 
 import contextlib
 import re
@@ -25,7 +25,7 @@ from tests.service.test_page import Browser, text_of
 from tests.waiting import present
 
 OPEN: Final = None
-"""No scope is asked for: by its nature, or because the answer is about the sender alone."""
+"""Routes that need no scope, by their nature or because the answer only concerns the sender."""
 READ, WRITE = {"runs:read", "runs:write"}, {"runs:write"}
 SETTINGS, SEEN = {"settings"}, {"settings", "runs:read", "runs:write"}
 ADMIN: Final[set[str]] = set()
@@ -93,21 +93,21 @@ PAGE_ROUTES: Final = {
     "POST /settings/events/endpoints/{endpoint_id}/rotate": SETTINGS,
     "POST /settings/events/endpoints/{endpoint_id}/remove": SETTINGS,
     "POST /settings/events/{event_id}/replay": SETTINGS,
-    # Nothing is here for anyone but the operator.
+    # Only the operator sees anything here.
     "GET /operator": OPEN,
     "GET /operator/runs": OPEN,
     "GET /operator/runs/cancel": OPEN,
     "POST /operator/runs/cancel": OPEN,
     "GET /operator/usage": OPEN,
     "POST /operator/invitations/{invitation_id}/resend": OPEN,
-    # It ends the session of those who ask.
+    # It would sign the browser out.
     "POST /sign-out": OPEN,
 }
-"""Method and path, with the scopes of which one is enough; `admin` is everywhere."""
+"""Method and path, with the sufficient scopes; `admin` is allowed everywhere."""
 
 
 def test_every_route_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new endpoint or page is not done before it says here who may use it; without the page, none is served."""
+    """A new endpoint or page must declare here who may use it."""
     monkeypatch.setenv("RUNWARDEN_OIDC_SECRET", "s" * 40)
     oidc = OidcSettings(issuer="https://login.acme.example", client_id="runwarden")
     settings = Settings(page=PageSettings(url="https://runs.acme.example", oidc=oidc))
@@ -123,7 +123,7 @@ def test_every_route_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_refused(answer: Any, accepted: set[str]) -> bool:
-    """Whether an answer refuses for want of a scope; it then names those that would do."""
+    """Whether an answer refuses because of a missing scope; it then names the sufficient ones."""
     words = text_of(answer)
     refused = answer.status_code == 403 and "needs the scope" in words
     assert not refused or all(one in words for one in {"admin", *accepted}), words
@@ -150,7 +150,7 @@ def browser_of(idle: Api, tenant: Make, database_of_idle: Database) -> Any:
 
 
 def test_each_endpoint_asks_for_its_scope(idle: Api, tenant: Make, database_of_idle: Database) -> None:
-    """403 `insufficient_scope` names what is missing, whatever the request is about."""
+    """403 `insufficient_scope` names the missing scope, whatever the request is about."""
     mine = tenant(on=idle.service)
     owner, root = mine.organization["id"], mine.service.base_url.removesuffix("/v1")
     for scopes in ((), *((one,) for one in SCOPES)):
@@ -168,7 +168,7 @@ def test_each_endpoint_asks_for_its_scope(idle: Api, tenant: Make, database_of_i
 
 
 def test_each_page_asks_for_its_scope(browser_of: Any) -> None:
-    """A member may do what the role says; the page names the scope that is missing."""
+    """A member may do what the role allows; the page names the missing scope."""
     for role in ROLES:
         browser, _ = browser_of(role)
         for route, accepted in PAGE_ROUTES.items():
@@ -181,7 +181,7 @@ def test_each_page_asks_for_its_scope(browser_of: Any) -> None:
 
 
 def test_an_admin_and_the_operator_give_and_change_roles(browser_of: Any) -> None:
-    """At once, also for an open session; the last admin stays one, and stays as long as there are other members."""
+    """The change is immediate, even in an open session; the last admin stays while there are other members."""
     browser, mine = browser_of("admin")
     ours, admin = ("--org", mine.organization["slug"]), mine.service.admin
     assert browser.post("/settings/members", email="vera@acme.example", role="viewer").status_code == 303
@@ -214,9 +214,9 @@ def row_of(browser: Browser, email: str) -> tuple[str, str]:
 
 
 def test_an_invitation_has_a_role(idle: Api, tenant: Make) -> None:
-    """Accepting it makes a member and a token of that role, on the page or with the command.
+    """Accepting it creates a member and a token of that role, on the page or with the command.
 
-    A change of the role reaches the session at the next request, as does a removal; in another organization it stays.
+    A change or removal affects the session's next request; other organizations are unaffected.
     """
     mine = tenant(on=idle.service)
     slug, admin = mine.organization["slug"], mine.service.admin
@@ -247,7 +247,10 @@ def test_an_invitation_has_a_role(idle: Api, tenant: Make) -> None:
 
 
 def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Database) -> None:
-    """Of the same address and organization alone: a newer invitation, a role or a removal. An expired one stays so."""
+    """It is the same address and organization: a newer invitation, a role or a removal.
+
+    An expired one stays expired.
+    """
     for change in ("invite", "role", "remove"):
         owner, other = (organization(database, f"{name}-{change}") for name in ("acme", "other"))
         with database.write() as connection:
@@ -281,9 +284,9 @@ def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Datab
 
 @BOTH
 def test_a_role_given_while_an_invitation_is_accepted_is_kept(database: Database) -> None:
-    """Whichever comes first: the invitation does not make an admin of whom an admin has just made a viewer.
+    """In either order, the invitation does not make an admin out of a new viewer.
 
-    Of two admins who demote each other at the same time, one stays.
+    Of two admins who demote each other, one stays.
     """
     owner = organization(database, now=NOW)
     with database.write() as connection:

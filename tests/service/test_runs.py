@@ -1,6 +1,6 @@
 """Runs: POST and GET /external/runs, and POST /external/agents/{name}/runs (spec 2.5, 4.2 to 4.4).
 
-What holds for any page and date of the list is in tests/conformance.
+Rules for pages and dates of the list are in tests/conformance.
 """
 
 import json
@@ -23,9 +23,9 @@ def ask(api: Any, **fields: Any) -> Any:
 
 
 def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_path: Path) -> None:
-    """201 with the run of 2.4; the next turn has its id and branch, unless it is active, elsewhere or unknown.
+    """It is a 201 with the run of 2.4; the next turn has its id and branch, unless it is active, elsewhere or unknown.
 
-    Metadata of any shape is stored, unknown fields are ignored, and no mail leaves for any of it (spec 6).
+    Any metadata is stored, unknown fields are ignored, and no mail is sent (spec 6).
     """
     mails = set(api.service.outbox.iterdir())
     metadata = {"ticket": {"id": 5, "tags": ["a", None, 1.5], "long": "y" * 65_000}}
@@ -61,7 +61,7 @@ def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_p
 
 
 def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
-    """Five fields of 2.6; execution_id is the run's; inputs of any keys and types reach the agent as they are."""
+    """The answer has the five fields of 2.6; execution_id is the run's, and any inputs reach the agent unchanged."""
     inputs = {"instructions": "note", "depth": "full", "n": 1.5, "list": [1, None, {"a": True}], "ünï": "cödé"}
     body = {"repository": "acme/api", "branch_name": "agents/one", "inputs": inputs}
     answer = api.post("/external/agents/scribe/runs", body)
@@ -78,7 +78,7 @@ def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
 
 
 def test_a_repository_is_named_in_any_of_four_forms(idle: Any) -> None:
-    """A configured name (which goes first), owner/repo, group/project or a URL; only configured and connected ones."""
+    """It may be a configured name (which comes first), owner/repo, group/project or a URL of a known repository."""
 
     def asked(repository: str) -> Any:
         return idle.post("/external/agents/scribe/runs", {"repository": repository})
@@ -96,7 +96,7 @@ def test_a_repository_is_named_in_any_of_four_forms(idle: Any) -> None:
 
 
 def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
-    """The message says which field, and nothing is started; what leads nowhere names the cure."""
+    """The message names the field, or the fix, and nothing is started."""
     api = tenant()
     for field, value, code in (
         ("instructions", " \n", "invalid_request"),
@@ -116,7 +116,7 @@ def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
 
 
 def test_a_protected_branch_is_refused(own: Own, idle: Any) -> None:
-    """The default branch unless patterns say otherwise; how to go on is named, and nothing is accepted."""
+    """By default that is the default branch; the error names the alternative, and nothing is accepted."""
     for patterns, refused, allowed in (
         ({}, "main", ["other"]),
         ({"protected": ["r/*"]}, "r/1", ["main"]),
@@ -134,7 +134,7 @@ def test_a_protected_branch_is_refused(own: Own, idle: Any) -> None:
 
 
 def test_a_branch_that_became_the_default_one_is_not_pushed_to(own: Own) -> None:
-    """The worker looks again: what the API knew may be old."""
+    """The worker checks again, since the API's knowledge may be old."""
     api, bare = own(branches={"next": {"a": "1"}})
     api.ended(api.start("first"))
     before = git("rev-parse", "next", cwd=bare)
@@ -147,7 +147,7 @@ def test_a_branch_that_became_the_default_one_is_not_pushed_to(own: Own) -> None
 
 
 def test_an_agent_of_another_organization_is_not_there(idle: Any) -> None:
-    """As one that nobody has, also where the name is strange."""
+    """It answers as for an unknown agent, even for odd names."""
     idle.service.admin("org", "create", "Elsewhere", "--entitlement", "ServiceAPI")
     idle.service.admin("agent", "add", "theirs", "--org", "elsewhere", "--argv", "{python} -c pass")
 
@@ -157,7 +157,7 @@ def test_an_agent_of_another_organization_is_not_there(idle: Any) -> None:
 
 
 def test_what_cannot_be_read_is_400(api: Any) -> None:
-    """A parameter that makes no sense or comes twice is a 400, never a 422 and never ignored."""
+    """An invalid or repeated parameter is a 400, never a 422 and never ignored."""
     for name, values, code in (
         ("page_size", ["0", "101", "ten", "", "٣"], "invalid_page_size"),
         ("page_size", [["5", "6"]], "invalid_query"),
@@ -184,8 +184,8 @@ AWKWARD = st.text(alphabet="a/.-@{}~^:?*[\\ \x7f\x01lockHEDrfsé", max_size=12)
 @example("a\n")
 @given(AWKWARD)
 def test_every_branch_name_we_take_git_takes_too(name: str) -> None:
-    """The rules are those of git itself; the published pattern allows what we take alone, but for its length."""
-    # In JSON Schema `$` is the end; in Python it may stand before a last line break.
+    """Git's own rules apply; the published pattern allows the same names, except for their length."""
+    # In JSON Schema `$` is the end; in Python it may precede a last line break.
     pattern, is_taken = BRANCH.replace("$", r"\Z"), branch_fault(name) is None
 
     assert (re.search(pattern, name) is not None) == is_taken
@@ -197,7 +197,7 @@ def test_every_branch_name_we_take_git_takes_too(name: str) -> None:
 @settings(max_examples=30)
 @given(st.text(max_size=80), st.integers(1, 10**12))
 def test_a_branch_is_made_of_any_instructions(instructions: str, later: int) -> None:
-    """Whatever the words are, the branch made of them is valid; nothing that people use is refused; ids sort."""
+    """Any words give a valid branch, common words are accepted, and ids sort by time."""
     first, second = (f"run_{ids.ulid(1_700_000_000_000_000 + 1000 * more)}" for more in (0, later))
     name = default_branch(instructions, first)
 

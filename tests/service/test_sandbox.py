@@ -1,4 +1,4 @@
-"""The sandbox: an agent's network, what it may hide, who ends what it leaves; and without one no agent runs."""
+"""The sandbox's network, its limits and its clean-up; without a sandbox no agent runs."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def own_address() -> str | None:
 
 @NEEDS_SANDBOX
 def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(equipped: Any, tmp_path: Path) -> None:
-    """Neither by 127.0.0.1 nor by the gateway; `host` opens it; without a network nothing is open."""
+    """Neither 127.0.0.1 nor the gateway works; the setting `host` opens it, and without a network nothing is open."""
     if find(ExecutionSettings()).slirp is None:
         pytest.skip("slirp4netns is not installed or does not work here")
     address = own_address()
@@ -76,7 +76,7 @@ def test_in_a_required_sandbox_no_agent_gets_the_machine_s_network(
         required.wrap(["/bin/true"], Workspace(tmp_path), tmp_path, SandboxView(tmp_path, network=True))
 
 
-# Becomes another user, as who it may not look into everything, and watches a child that shows it no files.
+# It becomes another user, which may not inspect everything, and watches a child that hides its files.
 WATCHER = """
 import ctypes, os, pathlib, shutil, signal, tempfile
 from service.execution.disk import SharedDisk
@@ -111,9 +111,9 @@ shutil.rmtree(proc)
 
 
 def test_a_process_that_hides_its_files_passes_a_limit(tmp_path: Path) -> None:
-    """It could hold memory files there; without a sandbox, where limits can be escaped, it may, as ssh-agent does.
+    """It could keep memory files there; without a sandbox it is allowed, since ssh-agent does it.
 
-    One that is exiting hides nothing: its memory is gone, and its open files belong to root for a moment.
+    A process that is exiting hides nothing: its memory is gone, and its files belong to root for a moment.
     """
     tmp_path.chmod(0o755)
     found = subprocess.check_output(
@@ -144,7 +144,7 @@ if how == "kill": os.kill(os.getpid(), 9)
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
 def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_path: Path) -> None:
-    """Whether the worker closes the socket or dies: the agent's processes, the supervisor and its parent are gone."""
+    """The worker may close the socket or die; the agent's processes, the supervisor and its parent are then gone."""
     started, seconds = tmp_path / "started", long_sleep()
     command = f"setsid sleep {seconds} & env -i setsid sleep {seconds} & touch {started}; sleep {seconds}"
     argv = [sys.executable, "-c", HOLDER, how, str(started), command]
@@ -157,7 +157,7 @@ def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_pa
 
 
 def test_agents_start_again_after_their_launcher_was_killed() -> None:
-    """The agent at work is not affected, and the next one gets a new launcher."""
+    """The working agent continues, and the next one gets a new launcher."""
     launcher, reports = Launcher(), []
     for _ in range(2):
         (ours, theirs), (reading, writing) = socket.socketpair(), os.pipe()
@@ -187,7 +187,7 @@ BWRAP = shutil.which("bwrap")
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder of PATH: it has no bubblewrap yet."""
+    """The only folder of PATH, without bubblewrap at first."""
     folder = tmp_path / "programs"
     folder.mkdir()
     for name in ("git", "sh", "python3"):
@@ -227,7 +227,7 @@ def test_runs_wait_for_bubblewrap(start: Make, programs: Path, tmp_path: Path, m
 
 
 def test_a_bubblewrap_that_does_not_work_is_named_with_its_cause(programs: Path, tmp_path: Path) -> None:
-    """In bubblewrap's own words, then the cure; only sandbox = "none" starts commands without it."""
+    """The reason has bubblewrap's own words and the fix; only sandbox = "none" starts commands without it."""
     (programs / "bwrap").write_text("#!/bin/sh\necho 'bwrap: Permission denied' >&2\nexit 1\n")
     (programs / "bwrap").chmod(0o755)
     argv, view = ["/bin/true"], SandboxView(tmp_path)

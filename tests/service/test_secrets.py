@@ -43,21 +43,21 @@ if how == "fail": sys.exit(f"failed with {key}")
 
 @pytest.fixture(scope="module")
 def telltale(equipped: Any, tmp_path_factory: pytest.TempPathFactory) -> Api:
-    """A service whose agent is given a key and prints it in several ways."""
+    """A service whose agent gets a key and prints it in several ways."""
     api = Api(equipped)
     api.add_agent(tmp_path_factory.mktemp("telltale"), "telltale", TELLTALE, "--env", "MODEL_KEY")
     return api
 
 
 def kept(api: Api, secret: str) -> bytes:
-    """Return the files under the data folder that hold a secret."""
+    """Return the files under the data folder that contain a secret."""
     found = subprocess.run(["grep", "-rlF", secret, str(api.service.data_dir)], capture_output=True, check=False)
     return found.stdout
 
 
 @pytest.mark.parametrize("how", ["none", "file", "link", "fail"])
 def test_an_agent_s_key_is_kept_nowhere_and_never_pushed(telltale: Api, how: str) -> None:
-    """Log, summary, message and diff are masked; a change that holds it is refused and says which."""
+    """Log, summary, message and diff are masked; a change with the key is refused with its name."""
     shown = telltale.worked(telltale.begin("telltale", how=how))
     turn = telltale.service.admin("run", shown["run_id"], "--log")["turns"][0]
     repository = telltale.service.repositories["acme/api"]
@@ -80,7 +80,7 @@ def test_an_agent_s_key_is_kept_nowhere_and_never_pushed(telltale: Api, how: str
 
 
 def test_a_password_in_an_address_is_shown_nowhere(tenant: Make, tmp_path: Path) -> None:
-    """Git uses it, and neither its arguments, nor the log, nor the lists hold it."""
+    """Git uses it, but its arguments, the log and the lists do not contain it."""
     make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
     with contextlib.closing(GitHttpHost(tmp_path, "pa55/word")) as there:
         url = f"{there.origin}/acme/api.git".replace("http://", "http://x-access-token:pa55%2Fword@")
@@ -97,7 +97,7 @@ def test_a_password_in_an_address_is_shown_nowhere(tenant: Make, tmp_path: Path)
 
 @given(st.lists(st.binary(max_size=12), max_size=12), st.integers(0, 11))
 def test_a_stream_is_masked_wherever_it_is_cut(pieces: list[bytes], at: int) -> None:
-    """What comes out is what masking the whole would give, and holds no secret."""
+    """The output equals masking the whole text, and has no secret."""
     secrets = Secrets({"A": "secret-value", "B": "secret"})
     pieces.insert(min(at, len(pieces)), b"secret-va")
     pieces.insert(min(at + 1, len(pieces)), b"lue and secret")
@@ -112,7 +112,7 @@ def test_a_stream_is_masked_wherever_it_is_cut(pieces: list[bytes], at: int) -> 
 
 
 def test_short_and_harmless_values_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mask on `main` or on an address would make every log unreadable."""
+    """Masking `main` or an address would make every log unreadable."""
     for name, value in {"MODEL": "opus", "BASE_URL": "https://api.example", "API_KEY": "abcdefgh"}.items():
         monkeypatch.setenv(name, value)
     found = of_environment(["MODEL", "BASE_URL", "API_KEY", "NOT_SET", None])
@@ -125,7 +125,7 @@ REFUSAL = "printf '\\033]0;owned\\007refused\\n2026-01-01 ERROR forged line\\n' 
 
 
 def test_what_a_code_host_says_is_only_text(own: Own) -> None:
-    """A default branch of any bytes fails nothing; a refused push is logged in one line without escape sequences."""
+    """A default branch of any bytes fails nothing; a refused push is one log line without escape sequences."""
     api, repository = own()
     name = b"refs/heads/\xff\xfe"
     subprocess.run(["git", "update-ref", name, "main"], cwd=repository, check=True)
@@ -144,7 +144,7 @@ def test_what_a_code_host_says_is_only_text(own: Own) -> None:
 
 
 async def test_a_database_that_never_answers_is_told_in_time(tmp_path: Path) -> None:
-    """By the deadline, however often it is asked, with a few threads; and it is well again once it answers."""
+    """The deadline holds however often it is asked, with few threads, and it recovers once the database answers."""
     over = threading.Event()
 
     class Stuck(Database):

@@ -1,4 +1,4 @@
-"""Signed commits, for code hosts that accept no others: by a key, or made through GitHub's API, which signs them."""
+"""Signed commits, for code hosts that require them: with a key, or through GitHub's API, which signs them."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ NEEDS_KEYGEN: Final = pytest.mark.skipif(
 
 @NEEDS_KEYGEN
 def test_commits_are_signed_with_the_services_key(start: Callable[..., Api], tmp_path: Path) -> None:
-    """Git verifies them; a key that cannot sign is named in log and status, and before an agent works in vain."""
+    """Git verifies them; an unusable key is named in log and status, before an agent works in vain."""
     key, signers = tmp_path / "signing", tmp_path / "signers"
     api = start(settings=f'{UNBOXED}[execution.signing]\nssh_key = "{key}"\n')
     bare = api.service.repositories["acme/api"]
@@ -49,7 +49,7 @@ def test_commits_are_signed_with_the_services_key(start: Callable[..., Api], tmp
 
 @NEEDS_KEYGEN
 def test_a_key_that_cannot_sign_is_explained(tmp_path: Path) -> None:
-    """A file that is no key, and a key that asks for a passphrase, which nobody could type."""
+    """The file may not be a key, or the key may need a passphrase that nobody can type."""
     locked, other = tmp_path / "locked", tmp_path / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(locked)], check=True)
     other.write_text("no key\n")
@@ -78,7 +78,7 @@ echo more > src/more.txt
 
 
 class GitDatabase:
-    """GitHub's Git database over a bare repository, whose rule takes signed commits only, as documented."""
+    """GitHub's Git database over a bare repository that only accepts signed commits, as documented."""
 
     def __init__(self, host: AppHost, bare: Path) -> None:
         self._host, self._bare = host, bare
@@ -87,7 +87,7 @@ class GitDatabase:
         self.before_refs: Callable[[], object] = lambda: None
         self.asked: list[str] = []
         host.git_database = self.answer
-        # A push of git has no commit that GitHub signed.
+        # A commit pushed by git is not signed by GitHub.
         put_hook(bare, "pre-receive", "echo 'GH013: Commits must have verified signatures.' >&2; exit 1")
 
     def answer(self, request: Received, path: str) -> Step:
@@ -183,7 +183,7 @@ def setting(tenant: Make, patient: Any, tmp_path: Path) -> Iterator[Setting]:
 
 
 def test_a_change_of_any_kind_is_committed_and_signed_by_github(setting: Setting) -> None:
-    """Text, binary, large and executable files, links, deletions and modes; the commits are those of the agent."""
+    """Text, binary, large and executable files, links, deletions and modes work; the commits are the agent's."""
     turn = setting.run("keep")
 
     assert turn["outcome"] == "completed", turn["log"]
@@ -198,9 +198,9 @@ def test_a_change_of_any_kind_is_committed_and_signed_by_github(setting: Setting
 
 
 def test_trouble_of_the_api_loses_no_work(setting: Setting) -> None:
-    """GitHub refuses what is no fast-forward: the change goes on top. After an outage no agent runs again.
+    """If GitHub refuses a non-fast-forward, the change goes on top.
 
-    Of a commit that GitHub does not sign the reason names the fix; it is not pushed.
+    After an outage no agent runs again. If GitHub does not sign a commit, it is not pushed, and the reason has the fix.
     """
 
     def move() -> None:

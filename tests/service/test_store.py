@@ -1,4 +1,4 @@
-"""The database, of either kind: whatever two processes do at once, each of them succeeds or is told why."""
+"""The database of either kind: of simultaneous writers, each succeeds or gets the reason."""
 
 import contextlib
 import threading
@@ -48,7 +48,7 @@ from tests.waiting import present
 
 @BOTH
 def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(database: Database) -> None:
-    """Eight writers with one clock: each run is newer than all before it."""
+    """Of eight writers with one clock, each gets a run newer than all before it."""
     owner, start = organization(database), threading.Barrier(8)
 
     def accept(_: int) -> None:
@@ -70,7 +70,7 @@ def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(databa
 def test_large_counts_are_kept_for_a_moment_and_small_ones_not(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of its own organization, and only the latest: of the three runs that acme has, and then of others' three."""
+    """The cache is per organization and has only the latest filter: acme's three runs are not confused with others'."""
     monkeypatch.setattr(runs, "EXACT_BELOW", 3)
     monkeypatch.setattr(runs, "_MOST_KEPT", 1)
     now_s, found = [0.0], list[list[int]]()
@@ -86,7 +86,7 @@ def test_large_counts_are_kept_for_a_moment_and_small_ones_not(
 
 
 def test_a_name_is_one_repository_s(database: Database) -> None:
-    """In its organization: the same path is the same repository in any case of its letters, another path another."""
+    """Within an organization, a path in other case is the same repository, and another path another."""
     owner, other = organization(database), organization(database, "other")
     with database.write() as connection:
 
@@ -99,7 +99,7 @@ def test_a_name_is_one_repository_s(database: Database) -> None:
 
 
 def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:
-    """A diff is the one put last; a log grows piece by piece; an attempt that was taken over adds to neither."""
+    """A diff is replaced, a log grows, and an attempt that was taken over changes neither."""
     owner = organization(database)
     with database.write() as connection:
         key = (runs.accept(connection, order(owner), NOW).id, 1)
@@ -123,7 +123,7 @@ def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:
 
 @BOTH
 def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> None:
-    """An attempt that was taken over cannot end it; updated_at never goes back; of those who continue, one does."""
+    """An attempt that was taken over cannot end it, updated_at never decreases, and one continuation wins."""
     owner, start = organization(database), threading.Barrier(6)
     with database.write() as connection:
         run = runs.accept(connection, order(owner), NOW)
@@ -146,7 +146,7 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
 
 
 def test_a_trial_starts_once(database: Database) -> None:
-    """On the terms of the signup if the offer still has them, and else as the standard trial (spec 3)."""
+    """It has the signup's terms if the offer is unchanged, and otherwise the standard ones (spec 3)."""
     offer = Offer("TRIAL", "partner", price="49 EUR")
     for change, state in ((offer, "offer"), (replace(offer, price="59 EUR"), "standard"), (None, "standard")):
         owner = organization(database, f"{state}-{change is None}")
@@ -164,7 +164,7 @@ def test_a_trial_starts_once(database: Database) -> None:
 
 @contextlib.contextmanager
 def asked_of(database: Database) -> Iterator[list[tuple[str, Any]]]:
-    """The statements that a database is asked, with their parameters."""
+    """Return the statements sent to a database, with their parameters."""
     asked: list[tuple[str, Any]] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
@@ -176,9 +176,9 @@ def asked_of(database: Database) -> Iterator[list[tuple[str, Any]]]:
 
 
 def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Database) -> None:
-    """Twelve at once; the thirteenth waits the five seconds until there is one again; others have their own bucket.
+    """Twelve pass at once, the thirteenth waits five seconds, and others have their own limit.
 
-    It is in the database: neither a new process nor a clock set back refills it or waits for longer.
+    It is in the database, so a new process or a clock set back does not reset it.
     """
     now_s = [NOW / 1_000_000]
 
@@ -201,7 +201,7 @@ def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Databa
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_processes_that_ask_at_once_get_what_there_is(database: Database) -> None:
-    """Eight connections to PostgreSQL that take at the same moment: ten of ten, and never eleven."""
+    """Eight connections to PostgreSQL take at the same moment and get exactly ten of ten."""
     start = threading.Barrier(8)
 
     def ask(_: int) -> int:
@@ -218,7 +218,7 @@ def test_processes_that_ask_at_once_get_what_there_is(database: Database) -> Non
 
 @pytest.fixture(scope="module")
 def contested(postgres: Cluster, tables: str) -> Iterator[Database]:
-    """A PostgreSQL for all writers at once: each test has an organization of its own."""
+    """A PostgreSQL for all writers at once; each test has its own organization."""
     with contextlib.closing(Database(postgres.create("races", tables))) as made:
         yield made
 
@@ -251,12 +251,12 @@ ACTS: dict[str, Act] = {
     "postings": lambda c, owner, run, n: postings.want(c, (run.id, 1), "status", PENDING, NOW, "c" * 40),
     "workers": lambda c, owner, run, n: workers.beat(c, Worker(f"w{n}", "m", "none", 1, 1, 1, 1), now_micros),
 }
-"""Of each table with a unique key: what processes may write of it at once."""
+"""For each table with a unique key: a write that processes may do simultaneously."""
 
 
 @pytest.mark.parametrize("table", [*ACTS, "runwarden_meta"])
 def test_writers_at_once_do_not_fail_each_other(contested: Database, table: str) -> None:
-    """All of them begin before the first commits: first where nothing is, then where the row is."""
+    """All begin before the first commits, first without the row, then with it."""
     owner, numbers, at_once = organization(contested, f"org-{table.replace('_', '-')}"), count(), 8
     with contested.write() as connection:
         run = runs.accept(connection, order(owner), NOW)
@@ -278,7 +278,7 @@ def test_writers_at_once_do_not_fail_each_other(contested: Database, table: str)
 
 
 def test_no_table_with_a_unique_key_was_forgotten() -> None:
-    """Those that are not contested above have keys that only one process can have."""
+    """Tables that are not tested above have keys that only one process can create."""
     alone = {
         "invitations": "random ids and codes",
         "trials": "made with their organization",
@@ -300,7 +300,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_no_question_of_every_second_reads_what_has_ended(database: Database) -> None:
-    """Of four thousand ended runs and their events neither a worker's rounds nor a page of a list scan any."""
+    """With four thousand ended runs and events, neither a worker's rounds nor a page of a list scans them."""
     owner = organization(database)
     history.make(database, history.HistoryRequest(organization="acme", runs=4_000, span="1d", repositories=2), NOW)
     with database.write() as connection:

@@ -1,4 +1,4 @@
-"""Folders as an agent may leave them: deeper than Python's stack, than the descriptors and than a path may be."""
+"""Folder trees of any depth that an agent may leave, beyond Python's stack, descriptors and path lengths."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ DEPTH = 1500
 
 
 def below(root: Path, names: Sequence[str]) -> Iterator[int]:
-    """Make folders one in the other, and yield the descriptor of each, which is closed after it."""
+    """Make nested folders, and yield the descriptor of each, which is closed after it."""
     here = os.open(root, os.O_RDONLY)
     for name in names:
         os.mkdir(name, dir_fd=here)
@@ -42,7 +42,7 @@ def open_below(root: Path) -> int:
 
 
 def test_a_deep_tree_is_removed(tmp_path: Path) -> None:
-    """A walk sees every folder with two descriptors; files, links and locked folders go, what a link leads to stays."""
+    """A walk uses two descriptors; files, links and locked folders are removed, and a link's target stays."""
     deep, outside = tmp_path / "root", tmp_path / "outside"
     deep.mkdir()
     outside.mkdir()
@@ -70,7 +70,7 @@ def test_a_deep_tree_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_restless_agent_does_not_end_a_walk(tmp_path: Path) -> None:
-    """Folders that are renamed meanwhile hide themselves at most, not what lies beside them."""
+    """Folders that are renamed meanwhile may be missed, but not their neighbours."""
     root, names = tmp_path / "root", list[str]()
     for number in range(20):
         for kind in ("early", "late"):
@@ -88,7 +88,7 @@ def test_a_restless_agent_does_not_end_a_walk(tmp_path: Path) -> None:
 
 
 DEEP = "python3 -c 'import os\nfor _ in range(1500): os.mkdir(chr(100)); os.chdir(chr(100))\nopen(chr(102), chr(119))'"
-"""Folders one in the other, and a file in the last."""
+"""Nested folders, with a file in the innermost."""
 
 
 def leaves(script: str) -> str:
@@ -107,7 +107,7 @@ def left_by(own: Own, script: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def test_files_that_git_cannot_store_fail_a_turn_that_keeps_the_rest(own: Own) -> None:
-    """They are named, at most five of them; the other files are the turn's patch, and nothing is pushed."""
+    """At most five of them are named, the other files are the turn's patch, and nothing is pushed."""
     script = 'mkdir .git. git~1; touch .git./HEAD; for n in 0 1 2 3 4 5; do touch "git~1/$n\n"; done'
     turn, committed = left_by(own, script)
 
@@ -119,7 +119,7 @@ def test_files_that_git_cannot_store_fail_a_turn_that_keeps_the_rest(own: Own) -
 
 
 def test_what_the_agent_locked_is_committed_all_the_same(own: Own) -> None:
-    """Its files belong to the service's user, and git stores no such rights."""
+    """The service's user owns the files, and git does not store such permissions."""
     turn, committed = left_by(own, "mkdir -p a/b; echo x > a/b/f; chmod 0 a/b/f a/b a good.txt README.md .")
 
     assert (turn["outcome"], committed) == ("completed", ["a/b/f", "good.txt"]), turn["log"]
@@ -138,7 +138,7 @@ OURS = {
 
 
 def test_what_is_ignored_or_ours_fails_no_turn(own: Own) -> None:
-    """An ignored folder and `.runwarden` are not committed, so it does not matter what they are or hold."""
+    """An ignored folder and `.runwarden` are not committed, so their contents do not matter."""
     api, repository = own()
     for name, script in OURS.items():
         turn = api.work(leaves(f"echo bad/ > .gitignore; {script}"))
@@ -149,7 +149,7 @@ def test_what_is_ignored_or_ours_fails_no_turn(own: Own) -> None:
 
 
 def test_a_secret_below_a_long_path_is_found(tmp_path: Path) -> None:
-    """A path that git stores is read for secrets too, although the checkout's own path makes it longer than 4,095."""
+    """The path of the checkout makes it longer than 4,095, but git stores it, so it is searched for secrets."""
     workspace = Workspace(tmp_path)
     workspace.tree.mkdir()
     for level, folder in enumerate(below(workspace.tree, 20 * [200 * "d"])):
@@ -163,7 +163,7 @@ def test_a_secret_below_a_long_path_is_found(tmp_path: Path) -> None:
 
 
 def test_rights_are_given_back_to_files_and_folders_alone(tmp_path: Path) -> None:
-    """A folder's owner gets all rights, a file's the right to read; what a link leads to stays as it is."""
+    """The owner gets all rights to folders and read access to files; a link's target is unchanged."""
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     (root / "folder").mkdir(mode=0)

@@ -1,4 +1,4 @@
-"""Deliveries: what is read of them, which rule they match, and that each is decided on once."""
+"""Deliveries: how they are read, which rule matches, and that each is decided once."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ def connect(database: Database, slug: str, api_url: str) -> str:
 
 @BOTH
 def test_processes_on_one_database_decide_once(database: Database) -> None:
-    """Sixteen at a time, for two organizations with the same repository: one run each."""
+    """Sixteen deliveries at a time for two organizations with one repository give one run each."""
     deliver = tenants(database, "acme", "other")
     with ThreadPoolExecutor(16) as pool:
         results = list(pool.map(lambda _: deliver("the same"), range(16)))
@@ -81,7 +81,7 @@ def test_processes_on_one_database_decide_once(database: Database) -> None:
 
 
 def test_a_start_that_is_refused_leaves_no_run(database: Database) -> None:
-    """Too many runs at work, too many this hour, an organization that is not active, another secret."""
+    """The reasons are too many active runs or runs this hour, an inactive organization, or another secret."""
     deliver = tenants(database, "acme", active_runs=1, repository_runs_an_hour=2)
     given = [deliver(f"d{index}", f"{index}" * 40, number=index) for index in (1, 2)]
     with database.write() as connection:
@@ -103,7 +103,7 @@ def test_a_start_that_is_refused_leaves_no_run(database: Database) -> None:
 
 
 def test_a_newer_head_ends_the_run_of_an_older_one(database: Database) -> None:
-    """Two rules may start one agent on one commit, each once; an older change that arrives later starts nothing."""
+    """Two rules may start an agent on one commit, once each; an older change that arrives later starts nothing."""
     label = TriggerRule(agent="reviewer", instructions="Mend it.", on=("labeled",), labels=("mend",))
     deliver = tenants(database, "acme", rules=(label,))
     given = [
@@ -126,7 +126,7 @@ def test_a_newer_head_ends_the_run_of_an_older_one(database: Database) -> None:
 
 
 def test_a_closed_pull_request_ends_its_runs(database: Database) -> None:
-    """Queued, at work or waiting for approval; not those of another one, nor one that was opened again since."""
+    """They may be queued, working or waiting for approval; others' runs and a reopened one's stay."""
     fork = TriggerRule(agent="reviewer", instructions="Look.", forks="approve")
     deliver = tenants(database, "acme", rules=(fork,))
     given = [deliver("d1", at=10), deliver("d2", fork="yes", at=11), deliver("d3", number=8)]
@@ -147,7 +147,7 @@ def test_a_closed_pull_request_ends_its_runs(database: Database) -> None:
 
 
 def test_what_could_only_fail_or_never_ends_is_refused(database: Database) -> None:
-    """A protected branch, and what git would not take; of bots that feed each other, so many runs a day."""
+    """Protected and invalid branches are refused; bots that trigger each other have a daily limit."""
     bots = TriggerRule(agent="reviewer", instructions="Go on.", bots=True)
     deliver = tenants(database, "acme", rules=(bots,), pull_request_runs_a_day=3)
     given = [deliver(head, f"{at}" * 40, head=head, at=at) for at, head in enumerate(("main", "-x"))]
@@ -161,7 +161,7 @@ def test_what_could_only_fail_or_never_ends_is_refused(database: Database) -> No
 
 
 def test_what_was_deleted_or_forgotten_starts_no_other_run(database: Database) -> None:
-    """The decision on a deleted run stays without it; a signature holds for ever, so old deliveries start nothing."""
+    """The decision on a deleted run remains; since signatures never expire, old deliveries start nothing."""
     deliver = tenants(database, "acme", "other")
     deliver("d1")
     with database.write() as connection:
@@ -180,7 +180,7 @@ def test_what_was_deleted_or_forgotten_starts_no_other_run(database: Database) -
 def test_what_the_account_of_a_token_does_is_the_service_s_own(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The code host is asked whose the token is, once; where it does not say it, nothing is known."""
+    """The code host is asked once who owns the token; without an answer, nothing is assumed."""
     deliver = tenants(database, "acme")
     with Server() as there:
         there.otherwise = lambda _: Respond(200 if len(there.requests) == 1 else 403, {"login": "Acme-Bot"})
@@ -201,7 +201,7 @@ def test_what_the_account_of_a_token_does_is_the_service_s_own(
 def test_no_organization_can_claim_a_person_as_its_own_account_for_another(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What its host says counts for those who use the same host; theirs says nothing of that person."""
+    """The answer of a host only counts for organizations on the same host."""
     monkeypatch.setenv("TOKEN_HERE", "t")
     deliver = tenants(database, "acme", "evil", "friend")
     with Server() as forge, Server() as fake:
@@ -216,7 +216,7 @@ def test_no_organization_can_claim_a_person_as_its_own_account_for_another(
 
 
 def test_large_bodies_that_nothing_is_known_of_share_a_reserve() -> None:
-    """Small ones always get in; what was taken comes back, however the request ended."""
+    """Small bodies are always accepted; the reserve is returned however the request ends."""
     reserve, others = Reserve(1 << 20), list[str]()
 
     async def read_one(size: int, beside: int = 0) -> str:
@@ -250,7 +250,7 @@ def event(host: Any, action: str, **given: Any) -> HookEvent | None:
 
 
 def test_all_code_hosts_say_what_happened() -> None:
-    """In one language; what no rule can be about is nothing."""
+    """All hosts' events have one form; an event that no rule can use is None."""
     draft, ready = ({"draft": {"previous": not now, "current": now}} for now in (True, False))
     for host, action, given, kind in (
         (GITHUB, "opened", {}, "opened"),
@@ -278,7 +278,7 @@ def test_all_code_hosts_say_what_happened() -> None:
 
 @pytest.mark.parametrize("host", [GITHUB, GITLAB, FORGEJO], ids=["github", "gitlab", "forgejo"])
 def test_a_pull_request_is_read_as_a_whole(host: Any) -> None:
-    """Where its head is, also of a fork that was deleted since; times order what arrives in disorder."""
+    """Its head is known, even for a deleted fork; times order deliveries that arrive out of order."""
     opened = "open" if host is GITLAB else "opened"
     bot_name = {"github": "x[bot]", "gitlab": "project_41_bot_ab12", "forgejo": "forgejo-actions"}[host[0]]
     found = present(event(host, opened, number=12, labels=["ai", "x"], draft=True, base="release/2", at=61))
@@ -295,7 +295,7 @@ def test_a_pull_request_is_read_as_a_whole(host: Any) -> None:
 
 
 def test_what_no_rule_or_database_could_use_is_refused() -> None:
-    """With the field, or the way out; a tenant with a secret of its own signs what it likes."""
+    """The error names the field or the alternative; a tenant with its own secret may sign anything."""
     for host, action in ((GITHUB, "opened"), (GITLAB, "open")):
         for body in (b"", b"payload=%7B%7D", b"[]", b'{"action": "opened"}', b"[" * 100_000, b"\xff"):
             with pytest.raises(PayloadError):
@@ -304,14 +304,14 @@ def test_what_no_rule_or_database_could_use_is_refused() -> None:
             for value in ("a\0b", "\ud800", "x" * 1001):
                 with pytest.raises(PayloadError):
                     event(host, action, **{key: [value] if key == "labels" else value})
-    # Nothing but a commit gets near git.
+    # Only a commit id may reach git.
     for sha in ("HEAD", "--upload-pack=x", SHA[:-1], f"{SHA}\n"):
         with pytest.raises(PayloadError, match="sha"):
             event_of(*GITHUB[:2], json.dumps(github("opened", sha)).encode())
 
 
 def test_only_the_whole_body_s_signature_proves_the_secret() -> None:
-    """Each of several secrets is known by its name; SHA-1 proves nothing."""
+    """With several secrets, the matching one is named; SHA-1 proves nothing."""
     raw, headers = signed(github("opened", SHA), "d-1")
     small = {name.lower(): value for name, value in headers.items()}
     secrets = {"A": "another", "B": SECRET, "C": SECRET}
@@ -329,7 +329,7 @@ def test_only_the_whole_body_s_signature_proves_the_secret() -> None:
 
 
 def test_a_delivery_has_one_name() -> None:
-    """The code host's own where it has one; of events that follow from each other, the body tells them apart."""
+    """It is the code host's id, if there is one; for related events, the body distinguishes them."""
     again = {"idempotency-key": "key-of-delivery", "x-gitlab-event-uuid": "u"}
 
     assert delivery_id("github", {"x-github-delivery": "72d3162e-cc78"}, b"1") == "72d3162e-cc78"
@@ -339,7 +339,7 @@ def test_a_delivery_has_one_name() -> None:
 
 
 def test_a_rule_is_about_what_it_says() -> None:
-    """And says why not."""
+    """A delivery that does not match gets the reason."""
     for rule, given, reason in (
         ({"on": ["labeled"]}, {}, "not on pushed"),
         ({"branches": ["main", "release/*"]}, {"base": "release/2"}, None),
@@ -366,7 +366,7 @@ def hourly(**given: Any) -> TriggerRule:
 
 
 def scheduled(database: Database, *rules: TriggerRule, at: int = NOW) -> str:
-    """Configure one repository with these rules, at an instant; return the organization's id."""
+    """Configure one repository with these rules, at a time; return the organization's id."""
     owner = organization(database)
     with database.write() as connection:
         made = Repository("api", "github", "acme/api", "https://h/acme/api.git", triggers=rules)
@@ -375,7 +375,7 @@ def scheduled(database: Database, *rules: TriggerRule, at: int = NOW) -> str:
 
 
 def fire(database: Database, now: int, active_runs: int = 9, **settings: Any) -> list[tuple[str, str]]:
-    """Do what a worker does with all that is due at an instant; return each decision."""
+    """Do a worker's round at a time; return each decision."""
     given = Settings(limits=Limits(active_runs=active_runs), triggers=TriggerSettings(**settings))
     with database.read() as connection:
         before = {one.id for one in deliveries.latest(connection, 100)}
@@ -388,7 +388,7 @@ def fire(database: Database, now: int, active_runs: int = 9, **settings: Any) ->
 
 @BOTH
 def test_each_time_of_a_schedule_starts_one_run(database: Database) -> None:
-    """However many workers see that it is due, and although the rule is configured again at that moment."""
+    """This holds for simultaneous workers, even if the rule is configured again at that moment."""
     owner = scheduled(database, FIRST, hourly())
     receiver = Receiver(database, Settings(), lambda: NOW + HOUR)
     with database.read() as connection:
@@ -415,7 +415,7 @@ def test_each_time_of_a_schedule_starts_one_run(database: Database) -> None:
 
 
 def test_of_the_times_that_were_missed_the_newest_starts_a_run_unless_it_is_too_late(database: Database) -> None:
-    """`catch_up` decides, and what was missed is on record; a rule that was edited owes nothing."""
+    """`catch_up` decides, and missed times are recorded; an edited rule makes up for nothing."""
     rules = hourly(catch_up="2h"), hourly(schedule="0 12 * * *", catch_up="2h")
     owner = scheduled(database, *rules)
     decided = [fire(database, NOW + at) for at in (HOUR - 1, HOUR, HOUR + 1, 12 * HOUR, 12 * HOUR + 1)]

@@ -1,4 +1,4 @@
-"""Runs that pull requests start: once for each delivery, by rules, and never by what the service did itself."""
+"""Pull requests start runs: once for each delivery, by rules, and never because of the service's own changes."""
 
 import json
 import secrets
@@ -71,12 +71,12 @@ class Host:
         self.service.admin("repository", "add", name, *words)
 
     def branch(self, name: str) -> str:
-        """Make a branch with a commit of its own and return the commit."""
+        """Make a branch with its own commit and return the commit."""
         git("branch", "--force", name, "fix/login", cwd=self.repository)
         return self.push(name)
 
     def push(self, ref: str, by: str = "fix/login") -> str:
-        """Put a new commit onto a branch, as people do."""
+        """Put a new commit onto a branch, as a user does."""
         full = ref if ref.startswith("refs/") else f"refs/heads/{ref}"
         words = ("-p", by, "-m", f"work {secrets.token_hex(4)}")
         commit = git("commit-tree", f"{by}^{{tree}}", *words, cwd=self.repository)
@@ -84,7 +84,7 @@ class Host:
         return commit
 
     def log(self, number: int) -> list[dict[str, Any]]:
-        """What was decided on a pull request's deliveries."""
+        """The decisions on a pull request's deliveries."""
         found = self.service.admin("trigger", "log", "--org", "acme")["deliveries"]
         return [one for one in found if one["number"] == number]
 
@@ -104,7 +104,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 @pytest.fixture
 def number() -> int:
-    """A pull request of one's own."""
+    """A pull request number for this test only."""
     return next(NUMBERS)
 
 
@@ -114,7 +114,7 @@ def rule(**given: Any) -> dict[str, Any]:
 
 
 def test_a_pull_request_starts_a_run_and_what_the_run_pushes_starts_none(host: Host, number: int) -> None:
-    """On its branch, as `webhook`; the push comes back as a delivery, by any sender, and starts nothing."""
+    """The run is on its branch, by `webhook`; its own push is delivered back, by any sender, and starts nothing."""
     host.rules(rule(instructions="note this"))
     branch = f"loop-{number}"
     sha = host.branch(branch)
@@ -140,7 +140,7 @@ def test_a_pull_request_starts_a_run_and_what_the_run_pushes_starts_none(host: H
 
 
 def test_only_the_delivered_commit_is_worked_on(host: Host, number: int) -> None:
-    """Not another one that the branch is at by now, nor the default branch where it is gone."""
+    """A newer commit of the branch is not used, and neither is the default branch if the commit is gone."""
     host.rules(rule(instructions="note this"))
     moved, gone = f"moved-{number}", f"gone-{number}"
     shas = [host.branch(branch) for branch in (moved, gone)]
@@ -193,7 +193,7 @@ def test_what_arrives_twice_or_while_the_service_is_down_starts_one_run(host: Ho
 
 
 def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> None:
-    """One answer to all who do not know the secret; to those who do, 404, 204, 400 and 413 without a word of others."""
+    """Every sender without the secret gets the same answer; others get 404, 204, 400 or 413, without foreign data."""
     host.rules(rule())
     known, unknown = github("opened", "a" * 40, number=number), github("opened", "a" * 40, path="acme/secret")
     raw, headers = signed(known, f"delivery-{number}")
@@ -224,9 +224,9 @@ def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> Non
 
 
 def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Host, number: int) -> None:
-    """What is approved is one commit; nothing is pushed for a fork, neither to it nor to a branch here.
+    """The approval is for one commit; a fork's run pushes nothing, neither to the fork nor to a branch here.
 
-    Nor does a commit run that the fork's owner put in the place of the one that was announced.
+    A commit that the fork's owner put in place of the announced one does not run.
     """
     ref, fork = f"refs/pull/{number}/head", {"fork": "yes", "number": number, "head": "main"}
     sha = host.push(ref)
@@ -266,7 +266,7 @@ def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Hos
 
 
 def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, number: int) -> None:
-    """Its key for repeated deliveries counts; a repository's own secret takes the common one's place."""
+    """A repeated delivery is recognized by its Idempotency-Key; a repository's own secret replaces the common one."""
     host.rules(rule(), name="tools")
     repository, head = host.service.repositories["acme/web"], f"mr-{number}"
     sha = git("rev-parse", "main", cwd=repository)

@@ -1,4 +1,4 @@
-"""Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
+"""Model usage of turns: shown by the API, summed by the command line, and counted in /metrics."""
 
 import os
 from contextlib import closing
@@ -22,7 +22,7 @@ from tests.waiting import present
 
 
 def used(database: Database, run_id: str, tokens: int, micro_usd: int | None, **given: Any) -> None:
-    """Keep one request of a turn: `number`, `model`, `at`, and `listed`, the day of a list price."""
+    """Record one request of a turn: `number`, `model`, `at`, and `listed`, the day of a list price."""
     with database.write() as connection:
         turn = replace(turns.of(connection, run_id)[0], number=given.get("number", 1))
         key = f"/{present(runs.by_id(connection, run_id)).agent}"
@@ -35,7 +35,7 @@ def begun(database: Database, slug: str, agent: str, path: str = "acme/api") -> 
 
 
 def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
-    """Days are inclusive; a path in other letters is the same repository; models of one turn are one turn.
+    """Days are inclusive, a path ignores case, and several models of a turn are one turn.
 
     A run counts on the day of its first request, so that the days add up.
     """
@@ -85,9 +85,9 @@ for number in range(1000):
 
 @BOTH
 def test_the_days_add_up_to_the_turns_whoever_is_killed(database: Database) -> None:
-    """Processes record one turn's requests to several models, and die while they do; the turn is cancelled.
+    """Processes die while they record a turn's requests to several models, and the turn is cancelled.
 
-    The days keep what a deleted run used, of which budgets are made.
+    The days keep a deleted run's usage, since budgets depend on it.
     """
     run_id = begun(database, "acme", "a")
     url = database.url.render_as_string(hide_password=False)
@@ -116,7 +116,7 @@ def test_the_days_add_up_to_the_turns_whoever_is_killed(database: Database) -> N
 
 
 def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database: Database) -> None:
-    """What could not be priced is counted beside the cost; the oldest list price tells its day."""
+    """Unpriced usage is counted next to the cost; the oldest list price gives its date."""
     run_id = begun(database, "acme", "claude")
     used(database, run_id, 1, None)
     used(database, run_id, 1, 0, number=2)
@@ -138,7 +138,10 @@ def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database:
 
 
 def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that_day(database: Database) -> None:
-    """Not the day before, and no other's; a run's own limit counts all of its days; /metrics tells the share used."""
+    """Yesterday's and others' usage is excluded; a run's own limit covers all its days.
+
+    /metrics shows the used share.
+    """
     first, second, other = (begun(database, slug, "helper") for slug in ("acme", "acme", "other"))
     used(database, first, 10, 1_500_000, at=NOW - DAY_MICROS)
     used(database, first, 20, 1_500_000, number=2)
@@ -159,7 +162,10 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that
 
 
 def test_metrics_count_usage_by_organization_and_agent(database: Database) -> None:
-    """From the first scrape on, once; through midnight; a deleted run takes nothing back; a cap for series."""
+    """They count once, from the first scrape on and past midnight.
+
+    A deleted run lowers nothing, and series are capped.
+    """
     clock, found = [NOW], list[dict[tuple[str, ...], float]]()
     metrics = ServiceMetrics(database, lambda: clock[0], worker_ttl_s=10)
     first, gone = begun(database, "acme", "claude"), begun(database, "acme", "claude")
@@ -187,9 +193,9 @@ def test_metrics_count_usage_by_organization_and_agent(database: Database) -> No
 
 
 def test_a_service_tells_its_usage(tenant: Make, shared_service: Any) -> None:
-    """The run's turns carry it, the run list does not; the command line sums it.
+    """A run's turns have it and the run list does not; the command line sums it.
 
-    A run with a budget tells how much of it is used: of the nearest limit, over all its turns, also what passed it.
+    A run with a budget shows the share used of its nearest limit, over all its turns, even beyond 100%.
     """
     acme = next(one for one in shared_service.setup["organizations"] if one["slug"] == "acme")
     client = Api(shared_service, acme)

@@ -58,7 +58,7 @@ def test_what_an_agent_plants_in_its_home_is_never_used_outside(rehearse: Make, 
 
 
 def test_homes_stay_for_a_run_and_caches_for_an_agent(rehearse: Make, script: Make) -> None:
-    """Another run has its own home; a cache that grows too large is deleted."""
+    """Another run has its own home; a cache that grows too large fails the turn."""
     home = 'echo "$2" >> $HOME/said; cat $HOME/said'
     cache = "cat $XDG_CACHE_HOME/word; echo kept > $XDG_CACHE_HOME/word; {}"
     flood = "head -c 9000000 /dev/urandom > $XDG_CACHE_HOME/big; sleep 300"

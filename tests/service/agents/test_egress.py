@@ -180,7 +180,7 @@ def test_an_internal_host_is_reached_where_the_list_gives_its_address(
 def test_the_list_is_taken_literally() -> None:
     """An entry is a name or all below one, with a port or TLS's own.
 
-    An internal host needs an address outside the cloud's.
+    An internal host needs a port, and no cloud's metadata address.
     """
     for entry in ("registry.corp:8443=10.1.2.3", "registry:8443=fd00::1", "10.1.2.3:8443"):
         AgentOptions(egress=(entry,))

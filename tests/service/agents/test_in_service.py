@@ -23,7 +23,10 @@ from tests.service_process import demo_setup, git
 def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     own: Own, equipped: Any, server: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
-    """Two turns, one session; usage by turn; the key in nothing that is kept; removed with what is pruned."""
+    """Two turns share a session, usage is recorded per turn, and the key is stored nowhere.
+
+    Pruning removes the session.
+    """
     prices = {"claude-": {"input": 100, "output": 100}}
     model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin, "prices": prices}
     frugal = model | {"budget": {"run_usd": 0.01}, "prices": {"": prices["claude-"]}}
@@ -74,7 +77,7 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
 
 @NEEDS_SANDBOX
 def test_what_a_program_says_of_itself_is_only_text(own: Own, equipped: Any, tmp_path: Path) -> None:
-    """JSON can hold halves of characters and NUL, which no database takes: the turn ends as it did, once."""
+    """JSON may have lone surrogates and NUL, which no database stores; the turn still ends once."""
     model, program = {"provider": "anthropic", "key_env": "MODEL_KEY"}, tmp_path / "failing"
     event = {"type": "result", "is_error": True, "result": "\udc00 half \ud800 \udcff \0 of it", "subtype": "success"}
     program.write_text(f"#!/bin/sh\nhead -n 1 > told.txt\ncat <<'EOF'\n{json.dumps(event)}\nEOF\n", "utf-8")

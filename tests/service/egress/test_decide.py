@@ -116,6 +116,11 @@ def test_every_model_of_a_body_is_checked_and_one_read_otherwise_is_refused() ->
 
 
 def test_a_host_is_a_name_or_an_address_and_anything_else_is_none() -> None:
+    """A host has one form, which is compared, resolved and connected to.
+
+    Names that resolvers read as addresses are refused. No token goes to a clone address whose host git could read
+    differently.
+    """
     for text, host in (
         ("A.Example", "a.example"),
         ("a.example.", "a.example"),

@@ -154,7 +154,10 @@ def test_a_turn_without_a_commit_says_how_it_ended_where_it_began(desk: Desk) ->
 
 @ONE_FORGE
 def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk) -> None:
-    """Draft, from the run's own words, with a link; no mention, command or secret; forges take 65,536 characters."""
+    """It is a draft in the run's words with a link, without mentions, commands or secrets.
+
+    Forges accept 65,536 characters.
+    """
     run_id = desk.begin("Fix it, @ann\n/merge")
     acts = ("&#64;all", "&commat;all", "Fixes #12", "![x](https://evil.example/x)", "<details>", "<!--")
     said = "Fixed by @bob (fixes #12)\n/approve\nwith bot-token <!-- /runwarden -->"
