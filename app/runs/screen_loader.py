@@ -5,11 +5,11 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec.structs import replace
 from textual.message import Message
@@ -56,45 +56,90 @@ _TIME: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:[\d.,]+(Z|[+-]\d\d:
 """The time before a line, for which the pane has no room."""
 RETRY_AFTER: Final = timedelta(seconds=15)
 """How long a failed request is shown before the service is asked again."""
+TAIL_GROUP: Final = "log tail"
 
 
-async def _tail(extension: "ServiceExtension", detail: RunDetail) -> LogTail:
-    run, summary = detail.run, detail.summary
-    turn = summary.turns if (summary.status, summary.updated_at) == (run.status, run.updated_at) else None
-    if turn is None:
-        turns = await extension.turns(run.run_id)
-        if isinstance(turns, Unavailable):
-            return LogTail(missing=safe_text(turns.reason, limit=400))
-        turn = turns.turns[-1].number if turns.turns else 1
-    chunk = await extension.log(run.run_id, turn, offset=-TAIL, before=0)
-    if isinstance(chunk, Unavailable):
-        return LogTail(missing=safe_text(chunk.reason, limit=400))
-    if not (lines := [(text, is_failed) for text, is_failed in _lines(chunk) if text.strip()]):
-        return LogTail(missing="The log is empty.")
-    why = next((text for text, is_failed in reversed(lines) if is_failed), lines[-1][0])
-    return LogTail(tuple(text for text, _ in lines[-40:]), why)
+class FailureLogs:
+    """The ends of failed runs' logs; one is requested at a time, for the run under the cursor."""
 
+    def __init__(self, screen: "BaseScreen", read_again: Callable[[], None]) -> None:
+        """`read_again` is called when a requested end has come."""
+        self._screen, self._read_again = screen, read_again
+        self._tails: dict[object, tuple[datetime | None, LogTail]] = {}
+        """By run and its own time; with the time of a request that failed, which is repeated."""
+        self._requested: object = None
+        """The run and its own time whose tail is being requested."""
 
-def _lines(chunk: LogChunk) -> Iterator[tuple[SafeText, bool]]:
-    if chunk.steps is None:
-        text = chunk.data.decode("utf-8", "replace")
-        # A piece from the middle of a log begins within a line.
-        text = (text.partition("\n")[2] or text) if chunk.offset else text
-        yield from ((safe_log_line(_TIME.sub("", line)), False) for line in text.split("\n"))
-        return
-    drawn = StepLines("l shows them")
-    for step in chunk.steps:
-        for line in drawn.of(step):
-            yield SafeText(line.drawn(colour=False)), step.failed or step.kind == "error"
+    def tail(self, engine: "Engine", detail: RunDetail | None) -> LogTail | None:
+        """The end of this run's log, if it failed; one that is not known is requested in place of any other."""
+        tail, wanted = None, None
+        if detail is not None and detail.run.status == "failed":
+            key = detail.run.run_id, detail.run.updated_at
+            failed_at, tail = self._tails.get(key, (None, None))
+            if tail is None or (failed_at is not None and self._screen.session.run_now() - failed_at > RETRY_AFTER):
+                tail, wanted = None, key
+        if wanted != self._requested:
+            self._requested = wanted
+            self._screen.workers.cancel_group(self._screen, TAIL_GROUP)
+            if detail is not None and wanted is not None:
+                self._screen.run_worker(partial(self._request, engine, detail, wanted), group=TAIL_GROUP)
+        return tail
+
+    async def _request(self, engine: "Engine", detail: RunDetail, key: object) -> None:
+        # Nothing is requested for runs that the cursor only passes.
+        await asyncio.sleep(0.1)
+        now = self._screen.session.run_now()
+        try:
+            self._tails[key] = None, await self._read(engine.extension, detail)
+        except ApiError as error:
+            why = f"The log cannot be read now. {error.message}"
+            self._tails[key] = now, LogTail(missing=safe_text(why, limit=400))
+        while len(self._tails) > MOST_HELD:
+            del self._tails[next(iter(self._tails))]
+        self._read_again()
+
+    async def _read(self, extension: "ServiceExtension", detail: RunDetail) -> LogTail:
+        run, summary = detail.run, detail.summary
+        turn = summary.turns if (summary.status, summary.updated_at) == (run.status, run.updated_at) else None
+        if turn is None:
+            turns = await extension.turns(run.run_id)
+            if isinstance(turns, Unavailable):
+                return LogTail(missing=safe_text(turns.reason, limit=400))
+            turn = turns.turns[-1].number if turns.turns else 1
+        chunk = await extension.log(run.run_id, turn, offset=-TAIL, before=0)
+        if isinstance(chunk, Unavailable):
+            return LogTail(missing=safe_text(chunk.reason, limit=400))
+        if not (lines := [(text, is_failed) for text, is_failed in self._lines(chunk) if text.strip()]):
+            return LogTail(missing="The log is empty.")
+        why = next((text for text, is_failed in reversed(lines) if is_failed), lines[-1][0])
+        return LogTail(tuple(text for text, _ in lines[-40:]), why)
+
+    @staticmethod
+    def _lines(chunk: LogChunk) -> Iterator[tuple[SafeText, bool]]:
+        """Each line, and whether it reports the failure."""
+        if chunk.steps is None:
+            text = chunk.data.decode("utf-8", "replace")
+            # A piece from the middle of a log begins within a line.
+            text = (text.partition("\n")[2] or text) if chunk.offset else text
+            yield from ((safe_log_line(_TIME.sub("", line)), False) for line in text.split("\n"))
+            return
+        drawn = StepLines("l shows them")
+        for step in chunk.steps:
+            for line in drawn.of(step):
+                yield SafeText(line.drawn(colour=False)), step.failed or step.kind == "error"
 
 
 GROWS_S: Final = 1.0
 """New runs that come within this time of others are read with the next tick."""
-TAIL_GROUP: Final = "log tail"
 
 
 class RunsLoader:
-    """Keeps table and pane current; it reads one window at a time, and cancels the search of a replaced query."""
+    """Keeps table and pane current.
+
+    It reads one window at a time: first the rows around the view, then the numbers, then which runs are stuck. If a new
+    query has to search all runs, early matches are shown first, and another query cancels the search. The run under the
+    cursor is read separately, then the end of its log if it failed.
+    """
 
     class Counted(Message):
         """The numbers around the rows were read."""
@@ -113,10 +158,8 @@ class RunsLoader:
         """The number of runs in a view, by the view's line."""
         self.statuses: frozenset[str] | None = None
         """All statuses ever seen, and the spec's; None: not read yet."""
-        self._is_new = False
-        """Whether the query changed since the last reading began."""
-        self._is_stale = False
-        """Whether runs changed since the last reading began."""
+        self._changed: set[Literal["query", "runs"]] = set()
+        """What changed since the last reading began."""
         self._is_behind = False
         """Whether more runs came, which are read with the next tick."""
         self._grown_s = -math.inf
@@ -133,10 +176,7 @@ class RunsLoader:
         self._summaries = CoalescedTask(self._learn, screen.run_worker)
         self._is_silent = False
         """Whether the service could not be asked about runs: it is asked again after the next poll."""
-        self._tails: dict[tuple[str, datetime | None], tuple[datetime | None, LogTail]] = {}
-        """The ends of logs, by run and its own time; with the time of a request that failed, which is repeated."""
-        self._tail_of: object = None
-        """The state of the run whose log's end is being requested."""
+        self._logs = FailureLogs(screen, self.load_run)
 
     # What asks for rows
 
@@ -156,7 +196,7 @@ class RunsLoader:
 
     def runs_changed(self) -> None:
         """Read the rows again, and their places in the order."""
-        self._is_stale = True
+        self._changed.add("runs")
         self.load()
 
     def pins_changed(self, _: object) -> None:
@@ -209,11 +249,11 @@ class RunsLoader:
         if after.sort != before.sort or after.condition(now) != before.condition(now) or has_other_groups:
             # After sorting the ends of the table matter, after filtering the same run among others.
             self._table.start_over(follow=after.sort == before.sort)
-            self._is_new = True
+            self._changed.add("query")
             self._rows.ask_anew()
         elif after.grouping != before.grouping:
             # Where groups are folded or unfolded, the others stay where they are.
-            self._is_new = True
+            self._changed.add("query")
             self.runs_changed()
 
     @property
@@ -231,25 +271,22 @@ class RunsLoader:
     async def _read(self) -> None:
         if (engine := self._session.engine) is None:
             return
-        is_new, is_stale = self._is_new, self._is_stale
-        self._is_new = self._is_stale = False
+        changed, self._changed = self._changed, set()
         try:
             cache, table, query, condition = engine.cache, self._table, self.query, self.condition
-            if is_new and condition.is_scan and query.grouping is None:
+            if "query" in changed and condition.is_scan and query.grouping is None:
                 await self._read_page_by_page(cache, condition)
             else:
-                request = table.request(condition, query.sort, query.grouping, is_fresh=is_new or is_stale)
+                request = table.request(condition, query.sort, query.grouping, is_fresh=bool(changed))
                 table.show(await cache.window(request), request)
-            if is_new or is_stale:
+            if changed:
                 # The rows first: showing the numbers may lay out the screen again.
                 await self._painted()
                 await self._read_numbers()
-            if is_stale:
+            if "runs" in changed:
                 table.mark_stuck(await cache.stuck())
         except BaseException:
-            # The next reading has to make up for it.
-            self._is_new = self._is_new or is_new
-            self._is_stale = self._is_stale or is_stale
+            self._changed |= changed  # The next reading has to make up for it.
             raise
 
     async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
@@ -349,32 +386,8 @@ class RunsLoader:
             self._pane.show(None, now)
             return
         view = await read_run(engine, row.run_id, stuck=row.run_id in self._table.stuck)
-        wanted, state = None, None
-        if view is not None and (run := view.detail.run).status == "failed":
-            failed_at, tail = self._tails.get((run.run_id, run.updated_at), (None, None))
-            is_due = failed_at is not None and now - failed_at > RETRY_AFTER
-            view = replace(view, log=None if is_due else tail)
-            if view.log is None:
-                wanted, state = view.detail, (run.run_id, run.updated_at)
-        self._pane.show(view, now)
-        if state != self._tail_of:
-            self._tail_of = state
-            self._screen.workers.cancel_group(self._screen, TAIL_GROUP)
-            if wanted is not None:
-                self._screen.run_worker(partial(self._read_tail, engine, wanted), group=TAIL_GROUP)
-
-    async def _read_tail(self, engine: "Engine", detail: RunDetail) -> None:
-        # Nothing is requested for runs that the cursor only passes.
-        await asyncio.sleep(0.1)
-        key, now = (detail.run.run_id, detail.run.updated_at), self._session.run_now()
-        try:
-            self._tails[key] = None, await _tail(engine.extension, detail)
-        except ApiError as error:
-            why = f"The log cannot be read now. {error.message}"
-            self._tails[key] = now, LogTail(missing=safe_text(why, limit=400))
-        while len(self._tails) > MOST_HELD:
-            del self._tails[next(iter(self._tails))]
-        self.load_run()
+        tail = self._logs.tail(engine, None if view is None else view.detail)
+        self._pane.show(None if view is None else replace(view, log=tail), now)
 
     # What runs are about
 
