@@ -256,7 +256,7 @@ class RunningService(Node):
 def command(data_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Run a command of `python -m service` with `--json` on a data folder and return what it printed.
 
-    CommandLine this process: it is the same code, without half a second of imports each time.
+    It runs in this process: the same code, without half a second of imports each time.
     """
     given = [*arguments, "--data-dir", str(data_dir), "--json"]
     done = CliRunner(catch_exceptions=False).invoke(main, given, env=environment)

@@ -86,7 +86,7 @@ async def _awaited(found: T | Awaitable[T], what: str, deadline_s: float) -> T:
 
 
 def _pauses(deadline_s: float, pause_s: float) -> Iterator[float]:
-    """Yield pauses until the deadline; they grow, because a look often costs the other process more than the wait."""
+    """Yield growing pauses until the deadline: a check often costs the other process more than the wait."""
     end, longest_s = time.monotonic() + deadline_s, max(0.1, 4 * pause_s)
     while time.monotonic() < end:
         yield pause_s

@@ -245,7 +245,7 @@ class BaseScreen(Screen[None]):
         return self.session.vitals.trouble
 
     def show_trouble(self) -> None:
-        """Update the line above the keys: a problem, else the followed runs, else the permanent notice."""
+        """Update the line above the keys: a problem, otherwise the followed runs or the permanent notice."""
         session, now = self.session, self.session.run_now()
         # A screen may describe a lost connection itself; problems with our own files are shown on every screen.
         trouble = session.vitals.storage_trouble or self.trouble()

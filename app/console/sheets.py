@@ -71,7 +71,7 @@ class SheetNote(Static):
 
 
 class PickerScreen(Sheet[T | None]):
-    """Closes with the choice; None: nothing changes."""
+    """Closes with the choice, or with None if nothing changes."""
 
     TITLE_TEXT: str = ""
     """The sheet's title."""
@@ -169,13 +169,13 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
             self.dismiss(self._choices[number - 1][1])
 
     def action_forget(self) -> None:
-        """Close, and have the choice under the cursor forgotten, where choices can be."""
+        """Close and forget the choice under the cursor, if the sheet supports it."""
         if self._forget is not None and (at := self.query_one(Options).highlighted) is not None:
             self.dismiss(self._forget(self._choices[at][1]))
 
 
 Work = Callable[[], Awaitable[str]]
-"""Does what was confirmed and returns the result; it may fail with an OSError or any `RunwardenError`."""
+"""Does the confirmed work and returns the result; it may raise an OSError or any `RunwardenError`."""
 
 
 class NotSureError(RunwardenError):
@@ -233,7 +233,7 @@ class ConfirmSheet(PickerScreen[str]):
         self._instead = instead
         self._facts = facts
         self._refused: tuple[str, Work] | None = None
-        """The refused folder, as it was typed, and what does the work there anyway."""
+        """The refused folder as it was typed, and the work that ctrl+k runs there anyway."""
         self._is_busy = False
         self._second_press = SecondPress()
 

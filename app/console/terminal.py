@@ -1,4 +1,4 @@
-"""The terminal: its title, its mouse, its state before the console, what is written to it, and the last frame."""
+"""The terminal: its title, its mouse, its state before the console, the console's output, and the last frame."""
 
 import os
 import re
@@ -29,7 +29,7 @@ LONGEST: Final = 120
 TMUX_S: Final = 2.0
 """How long tmux may take to store a text."""
 SENT: Final = "sent to the terminal's clipboard"
-"""Whether it arrives there, no terminal says."""
+"""A terminal does not report whether the text arrived."""
 KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
 """Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""
 LOOK_S: Final = 5.0
@@ -150,7 +150,7 @@ _OTHER_SCREEN: Final = "\x1b[?1049"
 
 
 class WrittenText(Struct, eq=False):
-    """The text that the terminal shows, by its place.
+    """The text that the terminal shows, by its position.
 
     When one age in a line changes, Textual writes the line from its left edge: over ssh, a kilobyte a second.
     """
@@ -213,6 +213,6 @@ class TerminalDriver(LinuxDriver):
         self._app_on_show = app
 
     def write(self, data: str) -> None:
-        """Write what the terminal does not show yet."""
+        """Write only the part that the terminal does not show yet."""
         if changes := self._written.changes(data, self._app_on_show.size.height):
             super().write(changes)

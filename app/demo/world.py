@@ -224,7 +224,7 @@ def _agents(folder: Path, *, is_live: bool) -> Iterator[dict[str, object]]:
     # Its interpreter is not that of the virtual environment, whose path may be too long, or have blanks.
     program.write_text(f"#!{Path(sys.executable).resolve()}\n{REPLAY.read_text('utf-8')}", "utf-8")
     program.chmod(0o755)
-    # Nothing answers at this address: the stand-in asks no model.
+    # Nothing answers at this address: the demo's script calls no model.
     model = {"provider": "anthropic", "key_command": ["echo", "none"], "base_url": "http://127.0.0.1:9"}
     yield {
         "name": FIXER,

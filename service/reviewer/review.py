@@ -1,4 +1,4 @@
-"""The review of one turn: the checkout, the findings in focus, the fate of the last turn's, and the text.
+"""The review of one turn: the checkout, the findings in focus, the state of the last turn's, and the text.
 
 The checkout is read with git: no hook, filter, pager or program of the repository runs.
 """
@@ -236,7 +236,7 @@ def _listed(rows: list[str]) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """Return foreign text as one line of Markdown that is text alone; its backticks become quotes."""
+    """Return foreign text as one line of Markdown without markup; its backticks become quotes."""
     return _MARKUP.sub(r"\\\g<0>", one_line(text.replace("`", "'"))[:600]).strip()
 
 

@@ -69,7 +69,7 @@ class Deployment:
             node.stop()
 
     def leftovers(self, machine: str = "*") -> list[str]:
-        """Return folders that turns left on a machine, and processes that they left on any one of this deployment."""
+        """Return folders that turns left on a machine, and processes that they left on any machine."""
         found = [str(path) for path in self._folder.glob(f"{machine}/work/*")]
         return found + running(marks=tuple(f"{name}={self._folder}{os.sep}" for name in ("RUNWARDEN_RESULT", "HOME")))
 

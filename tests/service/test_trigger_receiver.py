@@ -432,7 +432,7 @@ def test_of_the_times_that_were_missed_the_newest_starts_a_run_unless_it_is_too_
 
 
 def test_a_time_at_which_nothing_can_start_is_on_record(database: Database) -> None:
-    """No agent, too many runs, or an organization that is not active; each time is decided on, and the next is due."""
+    """The reason is no agent, too many runs, or an inactive organization; each time is decided, and the next is due."""
     owner = scheduled(database, hourly(), hourly(agent="gone"))
     decided = [fire(database, NOW + HOUR)]
     decided.append(fire(database, NOW + 2 * HOUR, active_runs=1))

@@ -159,9 +159,9 @@ def test_only_the_delivered_commit_is_worked_on(host: Host, number: int) -> None
 
 
 def test_what_arrives_twice_or_while_the_service_is_down_starts_one_run(host: Host, number: int) -> None:
-    """A delivery, and a time of a schedule, whose next one is stored with the run; both over two deaths of the service.
+    """A repeated delivery, and a scheduled time, start one run each, even over two crashes.
 
-    For the same commit under another name, another rule starts no second run.
+    The next time is stored with the run. Another name of the commit, or another rule for it, starts no second run.
     """
     host.rules(rule())
     passed = datetime.now(UTC) - timedelta(minutes=10)

@@ -1,4 +1,4 @@
-"""Real databases in a folder of their own, and facts to put into them."""
+"""Real databases in separate folders, and facts to put into them."""
 
 import json
 import os
@@ -27,13 +27,13 @@ Connections = tuple[Connection, Connection]
 
 
 def store(writer: Connection, runs: Sequence[Run]) -> None:
-    """Store the runs of one answer, asked for at noon."""
+    """Store the runs of one answer, requested at noon."""
     store_runs.store_all(writer, [store_runs.PreparedRuns(to_us(NOON), store_runs.prepared(runs))])
 
 
 @contextmanager
 def connected(folder: Path, runs: Iterable[Run] = ()) -> Iterator[Connections]:
-    """A writer and a reader of a cache that holds these runs."""
+    """A writer and a reader of a cache that has these runs."""
     path = folder / "cache.sqlite3"
     opening.prepare(path, NOON)
     with closing(opening.connect_writer(path)) as writer, closing(opening.connect_reader(path)) as reader:
@@ -56,7 +56,7 @@ def make_run(
     updated_at: datetime | None = NOON,
     note: str = "",
 ) -> Run:
-    """A run; what is left out follows from its number, or is the same for all."""
+    """A run; unset fields depend on its number, or are the same for all."""
     run_id = f"run_{number:04d}"
     raw = json.dumps({"run_id": run_id, "status": status, "note": note})
     branch = f"agent/job-{number}" if branch is None else branch
@@ -94,7 +94,7 @@ def entry(
     at: datetime = NOON,
     **more: str,
 ) -> Action:
-    """A write to enter into a ledger."""
+    """A write to record in a ledger."""
     facts = {"action_id": new_action_id(at), "path": "/external/organizations", **more}
     texts = {"kind": kind, "subject": subject, "key": key, "body_json": body_json, "actor": actor}
     return Action(**facts, **texts, state="prepared", created_at=at)
@@ -102,7 +102,7 @@ def entry(
 
 @pytest.fixture
 def prepare(ledger: Ledger) -> Callable[..., object]:
-    """Enters an organization's creation; awaitable."""
+    """Records an organization's creation; awaitable."""
 
     async def enter(key: str = "key-1", subject: str = "ann@acme.test", **changed: str) -> Action:
         return await ledger.prepare(entry(key, subject, at=ledger.clock(), **changed))
@@ -133,7 +133,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def race(work: str, count: int, *arguments: str) -> list[str]:
-    """Run the body of a function in several processes: after `await start()` all go on at the same moment."""
+    """Run the body of a function in several processes, which all continue from `await start()` at the same moment."""
     code, streams = RACER.format(work=indent(work, "    ")), (PIPE, PIPE, sys.__stderr__.fileno())
     processes = [Program((str(n), *arguments), os.environ, code=code, streams=streams) for n in range(count)]
     for process in processes:
@@ -141,7 +141,7 @@ def race(work: str, count: int, *arguments: str) -> list[str]:
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    # All stay until the last one has answered: what a process that has ended left behind may be taken over.
+    # All wait for the last answer, since an exited process's remains may be taken over.
     answers = [process.stdout.readline().strip() for process in processes]
     for process in processes:
         process.communicate()

@@ -1,4 +1,4 @@
-"""The poll log, and the filters of the ledger."""
+"""The poll log, and the ledger's filters."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ async def poll(cache: Cache, at: datetime, kind: str | None = None, message: str
 
 
 async def test_polls_that_go_alike_are_one_entry(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change begins another, and a gap, which nobody observed. The oldest entries go."""
+    """A changed result or an unobserved gap begins another entry. The oldest entries are dropped."""
     for minute in range(3):
         await poll(cache, NOON + minute * MINUTE)
     for minute in range(3, 5):
@@ -44,7 +44,7 @@ async def test_polls_that_go_alike_are_one_entry(cache: Cache, monkeypatch: pyte
     assert (answered.polls, answered.first_at, answered.last_at) == (3, NOON, NOON + 2 * MINUTE)
     assert (failed.polls, failed.error_kind, failed.error_message) == (2, "server_failed", "try 4")
     assert failed.http_status == 503
-    # An entry that reaches into the time asked for is there.
+    # An entry that overlaps the requested time is included.
     assert (len(since), len(later)) == (2, 1)
     assert [span.polls for span in apart] == [1, 2]
     assert (len(capped), capped[0].first_at) == (10, NOON + timedelta(days=1, seconds=24))
@@ -54,7 +54,7 @@ Prepare = Callable[..., Awaitable[Any]]
 
 
 async def test_actions_are_filtered(ledger: Ledger, prepare: Prepare, clock: Clock) -> None:
-    """By kind, by state, by words of what was sent and of what came back; since when, by what was settled then."""
+    """Filters use kind, state, the words of request and answer, and the time, including that of the settlement."""
     await prepare(key="1", kind="run.continue", subject="run_9", body_json='{"instructions": "PRÜFE das."}')
     refused = await prepare(key="2", subject="bob@x.test")
     clock.move(seconds=60)

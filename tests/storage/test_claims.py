@@ -1,4 +1,4 @@
-"""What processes share: a lease until it is not renewed, an alert for good, and the request budget."""
+"""What processes share: a lease until it expires, an alert for good, and the request budget."""
 
 import ast
 import asyncio
@@ -43,14 +43,14 @@ STORIES = {
     "a clock a little behind takes nothing": [("ann", True), -2, ("bob", False)],
     "a clock set back does not lock everybody out": [("ann", True), -86_400, ("bob", True)],
 }
-"""Of a lease of thirty seconds: who asks and whether it is granted, who leaves, and how the clock moves."""
+"""Steps of a lease of thirty seconds: who requests it and whether it is granted, who releases it, and clock moves."""
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 async def test_one_holds_it_until_the_term_ends(
     lease: State, clock: Clock, story: list[float | tuple[str, bool | str]]
 ) -> None:
-    """And another name is another lease."""
+    """Another name is another lease."""
     for step in story:
         match step:
             case (who, "leaves"):
@@ -63,19 +63,19 @@ async def test_one_holds_it_until_the_term_ends(
 
 
 def alert(key: str, *after: str) -> Alert:
-    """A host's trouble, or its end."""
+    """An alert about a host, or its recovery."""
     return Alert("host:github", "", "default", "error", "t", {}, key=key, body="", at=NOON, after=after)
 
 
 async def test_an_alert_is_told_by_one_process(lease: State) -> None:
-    """The first that asks, until it is forgotten after three months; an end by the one that told the beginning."""
+    """The first one reports it, until it is forgotten after three months; the recovery comes from the same process."""
     assert await lease.claim_alerts([alert("a"), alert("b")], NOON, apart=False) == {"a", "b"}
     assert await lease.claim_alerts([alert("b"), alert("c"), alert("over", "a")], NOON, apart=False) == {"c", "over"}
     await lease.enter_alerts([alert("of a bot"), alert("c")], NOON)
     assert [each.key for each in await lease.waiting_alerts()] == ["of a bot"]
 
     assert await lease.claim_alerts([alert("over 2", "of a bot")], NOON, apart=False) == set()
-    # A plan whose alert a console told in the meantime is made again: nothing is told twice.
+    # A plan is discarded if a console has reported its alert in the meantime, so nothing is reported twice.
     message = Message("default", ":host", "new", "error", "t", "", ("host:github",))
     assert not await lease.apply_plan(Plan((message,), {"a": "told"}), NOON, 0)
     assert await lease.due_deliveries(NOON) == ()
@@ -85,7 +85,7 @@ async def test_an_alert_is_told_by_one_process(lease: State) -> None:
 
 
 def test_of_many_processes_one_holds_the_lease_and_one_tells(tmp_path: Path) -> None:
-    """Four at the same moment: exactly one has it, and every alert is told exactly once."""
+    """Of four simultaneous processes one has the lease, and every alert is reported once."""
     answers = [ast.literal_eval(answer) for answer in race(AT_ONCE, 4, str(tmp_path / "state.sqlite3"))]
 
     assert sorted(is_holder for is_holder, _ in answers) == [False, False, False, True]
@@ -103,7 +103,7 @@ async with await Cache.open(Path(path)) as cache:
 
 
 async def test_what_one_process_learned_every_other_knows(cache: Cache, cache_path: Path) -> None:
-    """Where nothing changes, nobody is woken. A cache that cannot be used leaves each process its own pause."""
+    """No process is notified of an unchanged value. Without a usable cache, each process keeps its own pause."""
     async with await Cache.open(cache_path) as other:
         await cache.change_budget(lambda state: replace(state, paused_at_s=1.0, paused_until_s=61.5))
         assert await other.budget() == BudgetState(paused_at_s=1.0, paused_until_s=61.5)
@@ -119,7 +119,7 @@ async def test_what_one_process_learned_every_other_knows(cache: Cache, cache_pa
 
 
 def test_processes_that_change_it_at_once_lose_nothing(cache_path: Path) -> None:
-    """Each change is one step."""
+    """Each change is atomic."""
     assert race(COUNT, 4, str(cache_path)) == ["done"] * 4
 
     async def held() -> float:

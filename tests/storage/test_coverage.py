@@ -1,4 +1,4 @@
-"""Coverage merges ranges, and never claims more than it was told."""
+"""Coverage merges ranges, and never claims more than was reported."""
 
 import itertools
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]
 
 
 def merged(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same union of closed ranges, made from the points and half points that lie in one of them."""
+    """The same union of closed ranges, calculated from the points and half points inside one of them."""
     inside = [half for half in range(-2, 100) if any(2 * start <= half <= 2 * end for start, end in parts)]
     runs = itertools.groupby(enumerate(inside), lambda pair: pair[1] - pair[0])
     halves = [[half for _, half in run] for _, run in runs]
@@ -36,7 +36,7 @@ def merged(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 @given(parts=st.lists(ranges, min_size=1, max_size=12))
 def test_ranges_are_merged_as_a_union(connection: Connection, parts: list[tuple[int, int]]) -> None:
-    """In whatever order they come: what is held is their union, and the newest of its ranges is what is told."""
+    """The stored ranges are the union in any order, and the newest of them is reported."""
     connection.execute("DELETE FROM coverage")
 
     for start, end in parts:
@@ -52,7 +52,7 @@ def test_ranges_are_merged_as_a_union(connection: Connection, parts: list[tuple[
 
 
 async def test_the_whole_history_is_complete_since_its_first_run(cache: Cache) -> None:
-    """Walked to its end, the list is complete since the oldest run; without any run, as of the walk."""
+    """Once walked to its end, the list is complete since the oldest run, or without runs since the walk."""
     with pytest.raises(ValueError, match="end before"):
         await cache.extend_coverage(NOON, NOON - MINUTE)
     assert await cache.coverage() == Coverage()
@@ -65,7 +65,7 @@ async def test_the_whole_history_is_complete_since_its_first_run(cache: Cache) -
 
 
 async def test_a_clock_that_is_set_back_takes_claims_away(cache: Cache) -> None:
-    """What is complete as of noon ends where that clock was at noon; noise, and a clock set forward, take nothing."""
+    """The claim ends where the clock was set back to; jitter and a clock set forward take nothing away."""
     hour = 60 * MINUTE
     await cache.compare_clocks(timedelta(0))
     await cache.extend_coverage(NOON - 9 * hour, NOON - 5 * hour)
@@ -81,7 +81,7 @@ async def test_a_clock_that_is_set_back_takes_claims_away(cache: Cache) -> None:
 
 
 async def test_a_neighbour_is_the_nearest_run_that_changed_after_its_creation(cache: Cache) -> None:
-    """One that is still shown, and not the run itself."""
+    """It must still be shown, and is not the run itself."""
     times = {1: -9, 2: -2, 3: 0, 4: 1, 5: 4}
     runs = [make_run(n, created_at=NOON + at * MINUTE, updated_at=NOON + 9 * MINUTE) for n, at in times.items()]
     runs[3] = replace(runs[3], updated_at=runs[3].created_at)

@@ -1,4 +1,4 @@
-"""Statuses that are found to be final are final in everything that is asked of the cache."""
+"""Statuses that turn out to be final count as final in every query of the cache."""
 
 from datetime import timedelta
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ async def seen(cache: Cache, condition: RunFilter) -> list[str]:
 
 @pytest.fixture
 async def runs(cache: Cache) -> SimpleNamespace:
-    """Twelve archived after a minute, one that took an hour, one at work."""
+    """Twelve runs archived after a minute, one that took an hour, and an active one."""
     archived = [make_run(n, "archived", created_at=NOON, updated_at=NOON + MINUTE) for n in range(12)]
     done = make_run(50, "completed", created_at=NOON, updated_at=NOON + 60 * MINUTE)
     working = make_run(60, "working", created_at=NOON, updated_at=NOON)
@@ -35,7 +35,7 @@ async def runs(cache: Cache) -> SimpleNamespace:
 
 
 async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: SimpleNamespace) -> None:
-    """Filters, numbers, order, rows and details agree. Before, a run of an unknown status goes on."""
+    """Filters, numbers, order, rows and details agree; before that, a run with an unknown status counts as active."""
     assert await seen(cache, RunFilter()) == [runs.working, *runs.archived, runs.done]
     assert await seen(cache, RunFilter(ended=True)) == [runs.done]
     await cache.mark_final("archived")
@@ -51,7 +51,7 @@ async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: Sim
     details = await cache.details([row.run_id for row in rows])
     assert {run_id for run_id, detail in details.items() if not detail.is_final} == {runs.working}
     assert [run.run_id for run in await cache.active_runs()] == [runs.working]
-    # A change to it is an end.
+    # A change to this status ends the run.
     here = await cache.watermark()
     ended = make_run(60, "archived", created_at=NOON, updated_at=NOON + 62 * MINUTE)
     await cache.store_runs((ended,), asked_at=NOON + 63 * MINUTE)
@@ -60,7 +60,7 @@ async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: Sim
 
 
 async def test_some_statuses_are_final_by_their_name(cache: Cache) -> None:
-    """From the first run on, and without a question."""
+    """They are final from the first run on, without a query."""
     await cache.store_runs((make_run(1, "Cancelled"), make_run(2, "archived")), asked_at=NOON)
 
     assert [run.run_id for run in await cache.active_runs()] == ["run_0002"]

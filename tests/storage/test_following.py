@@ -1,4 +1,4 @@
-"""Following: pins, and what moved."""
+"""Following runs: pins, and changes of status."""
 
 import sqlite3
 from contextlib import closing
@@ -18,7 +18,10 @@ HOUR = timedelta(hours=1)
 
 
 async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:
-    """From the mark on; a run first seen in its state counts as a move from nothing. What came before is no news."""
+    """Changes after the mark are returned; a run first seen counts as a change from nothing.
+
+    Earlier ones are not news.
+    """
     await cache.store_runs([make_run(1), make_run(2)], asked_at=NOON)
     await cache.pin("run_0002", at=NOON)
     mark = await cache.watermark()
@@ -40,14 +43,17 @@ async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:
 
 
 async def found(cache: Cache, cursor: str, limit: int = 9, *, holds_failures: bool = False) -> RunEvents:
-    """The events after a cursor that means a place."""
+    """The events after a valid cursor."""
     page = await cache.events(cursor, limit, holds_failures=holds_failures)
     assert page is not None
     return page
 
 
 async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> None:
-    """What had ended at the first answer is history, also if it was cancelled; of other runs such news are a change."""
+    """A run that had ended at the first answer is history, even if it was cancelled.
+
+    For others a cancellation is a change.
+    """
     ended = make_run(6, "failed", created_at=NOON - HOUR)
     await cache.store_runs([make_run(1), make_run(2), ended], asked_at=NOON, news_from=NOON)
     first, cursor = (await found(cache, "")).events, (await found(cache, "now")).cursor
@@ -78,7 +84,7 @@ async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> No
 
 
 async def test_a_cursor_that_no_longer_means_a_place_is_refused(cache: Cache, cache_path: Path, tmp_path: Path) -> None:
-    """One whose next event is no longer kept, one of another cache, one of the future, and no cursor at all."""
+    """The cursor's next event may be dropped, it may be of another cache or of the future, or it may be no cursor."""
     await cache.store_runs([], asked_at=NOON, news_from=NOON)
     start = (await found(cache, "now")).cursor
     await cache.store_runs([make_run(n) for n in range(3)], asked_at=NOON)

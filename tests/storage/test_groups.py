@@ -1,4 +1,4 @@
-"""Runs in groups: the worst first, folded or followed by their runs, and a window is a piece of the whole."""
+"""Groups of runs: the worst first, folded or followed by their runs; a window is a part of the whole list."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -24,7 +24,7 @@ def run(number: int, status: str = "completed") -> Run:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Connections]:
-    """A writer and a reader of forty runs: `acme/web` fails most, one run of `acme/api` is stuck."""
+    """A writer and a reader of forty runs; `acme/web` fails most, one run of `acme/api` is stuck."""
     found = [
         run(n, {1: "failed", 8: "failed", 2: "failed", 0: "working", 4: "working"}.get(n, "completed"))
         for n in range(40)
@@ -48,7 +48,7 @@ def drawn(window: RunWindow) -> list[str]:
 
 
 def test_the_worst_group_comes_first_with_its_numbers(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By failed runs, then stuck and active ones. More groups than are told apart are one line."""
+    """Groups are sorted by failed, then stuck and active runs. Groups beyond the limit share one line."""
     folded = ask(database, Grouping("repository"))
 
     assert [head.name for _, head in folded.heads][:3] == ["acme/web", "acme/*", "acme/api"]
@@ -70,7 +70,7 @@ def test_the_worst_group_comes_first_with_its_numbers(database: Connections, mon
     "condition", [RunFilter(), RunFilter(repositories=("acme/*",), search="run_0")], ids=["all", "some"]
 )
 def test_a_window_is_a_piece_of_the_whole(database: Connections, by: str, condition: RunFilter) -> None:
-    """Heads followed by their runs in order; a group whose name is a pattern stays folded."""
+    """Heads are followed by their runs in order; a group whose name looks like a pattern stays folded."""
     grouping = Grouping(by, is_folded=False, others=frozenset({"main"}))  # type: ignore[arg-type]
     whole = ask(database, grouping, condition=condition)
     expected = []
@@ -90,7 +90,7 @@ def test_a_window_is_a_piece_of_the_whole(database: Connections, by: str, condit
 
 
 def test_a_grouped_window_moves_with_its_anchor(database: Connections) -> None:
-    """A run that arrives above moves anchor and cursor; the cursor's run has no row in a folded group."""
+    """A run that arrives above moves anchor and cursor; in a folded group, the cursor's run has no row."""
     grouping = Grouping("repository", is_folded=False)
     whole = ask(database, grouping)
     at = drawn(whole).index("run_014")

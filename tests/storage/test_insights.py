@@ -1,4 +1,4 @@
-"""Figures of many runs, and how long runs took: their turns count, and the time between them does not."""
+"""Statistics of many runs; a run's duration is the sum of its turns, without the time between them."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from tests.waiting import present
 
 
 async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Cache) -> None:
-    """A run created at an edge belongs to what follows it; unknown statuses are unfinished."""
+    """A run created at an edge belongs to the later interval; unknown statuses count as unfinished."""
     statuses = ("completed", "completed", "failed", "working", "paused")
     for number, status in enumerate(statuses):
         await cache.store_runs([make_run(number, status, created_at=NOON)], asked_at=NOON)
@@ -25,7 +25,7 @@ async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Ca
 
 
 async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> None:
-    """By the nearest rank. The busiest repository comes first; runs that are older are left out."""
+    """The nearest rank is used, the busiest repository comes first, and older runs are excluded."""
     took = (60, 10, 20, 30, 40, 50)
     runs = [
         make_run(seconds, "completed" if seconds != 20 else "failed", updated_at=NOON + timedelta(seconds=seconds))
@@ -51,12 +51,12 @@ DAY = timedelta(days=1)
 
 
 async def seen(cache: Cache, *runs: Run) -> None:
-    """The service shows these runs at the time of the newest change in them."""
+    """Let the service show these runs at the time of their newest change."""
     await cache.store_runs(runs, asked_at=max(run.updated_at for run in runs if run.updated_at))
 
 
 async def took(cache: Cache, run_id: str = "run_0001") -> WorkTime:
-    """As its line in the table and its detail agree on."""
+    """The run's duration, which is the same in the table and the detail."""
     detail = present(await cache.detail(run_id))
     rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
     assert [detail.took] == [row.took for row in rows if row.run_id == run_id]
@@ -64,7 +64,7 @@ async def took(cache: Cache, run_id: str = "run_0001") -> WorkTime:
 
 
 async def test_a_day_of_rest_between_two_turns_is_no_work(cache: Cache) -> None:
-    """In no figure. A turn that was not seen adds nothing: how long it worked is not known."""
+    """No figure counts it. An unobserved turn adds nothing, since its duration is unknown."""
     await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
     assert await took(cache) == WorkTime(seconds=600)
 

@@ -1,4 +1,4 @@
-"""The ledger's methods: what each leaves behind, and finding actions; the rest is proven by the model."""
+"""What each of the ledger's methods stores, and finding actions; the model test covers the rest."""
 
 import runpy
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ NO_ANSWER = ActionFailure("timed_out", "No answer within 20 s.", http_status=500
 
 
 async def test_every_step_stays_on_record(ledger_path: Path) -> None:
-    """Who, from where, when and what. A resolution has its own person, machine and time."""
+    """The audit has who, from where, when and what. A resolution has its own user, machine and time."""
     async with await Ledger.open(ledger_path, author=ANN, clock=lambda: NOON) as ledger:
         action = await ledger.prepare(entry(base_url="https://api.test/v1"))
         number = action.action_id
@@ -56,7 +56,7 @@ async def test_every_step_stays_on_record(ledger_path: Path) -> None:
 
 
 async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare: Prepare) -> None:
-    """Lone surrogates, as a shell's arguments may have, become question marks. What is not there is named."""
+    """Lone surrogates, as in a shell's arguments, become question marks, and missing values are named."""
     with pytest.raises(NoSuchActionError, match="act_none"):
         await ledger.sending("act_none")
     action = await prepare("k\ud800", subject="s\udcff", actor="cli:\udc80")
@@ -69,7 +69,7 @@ async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare
 
 
 async def test_the_ledger_is_on_the_disk_before_it_answers(tmp_path: Path) -> None:
-    """No write-ahead log, and every commit is synced with its folder."""
+    """There is no write-ahead log, and every commit is synced with its folder."""
     shipped = runpy.run_path(database.__file__)["DURABLE"]
     with patch.dict(database.DURABLE, shipped):
         async with await Ledger.open(tmp_path / "ledger.sqlite3") as ledger:
@@ -81,7 +81,7 @@ async def test_the_ledger_is_on_the_disk_before_it_answers(tmp_path: Path) -> No
 
 
 async def test_actions_are_found_by_a_prefix_and_listed_newest_first(ledger: Ledger, prepare: Prepare) -> None:
-    """In any case, with or without `act_`; nothing in it is a wildcard. By kind and state, and no more than asked."""
+    """Case and the prefix `act_` do not matter, and there are no wildcards. Kind, state and number can be limited."""
     kinds = ("run.start", "agent.start")
     ids = ["act_01AAAA", "act_01AABB", "act_01BBBB", "act_01BBBC"]
     made = [await prepare(each, action_id=each, subject="", kind=kinds[n % 2]) for n, each in enumerate(ids)]
@@ -98,7 +98,10 @@ async def test_actions_are_found_by_a_prefix_and_listed_newest_first(ledger: Led
 
 
 async def test_results_are_found_by_key(ledger: Ledger, prepare: Prepare) -> None:
-    """With a suffix, even one of digits only; not those of a key that begins alike, or that made nothing."""
+    """A result's key may have a suffix, even of digits.
+
+    Keys with the same beginning or without a result do not match.
+    """
     keys = ("retry-a-1", "retry-a-12", "retry-b-1-5425557685248858", "retry-c-1-ab", "retry-d-1.x", "retry-e-1")
     for key in keys:
         action = await prepare(key, subject="")
@@ -115,7 +118,7 @@ async def test_results_are_found_by_key(ledger: Ledger, prepare: Prepare) -> Non
 
 
 def test_ids_sort_by_time_and_differ() -> None:
-    """Within a millisecond by chance, never twice the same."""
+    """Within a millisecond their order is random, and none repeats."""
     earlier, later = ({new_action_id(NOON + timedelta(milliseconds=n)) for _ in range(500)} for n in (0, 1))
 
     assert len(earlier | later) == 1000
@@ -124,7 +127,7 @@ def test_ids_sort_by_time_and_differ() -> None:
 
 
 async def test_a_runs_conversation_and_every_organization(ledger: Ledger, prepare: Prepare) -> None:
-    """What made it and everything meant for it, oldest first; organizations newest first."""
+    """A conversation has the run's start and all messages, oldest first; organizations come newest first."""
     start = await prepare("1", subject="", kind="run.start")
     await ledger.sending(start.action_id)
     start = await ledger.settle(start.action_id, "confirmed", result_id="run_1", response_json="{}")

@@ -1,4 +1,4 @@
-"""The ledger against a model of it: whatever is asked in whatever order, with processes that die and files reopened."""
+"""The ledger agrees with a model for any sequence of calls, with processes that die and files that are reopened."""
 
 import sqlite3
 import tempfile
@@ -32,12 +32,12 @@ ERROR = ActionFailure("timed_out", "No answer.")
 PROGRAM = (transitions.SENDING, transitions.CONFIRM, transitions.REJECT, transitions.UNKNOWN, transitions.NOT_SENT)
 PERSON = (transitions.RESOLVE_CREATED, transitions.RESOLVE_NOT_CREATED, transitions.UNRESOLVE)
 AFTER = {"prepared": "not_sent", "sending": "unknown"}
-"""What becomes of a dead process's actions."""
+"""The state in which a dead process's actions end."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One action, as the model has it."""
+    """One action in the model."""
 
     key: str
     subject: str
@@ -53,7 +53,7 @@ class Entry:
 
 
 def refusal_of(call: Callable[[], object]) -> type[LedgerRefusedError] | None:
-    """What the ledger refused the call with; None: it did not."""
+    """Return the refusal that the ledger raised; None: it accepted the call."""
     try:
         call()
     except LedgerRefusedError as refused:
@@ -101,7 +101,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return transitions.enter(self.connection, entry, Owner(process, "?", "?", "?"), supersedes, again=again)
 
     def begun(self, process: int) -> str:
-        """The id of what a live process asks for; a dead one's number is given to a new one."""
+        """Start an action of a live process and return its id; a dead one's number is given to a new process."""
         self.adopt()
         self.dead.discard(process)
         self.number += 1
@@ -127,7 +127,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(action_id=ids, transition=st.sampled_from(PROGRAM + PERSON))
     def move(self, action_id: str, transition: Transition) -> None:
-        """Any transition of any action: made where it is legal, else refused without a trace."""
+        """Try any transition of any action: legal ones succeed, and others are refused without a trace."""
         entry = self.model[action_id]
         expected: type[LedgerRefusedError] | None = None
         if entry.state not in transition.sources or entry.resolution not in transition.undoes:
@@ -161,7 +161,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(target=ids, action_id=ids, process=st.integers(1, 3))
     def send_again(self, action_id: str, process: int) -> object:
-        """A person's knowing second send: a new action in the old one's place, or nothing."""
+        """A user sends again deliberately: a new action replaces the old one, or nothing happens."""
         successor = self.begun(process)
         entry = self.model[action_id]
         facts = (successor, successor, entry.subject, process)
@@ -176,12 +176,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(process=st.integers(1, 3))
     def kill(self, process: int) -> None:
-        """Kill -9: what it was at stays as it is until another process looks."""
+        """Kill -9: the action stays as it is until another process looks."""
         self.dead.add(process)
 
     @rule()
     def adopt(self) -> None:
-        """A living process settles what the dead left; a second look finds nothing."""
+        """A living process settles the dead one's actions; a second look finds nothing."""
         settled = {action.action_id: action.state for action in transitions.adopt(self.connection, ANN, NOON)}
         expected = {
             action_id: AFTER[entry.state]
@@ -195,13 +195,13 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Everything is on the disk."""
+        """Reopen the files: everything is on the disk."""
         self.connection.close()
         self.connection = self.connect()
 
     @invariant()
     def is_as_modelled(self) -> None:
-        """States, resolutions and the audit; no key and no subject has two actions that may have had an effect."""
+        """States, resolutions and audit agree; no key or subject has two actions that may have had an effect."""
         rows = {action.action_id: action for action in queries.actions(self.connection, limit=10_000)}
         assert {id_: (a.state, a.resolution) for id_, a in rows.items()} == {
             id_: (entry.state, entry.resolution) for id_, entry in self.model.items()
@@ -224,6 +224,6 @@ test_the_ledger_is_as_its_model = LedgerMachine.TestCase
 @pytest.mark.campaign
 @pytest.mark.timeout(14_400)
 class TestLong(LedgerMachine.TestCase):
-    """Many more, and other ones each time."""
+    """Many more random sequences, different in each run."""
 
     settings = settings(SMALL, max_examples=2_000, stateful_step_count=60, derandomize=False)

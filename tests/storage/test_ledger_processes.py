@@ -1,4 +1,4 @@
-"""The ledger between processes: of many claims one wins, and the dead are spoken for."""
+"""The ledger between processes: one of many claims wins, and dead processes' actions are settled by others."""
 
 import asyncio
 import os
@@ -54,7 +54,7 @@ asyncio.run(main())
     [("one key", "", "KeyTakenError"), ("key NUMBER", "ann@acme.test", "SubjectBlockedError")],
 )
 def test_of_many_claims_exactly_one_is_prepared(ledger_path: Path, key: str, subject: str, refusal: str) -> None:
-    """The same key, or the same subject under different keys: the others are shown the winner's action."""
+    """They may share the key, or the subject under different keys; the losers get the winner's action."""
     answers = race(CLAIM, 4, str(ledger_path), key, subject)
 
     winners = [answer.split()[1] for answer in answers if answer.startswith("prepared")]
@@ -63,13 +63,16 @@ def test_of_many_claims_exactly_one_is_prepared(ledger_path: Path, key: str, sub
 
 
 def sending_process(path: Path) -> Popen[str]:
-    """A process of ours, not a fork of another one, that stands still after entering two actions."""
+    """A real process, not a fork of another one, that waits after recording two actions."""
     argv = [sys.executable, "-c", SENDER, str(path), "prepared", "sending"]
     return Popen(argv, cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True)
 
 
 async def test_a_killed_senders_actions_are_settled(ledger: Ledger, ledger_path: Path, prepare: Prepare) -> None:
-    """Prepared is not sent, sending is unknown and blocks; even as a zombie. A living owner alone settles them."""
+    """Prepared becomes not sent, and sending becomes unknown and blocks, even for a zombie.
+
+    A living owner settles its own.
+    """
     await prepare("ours", subject="ours")
     with sending_process(ledger_path) as sender:
         assert sender.stdout.readline() == "there\n"
@@ -87,7 +90,7 @@ async def test_a_killed_senders_actions_are_settled(ledger: Ledger, ledger_path:
 
 
 async def test_a_dead_senders_action_blocks_as_unknown(ledger: Ledger, prepare: Prepare) -> None:
-    """Who asks next is told to find out, not to wait for a process that no longer exists."""
+    """The error says to find out what happened, not to wait for a process that no longer exists."""
     await ledger.sending((await prepare("1")).action_id)
     await ledger.writer.run(
         lambda c: c.execute("UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (2**22 + 1,))
@@ -119,7 +122,10 @@ async def test_a_number_given_again_is_not_the_owner(
     *,
     adopted: bool,
 ) -> None:
-    """A reused process number, another boot, an impossible number: dead. Another container: only time can tell."""
+    """A reused process number, another boot or an impossible number means dead.
+
+    In another container only time decides.
+    """
     await prepare()
     await ledger.writer.run(
         lambda c: c.execute(f"UPDATE actions SET owner_json = json_set(owner_json, '$[{place}]', ?)", (value,))
@@ -132,7 +138,7 @@ async def test_a_number_given_again_is_not_the_owner(
 def test_without_proc_a_process_is_the_same_in_every_language_and_time_zone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Elsewhere than on Linux, ps is asked; where it cannot be, a process is not taken for dead."""
+    """Outside Linux, ps is used; without an answer, no process counts as dead."""
     assert is_dead(this_process()) is False
     monkeypatch.setattr(claims, "PROC", tmp_path)
     monkeypatch.setenv("TZ", "Pacific/Auckland")

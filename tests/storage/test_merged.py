@@ -1,4 +1,4 @@
-"""Several caches as one list: each of its windows is what sorting all runs by hand finds."""
+"""Several caches as one list: each window equals that of sorting all runs."""
 
 import random
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
 
 @pytest.mark.parametrize(("number", "column"), enumerate(("started", "repository", "branch", "took")))
 async def test_each_window_is_a_part_of_one_order(two: Two, number: int, column: str) -> None:
-    """From both ends and in the middle; each cache's runs stand in the order that its own list has."""
+    """Windows are at both ends and in the middle; each cache's runs keep the order of its own list."""
     merged, filters = MergedCaches(two), ({}, {"statuses": ("failed",)}, {"active": True}, {"search": "lab"})
     for descending in (True, False):
         condition, sort = RunFilter(**filters[number % 4]), RunSort(column, descending)
@@ -69,7 +69,7 @@ NEWEST_FIRST = RunSort()
 
 
 async def test_anchor_and_cursor_stay_on_their_runs(two: Two) -> None:
-    """A run arrives in the other cache, above: the same rows are found one further down."""
+    """When a run arrives above in the other cache, the same rows are one further down."""
     found = await MergedCaches(two).window(WindowRequest(RunFilter(), NEWEST_FIRST, 0, 1_000))
     times, rows = [row.created_at for row in found.rows], [row.run_id for row in found.rows]
     request = WindowRequest(RunFilter(), NEWEST_FIRST, 20, 5, rows[20], 20, rows[60])
@@ -83,7 +83,7 @@ async def test_anchor_and_cursor_stay_on_their_runs(two: Two) -> None:
     assert (before.shift, before.offset, before.cursor_index) == (0, 20, 60)
     assert (after.shift, after.offset, after.cursor_index) == (1, 21, 61)
     assert after.rows == before.rows
-    # A row that a filter hides, that is not held, or of a profile that is gone, has no place.
+    # A row that is filtered, not cached, or of a removed profile has no position.
     for row_id in (next(row for row in rows if "prod_" in row), "prod\x1fgone", "gone\x1frun_200", "run_200"):
         request = WindowRequest(RunFilter(search="lab_"), NEWEST_FIRST, 0, 5, None, 0, row_id)
         assert (await MergedCaches(two).window(request)).cursor_index is None

@@ -1,4 +1,4 @@
-"""Health and link: what was observed, since when, and what is not known."""
+"""Health and link: what was observed, since when, and what is unknown."""
 
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ def report(**statuses: str) -> tuple[HealthSample, ...]:
 
 
 async def test_a_platform_left_out_is_no_longer_connected(cache: Cache) -> None:
-    """It stays on show as not connected, once; its return is a change from nothing, with a new beginning."""
+    """It is shown once as not connected; when it returns, its status begins anew."""
     await cache.store_health(report(github="ok", gitlab="ok"), at=NOON)
 
     gone = await cache.store_health(report(gitlab="ok"), at=NOON + MINUTE)
@@ -36,14 +36,14 @@ async def test_a_platform_left_out_is_no_longer_connected(cache: Cache) -> None:
     await cache.store_health(report(github="bad"), at=NOON + 5 * MINUTE)
     assert (await cache.health())[0].before == "ok"
 
-    # What ended more than 35 days ago goes.
+    # Observations that ended more than 35 days ago are dropped.
     await cache.store_health(report(github="bad", gitlab="ok"), at=NOON + 40 * DAY)
     spans = await cache.health_spans(NOON - DAY, longest_gap=GAP)
     assert [(span.platform, span.start) for span in spans] == [("github", NOON + 40 * DAY), ("gitlab", NOON + 40 * DAY)]
 
 
 async def test_a_link_fails_since_its_first_failure(cache: Cache) -> None:
-    """Failures add up from the first one on; the last success stays; the next success clears them."""
+    """Failures count from the first one; the last success stays, and the next one clears them."""
     await cache.record_poll(PollOutcome("runs", NOON))
     await cache.record_poll(PollOutcome("runs", NOON + MINUTE, "timed_out", "slow"))
 
@@ -60,18 +60,18 @@ async def test_a_link_fails_since_its_first_failure(cache: Cache) -> None:
     [
         # A status holds until the next sample.
         ({0: "ok", 1: "ok", 2: "bad", 3: "ok"}, GAP, [("ok", 0, 2), ("bad", 2, 3), ("ok", 3, 3)]),
-        # A long silence is unknown, even between two samples of the same status.
+        # A long gap is unknown, even between two samples of the same status.
         ({0: "ok", 30: "ok"}, GAP, [("ok", 0, 0), ("ok", 30, 30)]),
-        # Unless samples are meant to be that far apart.
+        # Samples may be configured to be that far apart.
         ({0: "ok", 30: "ok"}, 45 * MINUTE, [("ok", 0, 30)]),
-        # A clock that was set back makes no time run backwards.
+        # After a clock was set back, time still never runs backwards.
         ({5: "ok", 3: "bad", 6: "bad"}, GAP, [("ok", 5, 5), ("bad", 5, 6)]),
     ],
 )
 async def test_stretches_stay_in_order_and_claim_nothing_unobserved(
     cache: Cache, samples: dict[int, str], longest_gap: timedelta, spans: list[tuple[str, int, int]]
 ) -> None:
-    """By minute; those of another host have no part in it."""
+    """Spans are precise to the minute, and other hosts' samples do not affect them."""
     for minute, status in samples.items():
         await cache.store_health(report(github=status, gitlab="ok"), at=NOON + minute * MINUTE)
     found = await cache.health_spans(NOON - DAY, longest_gap=longest_gap)

@@ -1,4 +1,4 @@
-"""Opening databases: private, made once; damaged ones, those of another version, network folders, and backups."""
+"""Opening databases: new, private, damaged, of another version, on network folders; and backups."""
 
 import resource
 import shutil
@@ -38,7 +38,7 @@ JUNK = b"not a database at all\n" * 500
 def test_a_new_file_that_another_connection_is_writing_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite gives up at once if it is to begin a WAL meanwhile, as two that open a new cache do."""
+    """SQLite gives up at once if it must start a WAL meanwhile, as with two processes that open a new cache."""
     path = tmp_path / "new.sqlite3"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.executescript("CREATE TABLE one (x); BEGIN IMMEDIATE")
@@ -48,7 +48,7 @@ def test_a_new_file_that_another_connection_is_writing_is_waited_for(
 
 
 def written(path: Path, content: bytes) -> None:
-    """A file of another program, open to all."""
+    """A file of another program that everyone may read."""
     path.parent.mkdir()
     path.write_bytes(content)
     path.chmod(0o644)
@@ -80,7 +80,7 @@ def mode(path: Path) -> int:
 
 
 async def test_no_other_user_may_read_the_files(cache_path: Path, ledger_path: Path) -> None:
-    """Databases and all that SQLite keeps beside them are 0600, in a folder that is 0700, no matter who made them."""
+    """Databases and SQLite's additional files have mode 0600 in a folder of mode 0700, whoever created them."""
     async with await Cache.open(cache_path) as cache, await Ledger.open(ledger_path):
         await cache.store_runs([make_run(1)], asked_at=NOON)
         files = list(cache_path.parent.iterdir())
@@ -93,7 +93,7 @@ async def test_no_other_user_may_read_the_files(cache_path: Path, ledger_path: P
 
 
 def test_simultaneous_first_starts_all_succeed(tmp_path: Path) -> None:
-    """Processes that start at once make one database together."""
+    """Simultaneous processes create one database together."""
     assert race(OPENING, 4, str(tmp_path / "profile")) == ["() ()"] * 4
 
 
@@ -106,7 +106,7 @@ async def other_version(path: Path) -> None:
 
 
 async def test_a_cache_of_another_version_is_set_aside(cache_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is kept beside the new one, which fetches everything again; not while its version has it open."""
+    """It stays next to the new one, which fetches everything again, unless its version has it open."""
     monkeypatch.setattr(cache_opening, "_IN_USE_WAIT_S", 0.02)
     await other_version(cache_path)
     assert peek(cache_path, RunFilter(), RunSort(), 9) is None
@@ -126,7 +126,7 @@ async def test_a_cache_of_another_version_is_set_aside(cache_path: Path, monkeyp
 
 
 async def test_a_disk_that_fails_is_not_taken_for_another_version(cache_path: Path, tmp_path: Path) -> None:
-    """Ending another Runwarden would not cure it."""
+    """The error does not suggest closing another Runwarden, which would not help."""
     await other_version(cache_path)
     left = tmp_path / "left.sqlite3"
     with closing(sqlite3.connect(cache_path)) as killed:
@@ -147,7 +147,7 @@ async def test_a_disk_that_fails_is_not_taken_for_another_version(cache_path: Pa
 
 @pytest.mark.parametrize("content", [JUNK, b"SQLite format 3\x00" + b"\xff" * 4096])
 async def test_a_damaged_cache_is_moved_aside_and_replaced(cache_path: Path, content: bytes) -> None:
-    """Nothing in it is lost: the service has it all. Of damage found later, the job that meets it says so."""
+    """The service has all of it, so nothing is lost. A job that finds damage later reports it."""
     written(cache_path, content)
     async with await Cache.open(cache_path) as cache:
         assert await cache.count(RunFilter()) == 0
@@ -155,7 +155,7 @@ async def test_a_damaged_cache_is_moved_aside_and_replaced(cache_path: Path, con
         assert "damaged" in str(cache.set_aside)
         await cache.store_runs([make_run(n) for n in range(50)], asked_at=NOON)
 
-    # A page that opening does not read.
+    # A page that is not read when opening.
     spoil(cache_path, *root_page(cache_path, "run_bodies"))
     async with await Cache.open(cache_path) as cache:
         with pytest.raises(DatabaseDamagedError, match="Start Runwarden again"):
@@ -166,7 +166,7 @@ async def test_a_damaged_cache_is_moved_aside_and_replaced(cache_path: Path, con
 
 
 async def test_a_batch_that_cannot_be_stored_fails_as_a_whole_with_the_cure(cache: Cache) -> None:
-    """A full disk, a database that may only be read, a closed one; with space again it goes in."""
+    """The disk may be full, the database read-only or closed; with free space the batch is stored."""
     runs = [make_run(n, note="x" * 2000) for n in range(500)]
     (pages,) = await cache.writer.run(lambda c: c.execute("PRAGMA page_count").fetchone())
     await cache.writer.run(lambda c: c.execute(f"PRAGMA max_page_count = {pages + 5}").fetchone())
@@ -187,7 +187,7 @@ async def test_a_batch_that_cannot_be_stored_fails_as_a_whole_with_the_cure(cach
 
 
 def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that hangs while it opens is named as what is in the way."""
+    """A process that hangs while it opens the file is named in the error."""
     monkeypatch.setattr(private_file, "_OPENING_WAIT_S", 0.02)
     path = tmp_path / "x.sqlite3"
 
@@ -195,7 +195,7 @@ def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
         pytest.fail("two were let in")
 
 
-# a ledger of another version, or a damaged one: it is read, and never written or rebuilt
+# a ledger of another version or a damaged one is read, and never written or rebuilt
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
 async def test_a_ledger_of_another_version_is_read_and_not_written(
     ledger_path: Path, step: str, problem: type[StorageError], cure: str
 ) -> None:
-    """A program does not touch what one with other tables wrote: every write names the file and what to do."""
+    """A program does not write to other tables: the error of each write names the file and the fix."""
     async with await Ledger.open(ledger_path) as ledger:
         action = await ledger.prepare(entry("k", "", "run.start"))
     with sqlite3.connect(ledger_path) as connection:
@@ -231,7 +231,7 @@ async def test_a_ledger_of_another_version_is_read_and_not_written(
 
 
 async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
-    """The entries before and after a page that is lost; nothing is written, and the file stays as it is."""
+    """Entries before and after a lost page are read, and the file is not changed."""
     async with await Ledger.open(ledger_path) as ledger:
         body = f'"{"x" * 1500}"'
         ids = [(await ledger.prepare(entry(str(n), "", "run.start", body))).action_id for n in range(40)]
@@ -256,7 +256,7 @@ async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
 
 @pytest.mark.parametrize("is_junk", [True, False])
 async def test_a_damaged_ledger_is_never_rebuilt(ledger_path: Path, *, is_junk: bool) -> None:
-    """It is the only record of what was sent: every page is looked at, and the file stays as it is."""
+    """It is the only record of what was sent, so every page is checked and the file is not changed."""
     if is_junk:
         written(ledger_path, JUNK)
     else:
@@ -276,7 +276,7 @@ def mounted(monkeypatch: pytest.MonkeyPatch, folder: Path, *lines: str) -> None:
 
 
 async def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the cure; nothing is made there."""
+    """The error has the fix, and no file is created."""
     for kind in NETWORK:
         mounted(monkeypatch, tmp_path, "/ rw - ext4", f"{tmp_path} rw,nosuid shared:7 - {kind}")
         with pytest.raises(DatabaseUnopenableError, match="Set data_dir"):
@@ -286,7 +286,7 @@ async def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_innermost_mount_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A blank in its name, a link to it, what was mounted on top. Other systems than Linux are trusted."""
+    """Names with blanks, links and stacked mounts are understood. Systems other than Linux are trusted."""
     lines = ("/ rw - ext4", "/srv rw - nfs", "/srv/my\\040disk rw - xfs", "/top rw - nfs", "/top rw - tmpfs")
     mounted(monkeypatch, tmp_path, *lines)
     (tmp_path / "link").symlink_to("/srv/my disk/data")
@@ -298,7 +298,7 @@ def test_the_innermost_mount_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def write_pairs(path: Path, pairs: int) -> None:
-    """A database whose two tables always hold as many rows."""
+    """A database whose two tables always have the same number of rows."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS a (n INTEGER)")
         connection.execute("CREATE TABLE IF NOT EXISTS b (n INTEGER)")
@@ -310,7 +310,7 @@ def write_pairs(path: Path, pairs: int) -> None:
 
 
 def test_a_copy_is_of_one_moment_while_others_write(tmp_path: Path) -> None:
-    """Never half a transaction, and its owner's alone."""
+    """The copy has no half transaction, and is private."""
     source = tmp_path / "ledger.sqlite3"
     write_pairs(source, 50)
     writer = threading.Thread(target=write_pairs, args=(source, 100))

@@ -1,4 +1,4 @@
-"""Windows, counts and places agree with a list that was filtered and sorted by hand."""
+"""Windows, counts and positions agree with a list that is filtered and sorted in plain Python."""
 
 import fnmatch
 import json
@@ -72,7 +72,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
 
 
 def held(batch: list[list[Run]]) -> list[Run]:
-    """What the rules of storing leave, told a second time: a later answer counts, but for a time it cannot tell."""
+    """The result of the storing rules, implemented again: a later answer counts, except for an unreadable time."""
     runs: dict[str, Run] = {}
     for one in batch:
         newest: dict[str, Run] = {}
@@ -116,7 +116,7 @@ def passes(run: Run, wanted: RunFilter) -> bool:
 
 
 def ordered(runs: list[Run], sort: RunSort) -> list[str]:
-    """Newest first among runs alike in a text; descending is the exact reverse."""
+    """Newest first among runs with equal text; descending is the exact reverse."""
     if sort.column != "updated":
         runs = sorted(runs, key=lambda run: run.run_id)
     if sort.column in {"active", "status", "repository", "branch"}:
@@ -150,7 +150,7 @@ def test_reading_agrees_with_a_naive_model(
     journey: list[tuple[int, int]],
     near: int,
 ) -> None:
-    """For any batches, filter, order and windows, from the window before and without it."""
+    """This holds for any batches, filter, order and windows, with and without the previous window."""
     writer, reader = database
     for table in ("runs", "run_bodies", "sightings", "transitions", "statuses", "repositories"):
         writer.execute(f"DELETE FROM {table}")
@@ -175,7 +175,7 @@ def test_reading_agrees_with_a_naive_model(
 
 
 async def test_sorted_by_duration_what_goes_on_is_longer_than_what_ended(cache: Cache) -> None:
-    """What has no readable time is shorter than anything; the reverse is exact."""
+    """A run without a readable time is the shortest; the reverse is exact."""
     for number, minutes in ((1, 3), (2, 1), (3, 2)):
         await cache.store_runs([make_run(number, created_at=NOON)], asked_at=NOON)
         await cache.store_runs(
@@ -192,7 +192,7 @@ async def test_sorted_by_duration_what_goes_on_is_longer_than_what_ended(cache: 
 
 
 async def test_the_runs_and_branches_around_one(cache: Cache) -> None:
-    """Of its repository only, newest first; a run without a branch stands alone, and names none."""
+    """They are of its repository, newest first; a run without a branch is alone."""
     runs = [make_run(n, branch="main", created_at=NOON + timedelta(hours=n)) for n in range(1, 8)]
     runs.append(make_run(8, branch="main", repository="acme/web", created_at=NOON + timedelta(hours=4)))
     runs += [make_run(9, branch="", created_at=NOON + timedelta(hours=9)), make_run(10, branch="old")]
@@ -210,7 +210,7 @@ async def test_the_runs_and_branches_around_one(cache: Cache) -> None:
 
 
 async def test_a_run_that_is_gone_is_not_active(cache: Cache) -> None:
-    """It stays in the list of all runs, and is counted apart."""
+    """It stays in the list of all runs, and is counted separately."""
     await cache.store_runs([make_run(1), make_run(2), make_run(3, "queued"), make_run(4, "failed")], asked_at=NOON)
     await cache.set_presence(["run_0001", "run_0003"], "lost")
 

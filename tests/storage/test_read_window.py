@@ -1,4 +1,4 @@
-"""A window has gaps where coverage has holes; the first picture is the cache's own."""
+"""A window has gaps where coverage has holes; the first frame equals the cache's own."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -40,7 +40,7 @@ def gap_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connectio
 
 
 def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
-    """Perhaps none, and the connection serves on without a limit. An interruption is reported."""
+    """It may find none, and the connection then has no limit. An interruption is reported."""
     writer, reader = database
     store(writer, [run(number) for number in range(RUNS, 4_000)])
     wanted, by_id = RunFilter(search="run_000"), RunSort("run")
@@ -61,7 +61,7 @@ def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections)
 def test_gaps_are_rows_where_coverage_has_holes(
     gap_database: Connections, ends: list[int], offset: int, limit: int, *, descending: bool
 ) -> None:
-    """Between two runs, in their place; every other row is the run that it would be without them."""
+    """A gap is between its two runs; all other rows are those that there would be without gaps."""
     writer, reader = gap_database
     writer.execute("DELETE FROM coverage")
     for start, end in zip(ends[::2], ends[1::2], strict=False):
@@ -88,7 +88,7 @@ def test_gaps_are_rows_where_coverage_has_holes(
 
 @pytest.mark.parametrize(("wanted", "is_open"), [(RunFilter(search="job-1"), True), (RunFilter(active=True), False)])
 async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: RunFilter, *, is_open: bool) -> None:
-    """Row by row, beside a cache that is open elsewhere or not."""
+    """Each row is equal, whether the cache is open elsewhere or not."""
     cache = await Cache.open(cache_path)
     statuses = ("queued", "completed", "failed")
     runs = [make_run(n, statuses[n % 3], created_at=NOON - n * timedelta(seconds=1)) for n in range(30)]
@@ -112,7 +112,7 @@ async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: Run
 
 
 def test_without_a_readable_cache_there_is_no_picture(tmp_path: Path) -> None:
-    """No file, an empty one, a damaged one: nothing is painted, and nothing is made or changed."""
+    """With a missing, empty or damaged file nothing is painted, created or changed."""
     for content in (None, b"", b"nonsense" * 1000):
         path = tmp_path / "a ?#%.sqlite3"
         if content is not None:

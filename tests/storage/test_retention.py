@@ -1,4 +1,4 @@
-"""Retention: the oldest runs make room, and nothing is claimed of them afterwards."""
+"""Retention drops the oldest runs, and no longer claims them."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ HOUR = timedelta(hours=1)
 
 
 def ended(number: int, status: str = "completed") -> Run:
-    """A run that began so many hours before noon."""
+    """A run that began this many hours before noon."""
     return make_run(number, status, created_at=NOON - number * HOUR, updated_at=NOON, repository=f"acme/{number % 3}")
 
 
@@ -23,14 +23,14 @@ async def held(cache: Cache) -> list[str]:
 
 @pytest.fixture
 async def filled(cache: Cache) -> Cache:
-    """Ten runs, one an hour, all that there are."""
+    """Ten runs, one an hour, in a complete history."""
     await cache.store_runs([ended(number) for number in range(10)], NOON)
     await cache.extend_coverage(None, NOON, NOON)
     return cache
 
 
 async def test_the_oldest_go_first_and_are_no_longer_claimed(filled: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all that was kept of them; what is complete begins after the newest one that was dropped."""
+    """Everything stored about them is dropped, and the complete period begins after the newest dropped run."""
     monkeypatch.setattr(retention, "STEP", 4)
 
     assert await filled.drop_oldest(None, ()) == 4
@@ -44,7 +44,7 @@ async def test_the_oldest_go_first_and_are_no_longer_claimed(filled: Cache, monk
 
 
 async def test_only_those_of_an_age_go(filled: Cache) -> None:
-    """And of a range that ends before them nothing is left. A new run after a drop is news, whatever its number."""
+    """A range that ends before that age disappears. A new run after a drop is news, whatever its number."""
     before = await filled.changes(await filled.watermark(), NOON)
     assert await filled.drop_oldest(NOON - 5 * HOUR, ()) == 4
     assert await filled.drop_oldest(NOON - 5 * HOUR, ()) == 0
@@ -58,7 +58,7 @@ async def test_only_those_of_an_age_go(filled: Cache) -> None:
 
 
 async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> None:
-    """However old it is; an active run that the service no longer shows goes like one that ended."""
+    """Their age does not matter; an active run that the service no longer shows is dropped like an ended one."""
     await filled.store_runs([ended(11, "working"), ended(12, "paused"), ended(13, "queued")], NOON)
     await filled.set_presence(["run_0013"], "lost")
     await filled.pin("run_0009", NOON)
@@ -69,7 +69,7 @@ async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> 
 
 
 async def test_runs_without_a_readable_time_have_no_age(cache: Cache) -> None:
-    """They go first where room is needed, which dropping makes at once, though the file stays as large."""
+    """They are dropped first if space is needed; dropping frees space at once, although the file keeps its size."""
     await cache.store_runs([make_run(1, "failed", created_at=None), ended(2)], NOON)
     await cache.extend_coverage(None, NOON, NOON)
 

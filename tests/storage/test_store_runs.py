@@ -1,4 +1,4 @@
-"""Storing runs: what counts as a change, and what never overwrites what."""
+"""Storing runs: what counts as a change, and which answer may replace another."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -14,12 +14,12 @@ SECOND = timedelta(seconds=1)
 
 
 async def held(cache: Cache) -> RunDetail:
-    """The first run, which is there."""
+    """The first run in the cache."""
     return present(await cache.detail("run_0001"))
 
 
 async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
-    """A change of status is a transition at `updated_at`, whenever it was seen; the detail tells the whole way."""
+    """A transition has the time `updated_at`, whenever it was seen; the detail lists all of them."""
     await cache.store_runs([make_run(1, "queued")], asked_at=NOON)
 
     later = make_run(1, "working", updated_at=NOON + SECOND)
@@ -35,7 +35,7 @@ async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
 
 @pytest.mark.parametrize("updated_at", [NOON - SECOND / 2, NOON, None])
 async def test_the_newest_answer_wins_whatever_its_times_say(cache: Cache, updated_at: datetime | None) -> None:
-    """A service's `updated_at` may go back: what it said last is what is so."""
+    """A service's `updated_at` may decrease: its last answer counts."""
     await cache.store_runs([make_run(1, "working")], asked_at=NOON)
     changes = await cache.store_runs([make_run(1, "failed", updated_at=updated_at)], asked_at=NOON + SECOND)
 
@@ -49,7 +49,7 @@ async def test_the_newest_answer_wins_whatever_its_times_say(cache: Cache, updat
     ids=["older", "whole seconds", "same", "newer", "unreadable"],
 )
 async def test_an_older_answer_never_undoes_a_write(cache: Cache, shown_at: datetime | None, counts: bool) -> None:
-    """A list may lag behind the answer to a write, even after it once showed a newer state."""
+    """A list may be older than the answer to a write, even after it showed a newer state once."""
     written_at = NOON + SECOND / 2
     await cache.store_runs([make_run(1, "completed", updated_at=NOON - SECOND)], asked_at=NOON)
     await cache.store_runs([make_run(1, "queued", updated_at=written_at)], NOON + SECOND, is_of_write=True)
@@ -63,7 +63,7 @@ async def test_an_older_answer_never_undoes_a_write(cache: Cache, shown_at: date
 
 
 async def test_an_answer_that_was_overtaken_changes_and_confirms_nothing(cache: Cache) -> None:
-    """It was asked for earlier, and arrived later; unless that other one was asked for by a clock since set back."""
+    """It was requested earlier and arrived later; it counts if the other one's clock was since set back."""
     done = make_run(1, "completed", updated_at=NOON + SECOND, branch="agent/final")
     await cache.store_runs([done], asked_at=NOON + 9 * SECOND)
     await cache.set_presence(["run_0001"], "lost")
@@ -80,7 +80,7 @@ async def test_an_answer_that_was_overtaken_changes_and_confirms_nothing(cache: 
 
 
 async def test_odd_runs_are_kept(cache: Cache) -> None:
-    """Unreadable times come last; lone surrogates become question marks; NUL and quotes stay."""
+    """Unreadable times sort last, lone surrogates become question marks, and NUL and quotes stay."""
     odd = [make_run(1, status, created_at=None, updated_at=None) for status in ("queued", "working")]
     hostile = make_run(2, "sta\x00te'; DROP TABLE runs --", branch="a\ud800b")
     await cache.store_runs([odd[0], hostile], asked_at=NOON)
@@ -94,7 +94,7 @@ async def test_odd_runs_are_kept(cache: Cache) -> None:
 
 
 async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Cache) -> None:
-    """The later of two about one run wins. One that cannot be stored takes no other with it."""
+    """The later of two answers about one run wins, and one that cannot be stored does not affect others."""
     changes = await asyncio.gather(
         cache.store_runs([make_run(1, "failed"), make_run(2)], NOON + SECOND),
         cache.store_runs([make_run(1, "working"), make_run(3)], NOON),

@@ -1,4 +1,4 @@
-"""Stuck runs: against their own repository's past, by what the service showed, and without flicker."""
+"""Stuck runs are compared with their own repository's past, by observed time, and without flicker."""
 
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ HOUR = timedelta(hours=1)
 
 
 async def seen(cache: Cache, at: datetime, *runs: Run, since: datetime | None = None) -> frozenset[str]:
-    """Polls show these runs, every quarter of an hour from then on; what is flagged after the last poll."""
+    """Let polls show these runs every quarter of an hour; return the stuck runs after the last poll."""
     poll_at = at if since is None else since
     while poll_at <= at:
         await cache.store_runs(runs, asked_at=poll_at)
@@ -28,7 +28,7 @@ async def seen(cache: Cache, at: datetime, *runs: Run, since: datetime | None = 
     [
         ([1] * 20, 29, False),
         ([20] * 20, 41, True),
-        # Where two of twenty take 40 minutes, twice that is the limit.
+        # If two of twenty take 40 minutes, the limit is twice that.
         ([1] * 18 + [40] * 2, 79, False),
         ([1] * 18 + [40] * 2, 81, True),
     ],
@@ -36,7 +36,7 @@ async def seen(cache: Cache, at: datetime, *runs: Run, since: datetime | None = 
 async def test_a_run_is_stuck_beyond_twice_its_repositorys_p95(
     cache: Cache, took_min: list[int], waited_min: int, *, is_stuck: bool
 ) -> None:
-    """And never within half an hour; other repositories' runs do not count."""
+    """The limit is at least half an hour; other repositories' runs do not count."""
     start = NOON - 9 * HOUR
     finished = [
         make_run(n, "completed", created_at=start, updated_at=start + took * MINUTE) for n, took in enumerate(took_min)
@@ -51,7 +51,7 @@ async def test_a_run_is_stuck_beyond_twice_its_repositorys_p95(
 
 @pytest.mark.parametrize(("gap", "continued"), [(21 * MINUTE, False), (26 * HOUR, True)])
 async def test_unobserved_time_makes_nothing_stuck(cache: Cache, gap: timedelta, *, continued: bool) -> None:
-    """Nor does the time before a run was first seen: only the time for which polls saw it at work counts."""
+    """Only time during which polls saw the run active counts, not the time before the first poll."""
     again = NOON + 10 * MINUTE + gap
     run = make_run(1, created_at=NOON - 9 * HOUR)
     later = replace(run, updated_at=again - MINUTE) if continued else run
@@ -64,7 +64,7 @@ async def test_unobserved_time_makes_nothing_stuck(cache: Cache, gap: timedelta,
 
 @pytest.mark.parametrize("ahead", [-3 * HOUR, 3 * HOUR])
 async def test_a_service_whose_clock_is_hours_off_makes_nothing_stuck_or_free(cache: Cache, ahead: timedelta) -> None:
-    """How long a run has been active is counted by one clock: the service's."""
+    """A run's active time is measured with one clock, the service's."""
     await cache.change_budget(lambda state: replace(state, clock_ahead_s=ahead.total_seconds()))
     run = make_run(1, created_at=NOON + ahead)
 
@@ -73,9 +73,9 @@ async def test_a_service_whose_clock_is_hours_off_makes_nothing_stuck_or_free(ca
 
 
 async def test_a_continued_run_is_timed_from_its_new_turn(cache: Cache) -> None:
-    """Not from its creation: a run from last month that was continued a minute ago is not stuck."""
+    """A run from last month that was continued a minute ago is not stuck."""
     old = make_run(1, "completed", created_at=NOON - 900 * HOUR, updated_at=NOON - 899 * HOUR)
-    # An hour's work makes two hours the limit.
+    # After an hour's work the limit is two hours.
     await cache.store_runs([old], asked_at=NOON)
     turn = make_run(1, "working", created_at=old.created_at, updated_at=NOON)
 
@@ -92,7 +92,7 @@ async def test_a_continued_run_is_timed_from_its_new_turn(cache: Cache) -> None:
 
 
 async def test_judging_tells_once_what_it_changed(cache: Cache) -> None:
-    """Whether a run that is out of sight, or has ended, still works is not known. Meanwhile they are a filter."""
+    """A run out of sight, or ended, is no longer stuck, since its work is unknown. Until then, a filter finds them."""
     others = (make_run(3, "completed"), make_run(4, created_at=NOON + 50 * MINUTE))
     assert await seen(cache, NOON + HOUR, make_run(1), make_run(2, "queued"), since=NOON) == {"run_0001", "run_0002"}
     await cache.store_runs(others, asked_at=NOON + HOUR)

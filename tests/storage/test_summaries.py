@@ -1,4 +1,4 @@
-"""What is known of runs from their results: findings, agents, words and questions."""
+"""Stored results of runs: findings, agents, words and questions."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ KNOWN = {
     4: ("claude", FindingCounts()),
     5: ("claude", None),
 }
-"""By the run's number; nothing is known of run 6."""
+"""Summaries by the run's number; nothing is known of run 6."""
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ async def told(cache: Cache) -> Cache:
 
 
 async def found(cache: Cache, wanted: RunFilter, sort: RunSort | None = None) -> list[int]:
-    """The numbers of the runs, as rows and as a count say."""
+    """The numbers of the matching runs, equal as rows and as a count."""
     rows = await cache.rows(wanted, sort or RunSort(), offset=0, limit=99)
     assert await cache.count(wanted) == len(rows)
     return [int(row.run_id[-4:]) for row in rows]
 
 
 async def test_what_is_unknown_is_neither_asked_for_nor_excluded(told: Cache) -> None:
-    """A run whose findings nobody knows has neither some nor none, and one without a known agent is nobody's."""
+    """A run with unknown findings has neither some nor none, and one without a known agent matches no agent."""
     for wanted, numbers in (
         (RunFilter(findings=("blocker",)), [1]),
         (RunFilter(findings=("note",)), [2]),
@@ -56,7 +56,7 @@ async def test_what_is_unknown_is_neither_asked_for_nor_excluded(told: Cache) ->
     ):
         assert await found(told, wanted) == numbers, wanted
 
-    # The most severe come first, the newest among equals, the unknown ones last; the exact reverse the other way.
+    # The most severe come first, the newest among equals, unknown ones last; the other direction is the exact reverse.
     worst = await found(told, RunFilter(), RunSort("findings"))
     assert worst == [1, 2, 3, 4, 5, 6]
     assert await found(told, RunFilter(), RunSort("findings", descending=False)) == worst[::-1]
@@ -65,7 +65,7 @@ async def test_what_is_unknown_is_neither_asked_for_nor_excluded(told: Cache) ->
 
 
 async def test_a_changed_run_has_no_findings_until_they_are_read_again(told: Cache) -> None:
-    """Nor the words of its old result; its agent and instructions stay, and another field changes none of this."""
+    """Its old result's text is dropped too; its agent and instructions stay, and other fields do not affect this."""
     same = make_run(1, "completed", created_at=NOON - timedelta(hours=1), branch="renamed")
     await told.store_runs([same], NOON + timedelta(seconds=1))
     unchanged = await found(told, RunFilter(search="renamed done faster", findings=("blocker",)))
@@ -88,7 +88,7 @@ ASKED = OpenQuestion("run_0001", "Which database?", ("SQLite",))
 
 
 async def test_a_question_is_due_after_a_failure_and_gone_with_the_next(cache: Cache) -> None:
-    """A run that failed again asks something else, or nothing; one that completed asks nothing."""
+    """A run that fails again asks another question or none; one that completed asks nothing."""
     await cache.store_runs([make_run(1, "completed"), make_run(2)], NOON)
     none_due = await cache.questions_due()
     await cache.store_runs([make_run(1, "failed")], NOON)
@@ -109,13 +109,13 @@ async def test_a_question_is_due_after_a_failure_and_gone_with_the_next(cache: C
 
 
 async def statuses(cache: Cache) -> list[tuple[str, list[tuple[str | None, str]]]]:
-    """Each run's status and how it came to it."""
+    """Each run's status and its transitions."""
     details = await cache.details(("run_0001", "run_0002"))
     return [(each.run.status, [(move.old, move.new) for move in each.transitions]) for each in details.values()]
 
 
 async def test_a_run_that_was_cancelled_did_not_fail(cache: Cache) -> None:
-    """It has a status of its own as soon as it is cancelled from here, or the service tells that it was."""
+    """It counts as cancelled as soon as it was cancelled from here or the service reports that."""
     await cache.store_runs([make_run(1), make_run(2, "failed")], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON, cancelled=("run_0001",))
     one = await statuses(cache)
@@ -137,7 +137,7 @@ async def test_a_run_that_was_cancelled_did_not_fail(cache: Cache) -> None:
 
 
 async def test_a_run_is_cancelled_until_it_goes_on(cache: Cache) -> None:
-    """Also if a poll saw it fail before; a later answer that says failed is believed until it is told."""
+    """This holds if a poll saw it fail before; a later answer that says failed counts until it is corrected."""
     await cache.store_runs([make_run(1)], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON, cancelled=("run_0001",))
@@ -159,7 +159,7 @@ async def test_a_run_is_cancelled_until_it_goes_on(cache: Cache) -> None:
 
 
 async def test_what_a_run_was_asked_outlives_its_states_and_its_result_does_not(cache: Cache) -> None:
-    """Rows and details have it; that of a run which is not held is not kept."""
+    """Rows and details show them; those of a run that is not cached are not stored."""
     (run,) = runs = [make_run(1, "failed")]
     await cache.store_runs(runs, NOON)
     told = RunSummary("Make it \ud800 dark", "No compiler.", "fixer", 2, "failed", run.updated_at)

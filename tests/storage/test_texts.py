@@ -1,4 +1,4 @@
-"""The index of texts finds what reading every run finds, and follows each change."""
+"""The text index finds what reading every run finds, and follows each change."""
 
 import random
 from collections import Counter
@@ -37,7 +37,7 @@ def run(number: int, **changes: object) -> Run:
         number, chance.choice(["failed", "completed"]),
         branch=f"agent/{chance.choice(['größe', 'ökologie', 'plain'])}-{number % 90}",
         repository=chance.choice(["acme/web", "acme/api"]),
-        # Roughly newest first, and several at a time.
+        # Roughly newest first, several at a time.
         created_at=NOON - timedelta(minutes=number // 4 + chance.randrange(300)),
         **changes,
     )  # fmt: skip
@@ -54,7 +54,7 @@ def fill(database: Connections) -> None:
 
 
 def check(database: Connections, held: list[Run], about: dict[str, str]) -> None:
-    """Rows and numbers of every search are those of a plain reading of the runs."""
+    """Check that every search's rows and numbers equal those of reading the runs."""
     lines = {each.run_id: [each.run_id, each.repository.label, each.branch_name] for each in held}
     folded = {name: "\n".join([*own, about.get(name, "")]).casefold() for name, own in lines.items()}
     for search, other in zip(SEARCHES, cycle(FILTERS), strict=False):
@@ -80,7 +80,7 @@ def check(database: Connections, held: list[Run], about: dict[str, str]) -> None
 
 
 def test_it_finds_what_reading_every_run_finds(tmp_path: Path, runs: list[Run]) -> None:
-    """Before it is made, after that, and after each change of what it holds: a text, an end, an age, a new run."""
+    """This holds before and after indexing, and after each change: a text, an end, an age, a new run."""
     about: dict[str, str] = {}
     with connected(tmp_path, runs) as database:
         check(database, runs, about)
@@ -113,7 +113,7 @@ def test_it_finds_what_reading_every_run_finds(tmp_path: Path, runs: list[Run]) 
 def test_where_too_much_is_missing_every_run_is_read(
     tmp_path: Path, runs: list[Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it is where a search finds very many."""
+    """The same is done if a search finds very many."""
     with connected(tmp_path, runs) as database:
         monkeypatch.setattr(texts, "_MOST_MISSING", 1)
         assert texts.newest(database[1], RunFilter(search="7"), 5) is None
@@ -125,7 +125,7 @@ def test_where_too_much_is_missing_every_run_is_read(
 
 
 def test_a_search_that_is_given_up_leaves_the_reader_as_it_was(tmp_path: Path, runs: list[Run]) -> None:
-    """Whichever of its statements runs at that moment: the next read sees the newest state."""
+    """Whichever statement it was running, the next read sees the newest state."""
     with connected(tmp_path, runs) as database:
         fill(database)
         _, reader = database

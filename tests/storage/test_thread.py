@@ -1,4 +1,4 @@
-"""One thread, one connection: order, cancelling, and what an error becomes."""
+"""One thread with one connection: order, cancellation, and errors."""
 
 import asyncio
 import sqlite3
@@ -29,7 +29,7 @@ def numbers(connection: sqlite3.Connection) -> list[int]:
 
 
 async def test_cancelling_a_waiting_job_keeps_it_from_starting(tmp_path: Path, thread: DatabaseThread) -> None:
-    """And cancelling a running one lets its transaction end: whole, never half."""
+    """If it is running, its transaction is completed."""
     started, proceed = threading.Event(), threading.Event()
 
     def slow(connection: sqlite3.Connection) -> None:
@@ -57,7 +57,7 @@ async def test_cancelling_a_waiting_job_keeps_it_from_starting(tmp_path: Path, t
 
 
 async def test_a_failing_transaction_is_undone(thread: DatabaseThread) -> None:
-    """The next job finds the connection usable. A mistake in SQL is a bug, not a condition of the disk."""
+    """The next job finds a usable connection. A mistake in SQL is a bug, not a disk problem."""
 
     def failing(connection: sqlite3.Connection) -> None:
         with immediate(connection):
@@ -73,7 +73,7 @@ async def test_a_failing_transaction_is_undone(thread: DatabaseThread) -> None:
 
 
 async def test_cancelling_a_reader_stops_its_own_statement_only(thread: DatabaseThread) -> None:
-    """A search that is no longer awaited ends, and neither the next one nor the running one is hit."""
+    """A cancelled search stops, without affecting the next or another running one."""
     counting, proceed = threading.Event(), threading.Event()
 
     def tick(number: int) -> int:
@@ -107,7 +107,7 @@ async def test_cancelling_a_reader_stops_its_own_statement_only(thread: Database
 
 
 async def test_closing_lets_waiting_jobs_run(thread: DatabaseThread) -> None:
-    """In the order they came, on one thread; what comes after closing is refused."""
+    """They run in order on one thread; jobs after closing are refused."""
     seen: list[tuple[int, str]] = []
     jobs = [thread.run(lambda _, n=n: seen.append((n, threading.current_thread().name))) for n in range(20)]
     waiting = asyncio.gather(*jobs)
@@ -124,7 +124,7 @@ async def test_closing_lets_waiting_jobs_run(thread: DatabaseThread) -> None:
 async def test_a_job_that_is_given_up_leaves_nothing_to_the_next(
     tmp_path: Path, thread: DatabaseThread, *, raises_another: bool
 ) -> None:
-    """No cursor, by which the next one would be interrupted, too; no transaction, which would show it an old state."""
+    """An open cursor would interrupt the next job too, and an open transaction would show it an old state."""
     began = threading.Event()
 
     def endless(connection: sqlite3.Connection) -> None:

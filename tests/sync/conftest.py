@@ -34,11 +34,11 @@ def unreadable(at: datetime) -> str:
 
 
 class Recorder(Lab):
-    """A service that remembers when each of its runs came into its list."""
+    """A service that records when each of its runs entered its list."""
 
     def __init__(self, **habits: Any) -> None:
         self.born: dict[str, datetime] = {}
-        """By run: the true time at which it came into the list."""
+        """By run: the true time at which it entered the list."""
         super().__init__(**habits)
 
     def put(self, run_id: str, status: str = "completed", **more: Any) -> None:
@@ -49,7 +49,7 @@ class Recorder(Lab):
         return datetime.fromisoformat(self._true_times[run_id]["created_at"])
 
     def read(self, run_id: str) -> datetime:
-        """The creation, as we read what is shown of it."""
+        """The creation time, as the client reads it from the document."""
         if self.show_time is unreadable:
             return datetime.min.replace(tzinfo=UTC)
         shown = datetime.fromisoformat(str(self.show_time(self.created(run_id))))
@@ -75,13 +75,13 @@ class Desk:
 
     @asynccontextmanager
     async def begun(self, **poll: int) -> AsyncIterator[Engine]:
-        """An engine whose first refresh is over; it read twenty runs."""
+        """An engine after its first refresh, which read twenty runs."""
         async with self.engine(**{"first_runs": 20, "page_size": 20, **poll}) as engine:
             await engine.runs.refresh()
             yield engine
 
     def poll(self, times: int = 1, **options: Any) -> list[ApiError | None]:
-        """A process that refreshes the runs so often, and ends; what each refresh failed with."""
+        """Run a process that refreshes the runs this often; return each refresh's error."""
 
         async def refresh(engine: Engine) -> list[ApiError | None]:
             results = []
@@ -92,7 +92,7 @@ class Desk:
         return self.within(refresh, **options)
 
     def within(self, do: Callable[[Engine], Coroutine[Any, Any, Any]], **options: Any) -> Any:
-        """A process that does this with an engine, and ends."""
+        """Run a process that does this with an engine."""
 
         async def process() -> Any:
             async with self.engine(**options) as engine:
@@ -104,13 +104,13 @@ class Desk:
         return CommandLine(self.folder, self.peer.base_url, "test-token")(*arguments)
 
     def facts(self, *arguments: str) -> Any:
-        """What a command says in JSON."""
+        """The JSON of a command."""
         result = self.run(*arguments, "--json")
         assert result.out, result
         return json.loads(result.out)
 
     def false_claims(self, document: Any) -> set[str]:
-        """Runs that a document of `runs list` says the cache holds, and that it does not."""
+        """Runs that `runs list` claims to have cached, and has not."""
         assert isinstance(self.peer, Recorder)
         claims = [(each["from"] or FIRST, each["to"], str(utc_now())) for each in document["complete"]]
         if document["complete_since"] is not None:
@@ -129,7 +129,7 @@ class Desk:
             return set(self.peer.runs) - {run_id for (run_id,) in cache.execute("SELECT run_id FROM runs")}
 
     def asked(self) -> int:
-        """How many requests came since this was last asked."""
+        """The number of requests since the last call."""
         count = len(self.peer.requests)
         self.peer.requests.clear()
         return count
@@ -137,12 +137,12 @@ class Desk:
 
 @pytest.fixture
 def peer(request: pytest.FixtureRequest) -> Iterator[Recorder]:
-    """A service whose time is the real one, with the habits that the test names."""
+    """A service with the real time and the habits that the test names."""
     with Recorder(clock=utc_now, **getattr(request, "param", {})) as peer:
         yield peer
 
 
 @pytest.fixture
 def desk(peer: Recorder, tmp_path: Path) -> Desk:
-    """A data folder of its own for that service."""
+    """A separate data folder for that service."""
     return Desk(peer, tmp_path)

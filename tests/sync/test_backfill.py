@@ -1,4 +1,4 @@
-"""Fetching what history is missing, by itself and by `runwarden runs sync`."""
+"""Missing history is fetched automatically and by `runwarden runs sync`."""
 
 import asyncio
 from contextlib import suppress
@@ -30,7 +30,7 @@ RUNS = 300
 
 
 def ended(peer: Lab, count: int, name: str = "run", *, after: int = 0) -> None:
-    """Add ended runs that took some seconds, one a minute, the newest number 0; `after` are newer than that."""
+    """Add ended runs, one a minute, the newest with number 0; `after` are newer than that."""
     now = peer.now
     for n in range(count):
         created = now - (after + n + 1) * MINUTE
@@ -38,7 +38,7 @@ def ended(peer: Lab, count: int, name: str = "run", *, after: int = 0) -> None:
 
 
 async def held(engine: Engine) -> int:
-    """How many runs the cache holds."""
+    """The number of cached runs."""
     return await engine.cache.count(RunFilter())
 
 
@@ -57,7 +57,7 @@ def long_history(history: Recorder) -> Recorder:
 
 
 async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Recorder, desk: Desk) -> None:
-    """In the background the progress says why it waits and until when; what was fetched is not asked for again."""
+    """Background progress shows why it waits and until when; fetched runs are not requested again."""
     async with desk.begun() as engine:
         history.before(12, Drop)
         assert await engine.backfill.work() == 5
@@ -69,7 +69,7 @@ async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: R
         await engine.backfill.work()
 
         assert await held(engine) == RUNS
-        # Windows begin anew in each gap, and small ones are seldom full.
+        # Each gap begins with small windows, which are seldom full.
         assert desk.asked() < RUNS / 4
 
 
@@ -86,7 +86,7 @@ KINDS = [
 
 @pytest.mark.parametrize("peer", KINDS, ids=[str(number) for number in range(len(KINDS))], indirect=True)
 async def test_every_kind_of_service_is_filled_though_its_runs_come_and_go(peer: Recorder, desk: Desk) -> None:
-    """Whatever its dates are compared with, and though one second holds more runs than a page, and tokens expire."""
+    """Dates may filter by creation or change, a second may have more runs than a page, and tokens may expire."""
     ended(peer, 400)
     crowd = peer.now - 50 * MINUTE
     for n in range(50):
@@ -95,7 +95,7 @@ async def test_every_kind_of_service_is_filled_though_its_runs_come_and_go(peer:
     def change(n: int) -> Respond | None:
         del peer.runs[f"run_{n * 9:05}"]
         peer.put(f"new_{n}")
-        # The first question is whether the service filters by creation; a later one has a token.
+        # The first request tests whether the service filters by creation; a later one has a token.
         return Respond(400, {"message": "This is not valid."}) if n in {1, 9} else None
 
     async with desk.begun() as engine:
@@ -110,9 +110,9 @@ async def test_every_kind_of_service_is_filled_though_its_runs_come_and_go(peer:
 
 
 async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: Recorder, desk: Desk) -> None:
-    """One that does not fetch reads the progress in the cache; its pause is heard in the middle of a filling.
+    """A process that does not fetch reads the progress in the cache, and its pause takes effect at once.
 
-    It holds for every process; afterwards the filling goes on.
+    It affects every process, and fetching continues afterwards.
     """
     long_history.latency_s = 0.3
     async with desk.begun() as one, desk.engine() as other:
@@ -140,7 +140,7 @@ async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: R
 
 
 async def test_fetching_older_runs_can_be_stopped(long_history: Recorder, desk: Desk) -> None:
-    """What came is kept, and nothing more is asked for."""
+    """Fetched runs are kept, and no further request is sent."""
     long_history.latency_s = 0.02
     async with desk.begun() as engine:
         fetching = asyncio.create_task(engine.backfill.fetch_older(since=long_history.now - 2_000 * MINUTE))
@@ -158,7 +158,7 @@ async def test_fetching_older_runs_can_be_stopped(long_history: Recorder, desk: 
         assert await held(engine) == 1_000
 
 
-# because a person asked
+# because a user requested it
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ async def test_fetching_older_runs_can_be_stopped(long_history: Recorder, desk: 
     ids=["windows", "list"],
 )
 def test_killed_at_any_request(desk: Desk, command: tuple[str, ...]) -> None:
-    """Killed with -9: nothing is called complete that is not; what came stays, and only the rest is fetched."""
+    """After kill -9 no incomplete period is called complete, fetched runs stay, and only the rest is fetched."""
     desk.peer.fill(700, until=desk.peer.now - HOUR)
     line = CommandLine(desk.folder, desk.peer.base_url, "test-token")
     held: set[str] = set()
@@ -191,15 +191,14 @@ def test_killed_at_any_request(desk: Desk, command: tuple[str, ...]) -> None:
 
 
 def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(peer: Recorder, desk: Desk) -> None:
-    """Everything of the age asked for is held; a second time nothing is asked for but the newest.
+    """All runs of the requested age are cached, a rate limit is waited out, and a second call only requests the newest.
 
-    A limit is waited out. Entries that cannot be kept are counted: what is called complete never leaves them out
-    silently.
+    Entries that cannot be stored are counted, so a complete period never omits them silently.
     """
     ended(peer, 1_000)
     ended(peer, 500, "old", after=1_000)
     peer.runs["old_00300"]["run_id"] = None
-    assert desk.facts("runs", "sync", "--days", "0.1")["fetched"] == 0  # The first refresh brings a thousand.
+    assert desk.facts("runs", "sync", "--days", "0.1")["fetched"] == 0  # The first refresh fetches a thousand.
     peer.before(4, lambda: peer.rate_limited(0))
     second = desk.facts("runs", "sync", "--days", "1000")
 
@@ -215,7 +214,7 @@ def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(peer: Reco
 async def test_old_runs_are_dropped_but_for_those_in_the_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of an age, then the oldest until the cache fits; every console hears of it, and nothing goes unasked."""
+    """First those beyond the age are dropped, then the oldest until the cache fits; every console is notified."""
     march, heard = datetime(2026, 3, 1, 12, tzinfo=UTC), list[Event]()
     monkeypatch.setattr("storage.cache.retention.STEP", 5)
     async with (

@@ -1,4 +1,4 @@
-"""`runs list` and `runs export` print runs as they come, and what they printed is true, however it ends."""
+"""`runs list` and `runs export` print runs as they arrive, and every printed claim is true, however they end."""
 
 import csv
 from datetime import timedelta
@@ -21,7 +21,7 @@ BROKEN = Respond(500, {"message": "Out of order."})
 
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_a_failure_in_the_middle_comes_after_the_rows(desk: Desk, form: str) -> None:
-    """A document ends with the error and claims nothing; CSV leaves it to stderr and the code."""
+    """A JSON document ends with the error and claims nothing; CSV reports it on stderr and by exit code."""
     desk.peer.fill(250)
     desk.peer.before(3, lambda: BROKEN)
     result = desk.run("runs", "list", "--all", "-o", form)
@@ -36,14 +36,14 @@ def test_a_failure_in_the_middle_comes_after_the_rows(desk: Desk, form: str) -> 
     else:
         assert (len(rows), "run_00050" in last) == (200, True)
         assert "Out of order." in result.err
-    # An export is written whole or not at all, though its rows came as they did.
+    # An export is written completely or not at all, although its rows arrived one by one.
     desk.peer.before(3, lambda: BROKEN)
     assert desk.run("runs", "export", "--out", str(desk.folder / "runs.x")).code == 8
     assert not list(desk.folder.glob("*runs.x*"))
 
 
 def test_no_run_is_printed_twice(desk: Desk) -> None:
-    """New runs push those of one page onto the next."""
+    """New runs move runs of one page to the next."""
     desk.peer.paging = "offset"
     desk.peer.fill(250, until=desk.peer.now - timedelta(hours=1))
     desk.peer.before(2, lambda: desk.peer.fill(30))
@@ -55,7 +55,7 @@ def test_no_run_is_printed_twice(desk: Desk) -> None:
 
 
 def test_the_cache_prints_the_same_as_the_service(desk: Desk) -> None:
-    """However many parts it is read in, and with times that say nothing."""
+    """The number of parts and equal times make no difference."""
     desk.peer.fill(1_050)
     desk.peer.put("run_odd", created_at="yesterday")
     outs = (desk.run("runs", "list", "--all", *more, "-o", "csv").out for more in ((), ("--cached",)))
@@ -65,11 +65,14 @@ def test_the_cache_prints_the_same_as_the_service(desk: Desk) -> None:
     assert live == cached
 
 
-# what the service filters by
+# the field that the service filters by
 
 
 def _dated(desk: Desk) -> str:
-    """30 runs, one a minute, of which the older 20 changed just now; the creation of the 10th newest as it is shown."""
+    """30 runs, one a minute, of which the older 20 changed just now.
+
+    Returns the creation of the 10th newest as shown.
+    """
     desk.peer.fill(30, until=desk.peer.now - HOUR)
     for run_id in sorted(desk.peer.runs)[:20]:
         desk.peer.move(run_id, "failed", updated=desk.peer.now)
@@ -80,7 +83,7 @@ def _dated(desk: Desk) -> str:
 
 @pytest.mark.parametrize("date_filter", ["updated_at", ""])
 def test_dates_mean_the_creation_as_it_is_shown(desk: Desk, date_filter: Any) -> None:
-    """Whatever the service filters by, and whole seconds or not."""
+    """The service may filter by another field, and times may have whole seconds."""
     desk.peer.date_filter, desk.peer.show_time = date_filter, seconds
     moment = _dated(desk)
     since = desk.facts("runs", "list", "--from", moment, "--all")
@@ -91,7 +94,7 @@ def test_dates_mean_the_creation_as_it_is_shown(desk: Desk, date_filter: Any) ->
 
 
 def older(desk: Desk, condition: RunFilter) -> Any:
-    """How many matching runs each request below the first gap brings."""
+    """How many matching runs each request below the first gap returns."""
 
     async def counts(engine: Engine) -> list[int]:
         before = (await engine.cache.coverage()).gaps[0].before
@@ -102,7 +105,7 @@ def older(desk: Desk, condition: RunFilter) -> Any:
 
 @pytest.mark.parametrize("peer", [{"date_filter": "updated_at"}, {"paging": "offset"}], indirect=True)
 def test_older_runs_of_a_filter_are_asked_for_with_it(desk: Desk) -> None:
-    """Two of hundreds of runs failed, far below what is held: they cost a few pages, and complete nothing."""
+    """Two failed runs of hundreds, far below the cached ones, cost a few pages, and complete nothing."""
     desk.peer.fill(500, until=desk.peer.now - HOUR, every_s=30)
     for name, hours in (("run_a", 2.5), ("run_b", 3)):
         desk.peer.put(name, "failed", created=desk.peer.now - timedelta(hours=hours))
@@ -118,7 +121,7 @@ def test_older_runs_of_a_filter_are_asked_for_with_it(desk: Desk) -> None:
 
 @pytest.mark.parametrize("condition", [FAILED, RunFilter(search="x")])
 def test_a_filter_that_the_service_ignores_is_noticed(desk: Desk, condition: RunFilter) -> None:
-    """Then only the whole list has what is missing."""
+    """Only the whole list can then provide the missing runs."""
     desk.peer.ignore_status = True
     desk.peer.fill(500, until=desk.peer.now - HOUR)
     desk.poll(first_runs=100)
@@ -141,11 +144,11 @@ def test_the_last_hours_are_those_of_the_service(desk: Desk) -> None:
         assert [run["run_id"] for run in document["runs"]] == [f"run_{number:05}" for number in range(24, 19, -1)]
 
 
-# what is said of the cache
+# claims about the cache
 
 
 def test_a_list_of_the_cache_is_as_old_as_its_oldest_confirmation(desk: Desk) -> None:
-    """Rows that the service showed days ago are not passed off as of the last poll."""
+    """Rows that were confirmed days ago do not appear to be as new as the last poll."""
     desk.peer.fill(250, until=desk.peer.now - HOUR)
     past = desk.peer.now - timedelta(days=9)
     desk.within(listed, clock=lambda: past)
@@ -160,7 +163,7 @@ def test_a_list_of_the_cache_is_as_old_as_its_oldest_confirmation(desk: Desk) ->
 
 
 async def listed(engine: Engine, condition: RunFilter = ALL, limit: int | None = None) -> None:
-    """Everything is listed."""
+    """The command lists everything."""
     async for _ in engine.listing.pages(condition, limit=limit):
         pass
 
@@ -169,7 +172,7 @@ async def listed(engine: Engine, condition: RunFilter = ALL, limit: int | None =
 
 
 def _with_history(desk: Desk, count: int = 400) -> str:
-    """A run older than what a first poll reads; its id."""
+    """A run older than the first poll reads; returns its id."""
     desk.peer.put("run_ancient", created=desk.peer.now - 20 * HOUR, updated=desk.peer.now - 19 * HOUR)
     desk.peer.fill(count, until=desk.peer.now - HOUR, every_s=10)
     desk.poll(first_runs=200)
@@ -179,7 +182,7 @@ def _with_history(desk: Desk, count: int = 400) -> str:
 
 @pytest.mark.parametrize("peer", [{}, {"date_filter": ""}], indirect=True, ids=["plain", "ignored"])
 def test_a_run_that_is_not_here_is_fetched_once(desk: Desk) -> None:
-    """By its id or the beginning of it; an id that the service does not have costs the history once."""
+    """The id or its beginning finds it; an unknown id reads the history once."""
     run_id = _with_history(desk)
     desk.asked()
     cached = desk.run("runs", "show", run_id, "--cached", "--json")
@@ -197,7 +200,7 @@ def test_a_run_that_is_not_here_is_fetched_once(desk: Desk) -> None:
 
 
 def test_what_came_before_a_failure_is_kept(desk: Desk) -> None:
-    """The next one goes on from there."""
+    """The next command continues from there."""
     run_id = _with_history(desk, 1_500)
     before = desk.missing()
     desk.peer.before(6, lambda: BROKEN)
@@ -208,7 +211,7 @@ def test_what_came_before_a_failure_is_kept(desk: Desk) -> None:
 
 
 def test_a_run_that_the_service_does_not_show_just_now_is_dated(desk: Desk) -> None:
-    """What no answer confirmed is not passed off as live."""
+    """A run that no answer confirmed is not shown as live."""
     desk.peer.fill(300, until=desk.peer.now - 2 * HOUR)
     desk.peer.put("run_old", "working", created=desk.peer.now - 9 * HOUR, created_at="yesterday")
     desk.run("runs", "list", "--all")
@@ -222,9 +225,9 @@ def test_a_run_that_the_service_does_not_show_just_now_is_dated(desk: Desk) -> N
 
 
 def test_a_total_that_was_not_shown_is_believed(desk: Desk) -> None:
-    """Where the service says that it has more runs than its list showed to its end, nothing is called complete.
+    """If the service reports more runs than its list showed, nothing is called complete.
 
-    Neither is a part of the history that is held, without a time as of which it is.
+    The same holds for a cached part of the history without a time.
     """
     desk.peer.fill(5)
     desk.peer.total_count = 6

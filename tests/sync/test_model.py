@@ -1,4 +1,4 @@
-"""Whatever the service and the network do: no claim is ever false, and in the end the cache equals the service."""
+"""Whatever the service and the network do, no claim is false, and in the end the cache equals the service."""
 
 import asyncio
 import contextlib
@@ -26,15 +26,15 @@ from tests.sync.test_run_sync import HOSTS, HOUR, ODD, UNIDENTIFIED, eastern, mi
 
 SECOND: Final = timedelta(seconds=1)
 HANGS_S: Final = 300.0
-"""No step takes so long."""
+"""No step takes this long."""
 PAGE: Final = 5
 TICK: Final = timedelta(microseconds=1)
 TIMES: Final = ("created_at", "updated_at")
 ANSWERING: Final = SECOND / 20
-"""What each request takes."""
+"""How long each request takes."""
 ACTIVE: Final = ("queued", "working")
 SLACK: Final = 2 * SECOND
-"""An answer may have left the service so long after it was asked for."""
+"""How long an answer may leave the service after its request."""
 FINAL: Final = ("completed", "failed", "cancelled")
 
 
@@ -57,27 +57,28 @@ HABITS: Final[list[tuple[str, Any]]] = [
     ("total_count", "12"),
     ("total_count", True),
 ]
-"""Of a service; it has some of them."""
+"""A service's possible habits; it has some of them."""
 KINDS: Final = sorted([*ODD, *UNIDENTIFIED])
-"""Of odd runs."""
+"""The kinds of odd runs."""
 CUT: Final = Raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{")
 FAULTS: Final = st.sampled_from(["limited", "reset", "truncated", "down"])
 PLACES: Final = st.integers(0, 10_000)
-"""Which run: a place in the list, counted from the newest, modulo its length."""
+"""Which run: a position in the list from the newest, modulo its length."""
 
 
 class TimedRecorder(Recorder):
-    """A service that remembers all that it ever showed, and whose time passes with each request."""
+    """A service that records everything it ever showed, and whose time passes with each request."""
 
     def __init__(self, **habits: Any) -> None:
         self.lives: dict[str, list[tuple[datetime, str | None]]] = defaultdict(list)
-        """By run: its statuses as they are shown, each from a time on. None: deleted."""
+        """By run: its shown statuses, each with the time from which it is shown. None: deleted."""
         self.true_now = START
         super().__init__(clock=lambda: self.true_now, **habits)
         self.clock_offsets = [self.clock_offset]
-        """All that it ever had."""
+        """All runs that it ever had."""
         self.hides_its_future = False
-        """Its clock was set back before it was ever heard, and no time that it shows says so: nothing can know."""
+        """Whether its clock was set back before the first poll, and no shown time reveals it: nothing can detect
+        that."""
 
     def put(self, run_id: str, status: str = "completed", **more: Any) -> None:
         super().put(run_id, status, **more)
@@ -88,24 +89,24 @@ class TimedRecorder(Recorder):
         self.note(run_id)
 
     def delete(self, run_id: str) -> None:
-        """The run is gone."""
+        """Delete the run."""
         del self.runs[run_id]
         self.lives[run_id].append((self.now, None))
 
     def note(self, run_id: str) -> None:
-        """Remember the status that is shown from now on."""
+        """Record the status that is shown from now on."""
         shown = self.runs[run_id].get("status")
         text = shown if isinstance(shown, str) else "" if shown in {None, OMITTED} else json.dumps(shown)
         self.lives[run_id].append((self.now, text))
 
     def had(self, run_id: str, status: str, first: datetime, last: datetime) -> bool:
-        """Whether the run was shown with this status at any moment between these."""
+        """Whether the run was shown with this status at any moment in this period."""
         life = self.lives[run_id]
         ends = [*(at for at, _ in life[1:]), datetime.max.replace(tzinfo=START.tzinfo)]
         return any(was == status and at <= last and end >= first for (at, was), end in zip(life, ends, strict=True))
 
     def identified(self) -> dict[str, dict[str, Any]]:
-        """The runs that can be kept, by id, as they are shown."""
+        """The runs with a usable id, by id, as shown."""
         nameless = [fields["run_id"] for fields in UNIDENTIFIED.values()]
         return {run_id: self.document(run) for run_id, run in self.runs.items() if run["run_id"] not in nameless}
 
@@ -128,7 +129,7 @@ class TimedRecorder(Recorder):
         self.note(run_id)
 
     def arrive(self, count: int, status: str, *, together: bool = False, kind: str = "") -> None:
-        """New runs, one after the other or in the same instant; odd ones of a kind."""
+        """Add new runs, one after the other or in the same instant; odd ones of a kind."""
         for n in range(count):
             number = len(self.lives)
             run_id, fields = f"run_{number:05}", {**ODD, **UNIDENTIFIED}.get(kind, {})
@@ -140,24 +141,27 @@ class TimedRecorder(Recorder):
             self.note(run_id)
 
     def nth(self, place: int, statuses: Container[str]) -> str | None:
-        """The run at a place in the list of those with these statuses."""
+        """The run at this position among those with these statuses."""
         found = sorted((self.created(run_id), run_id) for run_id, run in self.runs.items() if run["status"] in statuses)
         return found[-1 - place % len(found)][1] if found else None
 
     @property
     def hides_its_past(self) -> bool:
-        """Its clock was set back while its list was out of order: runs came where nobody has to look again."""
+        """Whether its clock was set back while its list was out of order.
+
+        Then runs came where no poll must look again.
+        """
         was_set_back = any(later < earlier for earlier, later in pairwise(self.clock_offsets))
         return was_set_back and not self.is_orderly
 
     @property
     def shows_its_future(self) -> bool:
-        """Its clock was set back and has not caught up with what it dated before."""
+        """Whether its clock was set back, and is still before the times that it showed."""
         return any(self.created(run_id) > self.now + self.clock_offset for run_id in self.runs)
 
     @property
     def is_orderly(self) -> bool:
-        """Whether its list, read in quiet, proves that it is whole."""
+        """Whether its list, read without changes, proves that it is complete."""
         has_times = all(isinstance(self.document(run).get(name), str) for run in self.runs.values() for name in TIMES)
         is_plain = self.show_time in (stamp, seconds, milliseconds) and self.order == "created_at"
         return has_times and is_plain and not self.endless and self.total_count is None
@@ -167,9 +171,9 @@ Held = Mapping[str, RunDetail]
 
 
 def check_coverage(peer: Recorder, held: Held, coverage: Coverage) -> None:
-    """Assert that no run is missing where nothing is said to be; entries without an id are said to be left out."""
+    """Assert that no run is missing from claimed periods, and that entries without an id are reported."""
     for number, claim in enumerate(coverage.ranges):
-        # The newest one is complete as of a time; the others are closed.
+        # The newest range is complete as of a time; the others are closed.
         as_of = coverage.as_of if number == 0 else peer.now
         missing = [
             run_id
@@ -183,7 +187,7 @@ def check_coverage(peer: Recorder, held: Held, coverage: Coverage) -> None:
 
 
 class SyncModel(RuleBasedStateMachine):
-    """A service with some habits, and one data folder whose engine lives through all that happens."""
+    """A service with some habits, and one data folder whose engine survives everything."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -300,7 +304,7 @@ class SyncModel(RuleBasedStateMachine):
 
     @rule(what=st.sampled_from(["poll", "fill"]), request=st.integers(1, 9), awaits=st.integers(0, 60))
     def the_poller_is_killed(self, what: str, request: int, awaits: int) -> None:
-        """At a request, or after so many steps; nothing of its process is closed."""
+        """Kill the process at a request, or after this many steps; it closes nothing."""
 
         async def killed() -> None:
             doing = asyncio.create_task(self.refreshed() if what == "poll" else self.engine.backfill.run())
@@ -324,7 +328,7 @@ class SyncModel(RuleBasedStateMachine):
     @precondition(lambda self: self.engine is not None)
     @rule()
     def settle(self) -> None:
-        """The service is well and quiet: everything is found out."""
+        """With the service healthy and unchanged, everything is found out."""
         self.peer.upcoming.clear()
         self.restart()
         for step in ("runs", "runs", "history", "history", "runs", "health"):
@@ -340,7 +344,7 @@ class SyncModel(RuleBasedStateMachine):
         self.polled_at = started_at
 
     def carry_out(self, doing: Any) -> ApiError | None:
-        """Do it; after a failure with a new process, as if its wait were over."""
+        """Do it; after a failure, do it with a new process whose wait is over."""
 
         async def done() -> ApiError | None:
             try:
@@ -357,7 +361,7 @@ class SyncModel(RuleBasedStateMachine):
     async def reopen(self, *, dropping: bool = False) -> None:
         self.polled_at = None
         if self.engine is not None:
-            # What it noted of a wait is forgotten.
+            # Its recorded wait is dropped.
             await self.engine.client.budget.settle()
             await self.engine.cache.writer.run(lambda connection: connection.execute("DELETE FROM budget").rowcount)
         if self.engine is not None and not dropping:
@@ -368,7 +372,7 @@ class SyncModel(RuleBasedStateMachine):
         self.compare_clocks(self.engine.client.budget)
 
     def compare_clocks(self, budget: Budget) -> None:
-        """Let the engine hear how far the clocks are apart in the time of this model; a budget has the real one."""
+        """Compare the clocks in the model's time, since the budget uses the real one."""
         hear = budget.hear
 
         def heard(headers: Mapping[str, str], sent_s: float) -> None:
@@ -377,7 +381,7 @@ class SyncModel(RuleBasedStateMachine):
 
         self.engine.client.transport.on_headers = heard
 
-    # what is claimed
+    # claims
 
     @invariant()
     def nothing_false_is_claimed(self) -> None:
@@ -385,7 +389,7 @@ class SyncModel(RuleBasedStateMachine):
             self.runner.run(self.check())
 
     async def check(self) -> None:
-        """Nothing is lost that lives; what is current was so when it was seen, and what is active in the last poll."""
+        """Every live run is cached, every current status was true when seen, and active runs are in the last poll."""
         held = await self.held()
         if not self.peer.hides_its_future:
             check_coverage(self.peer, held, await self.engine.cache.coverage())
@@ -402,7 +406,7 @@ class SyncModel(RuleBasedStateMachine):
         """The cache has what the service has, and says so if the service's list is in order."""
         peer, held, coverage = self.peer, await self.held(), await self.engine.cache.coverage()
         if peer.shuffles_ties or peer.hides_its_future or peer.shows_its_future or peer.hides_its_past:
-            return  # Some runs of one instant may be shown by chance only; or some lie below what is read.
+            return  # Some runs of one instant may only be shown by chance, or some are below what is read.
         lives = peer.identified()
         assert sorted(lives.keys() - held.keys()) == []
         first = min((peer.read(run_id) for run_id in peer.runs), default=None)
@@ -426,7 +430,7 @@ SMALL: Final = settings(
     stateful_step_count=20,
     derandomize=True,
     database=None,
-    phases=[Phase.explicit, Phase.generate],  # what fails is long, and shrinking it takes longer than reading it
+    phases=[Phase.explicit, Phase.generate],  # Failing examples are long, and shrinking takes longer than reading them.
     suppress_health_check=list(HealthCheck),
 )
 
@@ -440,6 +444,6 @@ class TestSmall(SyncModel.TestCase):
 @pytest.mark.campaign
 @pytest.mark.timeout(6 * 3_600)
 class TestCampaign(SyncModel.TestCase):
-    """Hundreds of them, longer ones, and others each time."""
+    """Hundreds of longer histories, different each time."""
 
     settings = settings(SMALL, max_examples=500, stateful_step_count=40, derandomize=False)

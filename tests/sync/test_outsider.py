@@ -40,7 +40,7 @@ FORMATS: Final[dict[str, Callable[[datetime], object]]] = {
     "local": lambda at: (at + 2 * 60 * MINUTE).replace(tzinfo=None).isoformat(),
     "words": lambda at: f"{at:%d %B, %H.%M}",
 }
-"""How a service may show a time: the specification does not say."""
+"""The ways in which a service may write a time; the specification does not say."""
 HABITS: Final[dict[str, tuple[Any, ...]]] = {
     "largest_page": (1, 2, 3, 5, 8, 13, 100),
     "token": ("place", "place", "key", "key", "snapshot"),
@@ -55,25 +55,25 @@ HABITS: Final[dict[str, tuple[Any, ...]]] = {
     "lifetime": (0, 0, 0, 2, 5),
     "is_dated": (True, True, True, False),
 }
-"""What a service may be like; what is there several times is more likely."""
+"""Habits of a service; repeated ones are more likely."""
 EVENTS: Final = ("arrive", "arrive", "arrive together", "move", "move", "move", "continue", "delete", "turn", "clock")
 
 
 @dataclass
 class Life:
-    """A run as the service has it, and what was ever true of it, by the real clock."""
+    """A run in the service, and everything that was ever true of it, by the real clock."""
 
     created: datetime
     updated: datetime
     shown: list[tuple[datetime, str | None]]
-    """Each status from a time on. None: deleted."""
+    """Each status with the time from which it holds. None: deleted."""
 
     @property
     def status(self) -> str | None:
         return self.shown[-1][1]
 
     def had(self, status: str, first: datetime, last: datetime) -> bool:
-        """Whether it had this status at some time between these."""
+        """Whether it had this status at any time in this period."""
         ends = [*(at for at, _ in self.shown[1:]), datetime.max.replace(tzinfo=UTC)]
         return any(
             was == status and at <= last and end >= first for (at, was), end in zip(self.shown, ends, strict=True)
@@ -82,30 +82,30 @@ class Life:
 
 @dataclass
 class Service:
-    """The list of runs (spec 4.2), with habits; everything random comes from the history's number."""
+    """The list of runs (spec 4.2) with habits; everything random depends on the history's number."""
 
     dice: random.Random
     lives: dict[str, Life] = field(default_factory=dict)
     offset: timedelta = timedelta(0)
     """How far its clock is ahead."""
     offsets: set[timedelta] = field(default_factory=lambda: {timedelta(0)})
-    """All that it ever was."""
+    """All runs that it ever had."""
     habits: dict[str, Any] = field(default_factory=dict)
     unrest: float = 0.0
-    """How likely something happens before a request is answered."""
+    """The probability of an event before a request is answered."""
     faults: float = 0.0
-    """How likely an answer fails."""
+    """The probability that an answer fails."""
     requests: int = 0
     limit: int = 0
-    """After so many requests of one command nothing is answered any longer: it would not end."""
+    """After this many requests of one command the service stops answering, since the command would not end."""
     tokens: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    """By token: the request that made it, and where it leads."""
+    """By token: the request that created it, and the page it leads to."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         dice = self.dice
         self.habits = {name: dice.choice(values) for name, values in HABITS.items()}
-        # Most services are odd in a few ways only.
+        # Most services are odd in only a few ways.
         for name in dice.sample(sorted(HABITS), dice.randrange(4, len(HABITS))):
             if name != "largest_page":
                 self.habits[name] = HABITS[name][0]
@@ -124,9 +124,9 @@ class Service:
 
     def add(self, status: str, created: datetime) -> None:
         number = len(self.lives)
-        # Ids say nothing of the order.
+        # Ids do not reflect the order.
         run_id = f"run_{(number * 7919 + 13) % 10007:05}"
-        # What was there before the history began was there for ever.
+        # Runs from before the history began always existed.
         since = EPOCH if not self.requests else datetime.now(UTC)
         updated = created + self.dice.choice((timedelta(0), SECOND, 5 * MINUTE)) if not self.requests else created
         self.lives[run_id] = Life(created, min(updated, self.now), [(since, status)])
@@ -156,12 +156,12 @@ class Service:
                 self.habits[name] = dice.choice(HABITS[name])
             case "clock":
                 self.offset += (by := dice.choice((-180, -10, 10, 120))) * MINUTE
-                # Without a date nobody can tell that newer runs are listed below older ones.
+                # Without a date, nobody can detect that newer runs are listed below older ones.
                 self.habits["is_dated"] = self.habits["is_dated"] or by < 0
                 self.offsets.add(self.offset)
 
     def answer(self, target: str) -> tuple[int, bytes, bool]:
-        """Status, body, and whether the connection breaks off in its middle."""
+        """Return status, body, and whether the connection breaks in the middle."""
         dice = self.dice
         self.requests += 1
         if self.requests > self.limit:
@@ -199,7 +199,7 @@ class Service:
         window, rest = listed[start : start + size], listed[start + size :]
         leads_on: Any = None
         if rest:
-            # Where ties change their order, a key would skip some of them for every reader.
+            # If ties change their order, a key would skip some of them for every reader.
             kind = "place" if habits["token"] == "key" and habits["shuffles_ties"] else habits["token"]
             leads_on = {"place": start + size, "key": self.key(window[-1]), "snapshot": rest}[kind]
         shown = window
@@ -221,7 +221,7 @@ class Service:
         return 200, document
 
     def listed(self, query: dict[str, str]) -> list[str]:
-        """The runs that the filters let through, newest first."""
+        """The runs that match the filters, newest first."""
         ids = [run_id for run_id, life in self.lives.items() if life.status is not None]
         if "status" in query and self.habits["filters_status"]:
             ids = [run_id for run_id in ids if self.lives[run_id].status == query["status"]]
@@ -256,7 +256,7 @@ class Service:
 
 @contextmanager
 def serving(service: Service) -> Iterator[str]:
-    """The service over HTTP; its base address."""
+    """Serve the service over HTTP; return its base address."""
 
     def answer(request: Received) -> Step:
         with service.lock:
@@ -285,7 +285,7 @@ CACHED: Final = ("runs", "list", "--cached", "--all", "--json")
 
 
 def history(number: int, folder: Path, counts: Counter[str]) -> None:
-    """One service and one data folder, through some commands; after each, what they claim is held against the truth."""
+    """Run commands on one service and one data folder; after each, compare their claims with the truth."""
     dice = random.Random(number)
     service = Service(dice)
     with serving(service) as base_url:
@@ -314,7 +314,7 @@ def history(number: int, folder: Path, counts: Counter[str]) -> None:
 
 
 def check_live(service: Service, arguments: tuple[str, ...], result: Result, before: datetime, told: str) -> None:
-    """A live list shows only what matches its filter, each run once."""
+    """A live list shows only matching runs, each once."""
     if result.code or arguments[1] != "list":
         return
     runs = result.json()["runs"]
@@ -331,7 +331,7 @@ def check_live(service: Service, arguments: tuple[str, ...], result: Result, bef
 
 
 def check_cached(service: Service, document: Any, told: str) -> None:
-    """What is held was so, and only what is gone is lost."""
+    """Cached facts were true, and only deleted runs are shown as lost."""
     check_claims(service, document, {run["run_id"] for run in document["runs"]}, told)
     for run in document["runs"]:
         life = service.lives[run["run_id"]]
@@ -339,12 +339,12 @@ def check_cached(service: Service, document: Any, told: str) -> None:
         if observed["state"] == "lost":
             assert any(status is None for _, status in life.shown), f"{run['run_id']} is called lost: {told}"
         seen_at = datetime.fromisoformat(observed["last_seen_at"])
-        # An answer is dated by its request, and may come a moment later.
+        # An answer is dated by its request, and may arrive a moment later.
         assert life.had(run["status"], seen_at, seen_at + MINUTE), f"{run} never was so: {told}"
 
 
 def check_claims(service: Service, document: Any, held: set[str], told: str) -> None:
-    """Nothing is missing where a document says that nothing is."""
+    """No run is missing where a document claims completeness."""
     as_of = _moment(document["as_of"])
     ranges = [(_moment(one["from"]), _moment(one["to"])) for one in document.get("complete", ())]
     if since := _moment(document["complete_since"]):
@@ -373,7 +373,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def played(numbers: Sequence[int]) -> Counter[str]:
-    """All of these histories; how many commands there were, how many failed, and how many claimed something."""
+    """Run all of these histories; return how many commands ran, failed, and made claims."""
     counts = Counter[str]()
     for number in numbers:
         with tempfile.TemporaryDirectory() as folder:
@@ -384,13 +384,13 @@ def played(numbers: Sequence[int]) -> Counter[str]:
 
 @pytest.mark.parametrize("numbers", [range(2), [1022]], ids=["two", "false once"])
 def test_no_claim_about_a_random_service_is_false(numbers: Sequence[int]) -> None:
-    """And no run that works is taken for ended, no list shows what its filter leaves out, and every command ends."""
+    """No active run is shown as ended, no list shows runs outside its filter, and every command ends."""
     assert played(numbers)["commands"] >= len(numbers)
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(0)
 def test_a_thousand_services() -> None:
-    """The same, longer."""
+    """A thousand histories are checked in the same way."""
     first = int(os.environ.get("RUNWARDEN_FIRST_HISTORY", "0"))
     played(range(first, first + int(os.environ.get("RUNWARDEN_HISTORIES", "1000"))))

@@ -1,4 +1,4 @@
-"""Keeping the cached runs true, at the cost of what is active and new; `test_model` proves that no claim is false."""
+"""Keeping the cached runs correct at the cost of active and new ones; `test_model` proves that no claim is false."""
 
 import asyncio
 import json
@@ -34,16 +34,16 @@ ODD: Final[dict[str, dict[str, Any]]] = {
     "times as objects": {"created_at": {"seconds": 1}, "updated_at": [1]},
     "numeric run_id": {"run_id": 4711},
 }
-"""Fields of a run that can be kept, and shown as received."""
+"""Fields of a run that can be stored, and are shown as received."""
 UNIDENTIFIED: Final[dict[str, dict[str, Any]]] = {
     "run_id null": {"run_id": None},
     "run_id missing": {"run_id": OMITTED},
     "run_id empty": {"run_id": ""},
     "run_id an object": {"run_id": {"id": 1}},
 }
-"""Fields of a run that can only be counted."""
+"""Fields that make a run unusable, so that it is only counted."""
 HOSTS: Final = ({"status": "healthy", "group": 7}, {}, {"status": None}, {"status": 1}, "healthy", [], {"host": {}})
-"""Instead of what is known of a code host."""
+"""Values in place of a known code host."""
 
 
 def milliseconds(at: datetime) -> str:
@@ -57,20 +57,20 @@ def eastern(at: datetime) -> str:
 
 
 def held(desk: Desk) -> dict[str, Any]:
-    """Every run that the cache holds, by id, with what was observed of it."""
+    """Every cached run, by id, with its observations."""
     lines = desk.run("runs", "list", "--cached", "--all", "--output", "ndjson").out.splitlines()
     return {run["run_id"]: run for run in map(json.loads, lines)}
 
 
 def settle(desk: Desk) -> None:
-    """Poll until nothing moves any more, and fetch what history is missing."""
+    """Poll until nothing changes any more, and fetch missing history."""
     desk.poll(3)
     desk.within(lambda engine: engine.backfill.run())
 
 
 @pytest.mark.parametrize(("peer", "status"), [({}, None), ({"show_time": eastern}, "completed")], indirect=["peer"])
 async def test_runs_that_no_walk_has_read_end_no_walk(desk: Desk, status: str | None) -> None:
-    """A process that ended before it recorded a stored page, or a filtered list, leaves no hole below its runs."""
+    """A stored page or filtered list that a killed process did not record leaves no hole below its runs."""
     desk.peer.fill(30, until=desk.peer.now - 100 * MINUTE)
     async with desk.engine(page_size=5, first_runs=10) as engine:
         await engine.runs.refresh()
@@ -108,7 +108,7 @@ async def test_an_old_run_that_came_alive_again_is_seen(desk: Desk) -> None:
 
 
 async def test_after_an_empty_list_every_run_is_news(desk: Desk) -> None:
-    """Also one that the list was late to show; what the first list held is history."""
+    """This includes a run that the list shows late; runs of the first list are history."""
     async with desk.engine() as engine:
         await engine.runs.refresh()
         desk.peer.put("late", "failed", created=desk.peer.now - MINUTE)
@@ -120,7 +120,7 @@ async def test_after_an_empty_list_every_run_is_news(desk: Desk) -> None:
 
 
 async def test_a_run_that_somebody_cancelled_is_at_no_time_a_failed_one(desk: Desk) -> None:
-    """Who looks at each change sees it as cancelled; if that cannot be asked, as failed until it can."""
+    """Every change shows it as cancelled; while the service cannot be asked, it is failed."""
     told: Step = Respond(200, {"questions": [], "cancelled": ["run_b", "run_a"]})
     desk.peer.otherwise = lambda asked: told if asked.path.endswith("questions") else desk.peer.answer(asked)
     for run_id in ("run_a", "run_b", "run_c"):
@@ -158,7 +158,7 @@ async def test_a_run_that_somebody_cancelled_is_at_no_time_a_failed_one(desk: De
 
 
 async def test_a_failed_refresh_keeps_what_came_and_tells_the_link(desk: Desk) -> None:
-    """A 429 half-way loses nothing that came before it, and claims no gap; then the link recovers."""
+    """A 429 half-way loses nothing that was read before, and claims no gap; then the link recovers."""
     desk.peer.put("run_a", "working")
     desk.peer.fill(30)
     heard: list[Event] = []
@@ -180,7 +180,7 @@ async def test_a_failed_refresh_keeps_what_came_and_tells_the_link(desk: Desk) -
 
 @pytest.mark.parametrize("peer", [{}, {"order": "updated_at"}], indirect=True, ids=["created", "updated"])
 def test_a_run_that_ended_out_of_sight_is_found_and_one_that_is_gone_is_lost(desk: Desk) -> None:
-    """No sweep shows them any more; the look-up finds how one ended, and of the other only its neighbours."""
+    """Sweeps no longer show them: a lookup finds how one ended, and only the neighbours of the other."""
     for n, run_id in enumerate(("run_ended", "run_gone")):
         desk.peer.put(run_id, "working", created=desk.peer.now - (8 + n) * HOUR)
     desk.peer.fill(300)
@@ -199,7 +199,7 @@ def test_a_run_that_ended_out_of_sight_is_found_and_one_that_is_gone_is_lost(des
 
 
 def test_a_filtered_list_does_not_vouch_for_the_rest(desk: Desk) -> None:
-    """500 new runs since the last walk: a list of the failed ones does not make the history complete."""
+    """With 500 new runs since the last walk, a list of the failed ones does not complete the history."""
     desk.peer.fill(200, until=desk.peer.now - 24 * HOUR, every_s=10)
     desk.poll()
     desk.peer.fill(500, every_s=10)
@@ -215,7 +215,7 @@ def test_a_filtered_list_does_not_vouch_for_the_rest(desk: Desk) -> None:
 
 @pytest.mark.parametrize("days", [0, 3], ids=["of the same days", "of older days"])
 def test_another_history_at_the_same_address(desk: Desk, days: int) -> None:
-    """Other runs where every run was held, as of another organization: nothing of the old claim is left."""
+    """If the address now has other runs, for example another organization's, the old claim is dropped."""
     desk.peer.fill(300)
     desk.poll()
     desk.peer.runs.clear()
@@ -230,7 +230,7 @@ def test_another_history_at_the_same_address(desk: Desk, days: int) -> None:
 
 
 def test_odd_runs_are_shown_and_those_without_an_id_are_counted(desk: Desk) -> None:
-    """Live and from the cache, each field as it came; what could not be kept is said until a poll keeps everything."""
+    """Each field is as received, live and cached; unusable entries are reported until a poll has none."""
     desk.peer.fill(5)
     desk.peer.total_count = "many"
     for number, fields in enumerate({**ODD, **UNIDENTIFIED}.values()):
@@ -262,7 +262,7 @@ def test_odd_runs_are_shown_and_those_without_an_id_are_counted(desk: Desk) -> N
     ids=["plain", "a status of very many"],
 )
 def test_a_poll_at_rest_costs_the_same_however_long_the_history(desk: Desk, status: str, cost: int) -> None:
-    """20 active runs: the newest page, a sweep each for queued and working, and health."""
+    """With 20 active runs it requests the newest page, one sweep each for queued and working, and health."""
     desk.peer.fill(400, status, until=desk.peer.now - 3 * HOUR, every_s=1)
     desk.peer.fill(20, "working", until=desk.peer.now - 2 * HOUR)
 
@@ -272,7 +272,7 @@ def test_a_poll_at_rest_costs_the_same_however_long_the_history(desk: Desk, stat
     assert desk.asked() <= cost
 
 
-# what it costs
+# the cost
 
 
 # whose link it is
@@ -280,9 +280,9 @@ def test_a_poll_at_rest_costs_the_same_however_long_the_history(desk: Desk, stat
 
 @pytest.mark.parametrize(("status", "kind"), [(401, "not_authorized")])
 def test_a_refused_refresh_beside_a_working_poller(desk: Desk, status: int, kind: str) -> None:
-    """A console or a command with an expired token is told so itself; for the others the link is as it was.
+    """A process with an expired token reports that itself, and does not change the others' link.
 
-    Of the only process, it is the state of the link.
+    If it is the only process, it is the link's state.
     """
     desk.peer.refused["expired"] = status
     desk.peer.fill(5)

@@ -9,7 +9,7 @@ from app.engine.atomic_file import replacing
 
 
 def test_what_breaks_off_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path: Path) -> None:
-    """A disk that fills up costs what was being written, and nothing more. A new file is its owner's only."""
+    """A full disk only loses the text being written. A new file is private."""
     path = tmp_path / "runs.csv"
     path.touch(mode=0o644)
 
@@ -27,7 +27,7 @@ def test_what_breaks_off_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_pat
     assert path.read_bytes() == b"after\n"
     assert path.stat().st_mode & 0o777 == 0o600
 
-    # A device or a pipe that a person names stays what it is.
+    # A device or a pipe that a user names is written to, not replaced.
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="not a regular file"), replacing(tmp_path / "pipe") as file:
         file.write("x")

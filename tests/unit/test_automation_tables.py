@@ -1,4 +1,4 @@
-"""Writing one automation: the rest of the configuration stays, its comments too."""
+"""Writing one automation keeps the rest of the configuration, including comments."""
 
 import stat
 from pathlib import Path
@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_each_table_is_found_as_it_is_written(file: Path) -> None:
-    """With its comments, those below it too; what looks like a header in a string does not end it."""
+    """Comments above and below belong to it; a header inside a string does not end it."""
     tables = read_tables(file)
 
     assert tables.names == ("first", "second")
@@ -50,7 +50,7 @@ def test_each_table_is_found_as_it_is_written(file: Path) -> None:
 
 @pytest.mark.parametrize(("name", "ending"), [("first", "\r\n"), ("second", "\n"), (None, "\r\n")])
 def test_one_table_changes_and_nothing_else(file: Path, name: str | None, ending: str) -> None:
-    """The rest keeps its comments, blanks and line ends; the file stays its owner's, and a link stays a link."""
+    """Comments, blanks and line ends of the rest stay; the file stays private, and a link stays a link."""
     file.write_bytes(FILE.replace("\n", ending).encode())
     link = file.with_name("linked.toml")
     link.symlink_to(file)
@@ -68,7 +68,7 @@ def test_one_table_changes_and_nothing_else(file: Path, name: str | None, ending
 
 @pytest.mark.parametrize("before", ["[poll]\nruns_s = 5", ""])
 def test_the_first_automation_of_a_file_comes_last(file: Path, before: str) -> None:
-    """Below whatever else there is; an empty file holds it alone."""
+    """It comes after everything else; in an empty file it is alone."""
     file.write_text(before, "utf-8")
     read_tables(file).save(None, THIRD)
 
@@ -76,7 +76,7 @@ def test_the_first_automation_of_a_file_comes_last(file: Path, before: str) -> N
 
 
 def test_what_would_not_be_valid_is_not_written(file: Path) -> None:
-    """The whole file is read as it would be, before it replaces the old one."""
+    """The whole resulting file is validated before it replaces the old one."""
     for name, written, said in (
         ("first", f"{THIRD}\n{THIRD}", "not one automation"),
         (None, f'default_profile = "x"\n{THIRD}', "default_profile|no such key|not one"),
@@ -89,7 +89,7 @@ def test_what_would_not_be_valid_is_not_written(file: Path) -> None:
 
 
 def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
-    """What an editor saved in between is not lost; automations in one line are for an editor."""
+    """An edit made meanwhile is not lost; automations on a single line must be edited by hand."""
     tables = read_tables(file)
     file.write_text(f"{FILE}# more\n", "utf-8")
 
@@ -106,7 +106,7 @@ DOTTED = '[[automations]]\non.every = "1h"\nname = "x"'
 
 
 def test_switching_off_changes_one_word_or_adds_one_line() -> None:
-    """And switching on again takes the word back."""
+    """Enabling it again restores the word."""
     for written, expected in (
         (FIRST, FIRST.replace('"first"\n', '"first"\nenabled = false\n')),
         (f"{THIRD}enabled  =  true # yes\n", f"{THIRD}enabled  =  false # yes\n"),
@@ -119,7 +119,7 @@ def test_switching_off_changes_one_word_or_adds_one_line() -> None:
 
 
 def test_a_mistake_names_its_line_and_its_cure() -> None:
-    """Counted from the table's own first line."""
+    """The line is counted from the table's own first line."""
     for written, line, said in (
         (THIRD.replace('"2h"', '"2h'), 3, "not TOML"),
         (THIRD.replace("every", "evry"), 3, "exactly one of"),

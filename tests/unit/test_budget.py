@@ -1,4 +1,4 @@
-"""How hard and how often the service may be asked."""
+"""The limits on how many requests the service gets, and how often."""
 
 import asyncio
 import selectors
@@ -22,11 +22,11 @@ from app.sync.polling import LONGEST_S, Cadence
 from storage.records.activity import BudgetState
 
 RESTING = (Priority.ACTIVE, Priority.HEALTH, Priority.BACKFILL)
-"""What is asked while no person waits."""
+"""Priorities of requests while no user waits."""
 
 
 class _Selector(selectors.DefaultSelector):
-    """Passes the time instead of waiting for it."""
+    """Advances the time instead of waiting for it."""
 
     now_s = 0.0
 
@@ -38,7 +38,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 def in_virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test on a loop whose time passes only while nothing is left to do; what is for a thread runs at once."""
+    """Run a test on a loop whose time only passes when nothing is left to do; thread jobs run at once."""
 
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -64,7 +64,7 @@ def _at_once(
 
 
 class SharedState:
-    """The part of the cache that holds the budget."""
+    """The part of the cache that stores the budget."""
 
     state = BudgetState()
 
@@ -77,7 +77,7 @@ class SharedState:
 
 
 class Service:
-    """Answers as scripted, then well; requests take a tenth of a second."""
+    """Answers as scripted, then successfully; requests take a tenth of a second."""
 
     def __init__(self, *script: ApiError | None) -> None:
         self.script = list(script)
@@ -116,7 +116,7 @@ def limited(wait_s: float | None) -> RateLimitedError:
 
 @in_virtual_time
 async def test_a_stated_wait_holds_for_every_process() -> None:
-    """The one that was refused and another one say until when; after that both go on."""
+    """The refused process and another one report until when; after that both continue."""
     service = Service(limited(60), limited(60))
     one, other = service.process(), service.process()
     with pytest.raises(RateLimitedError, match="slow down"):
@@ -135,7 +135,7 @@ async def test_a_stated_wait_holds_for_every_process() -> None:
 
 @in_virtual_time
 async def test_a_person_s_request_waits_out_a_short_wait_and_is_sent_once_more() -> None:
-    """A refused poll is not: the next one is as good. A 429 without a wait keeps no person waiting."""
+    """A refused poll is not repeated, since the next one will do. After a 429 without a wait, no user waits."""
     asked, polled, unstated = Service(limited(3)), Service(limited(1)), Service(limited(None))
     with pytest.raises(RateLimitedError):
         await polled.ask(polled.process(), Priority.ACTIVE)
@@ -150,7 +150,7 @@ async def test_a_person_s_request_waits_out_a_short_wait_and_is_sent_once_more()
 
 @in_virtual_time
 async def test_a_write_waits_seconds_at_the_most_and_is_never_sent_twice() -> None:
-    """After that the service itself decides; its refusal is the answer."""
+    """After that the service itself decides, and its refusal is the result."""
     service = Service(limited(60), limited(4))
     budget = service.process()
     await service.fails(budget, 1)
@@ -165,7 +165,7 @@ async def test_a_write_waits_seconds_at_the_most_and_is_never_sent_twice() -> No
 
 @in_virtual_time
 async def test_after_a_429_polls_and_history_rest_longer_than_a_user() -> None:
-    """Others of the organization wait for the same moment; a user's request is sent as soon as the wait is over."""
+    """Other clients of the organization wait for the same moment; a user's request is sent when the wait is over."""
     service = Service(limited(20), limited(20))
     budget = service.process()
     await service.fails(budget, 1)
@@ -180,7 +180,10 @@ async def test_after_a_429_polls_and_history_rest_longer_than_a_user() -> None:
 
 @in_virtual_time
 async def test_while_the_service_is_down_polls_and_history_rest() -> None:
-    """After failures in a row, in every process, longer each time; a user's request is sent, and ends the rest."""
+    """After consecutive failures every process pauses longer each time.
+
+    A user's request is sent, and ends the pause.
+    """
     few: list[ApiError | None] = [RequestTimeoutError("")] * (FAILURES_TO_REST - 1)
     alive = Service(*few, NotFoundError("", status=404), *few, NoTokenError(""), NoTokenError(""))
     budget = alive.process()
@@ -205,7 +208,7 @@ async def test_while_the_service_is_down_polls_and_history_rest() -> None:
 
 
 def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -> None:
-    """A failure doubles the wait up to a ceiling."""
+    """A failure doubles the wait up to a limit."""
     for draw, wait_s in ((0.0, 10.0), (0.5, 15.0)):
         spread = Cadence(10.0, draw=lambda draw=draw: draw)
         spread.failed(0.0)

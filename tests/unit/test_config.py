@@ -1,4 +1,4 @@
-"""The configuration: what it says, what is said when it is wrong, its example, and writing it."""
+"""The configuration: reading it, its errors, its example, and writing it."""
 
 import json
 import os
@@ -34,21 +34,21 @@ ACME = '[profiles.acme]\nbase_url = "https://api.example.com/v1/"\n'
 
 
 def loaded(folder: Path, text: str, **env: str) -> Settings:
-    """Settings from a file with that text."""
+    """Settings from a file with this text."""
     file = folder / "config.toml"
     file.write_text(text, encoding="utf-8")
     return load(file, env)
 
 
 def mistake(folder: Path, text: str, **env: str) -> ConfigError:
-    """The error of a file with that text."""
+    """The error of a file with this text."""
     with pytest.raises(ConfigError) as caught:
         loaded(folder, text, **env).profile()
     return caught.value
 
 
 def test_a_full_profile_is_read(tmp_path: Path) -> None:
-    """[poll] counts for all, a profile's own poll table on top of it."""
+    """[poll] applies to all profiles, and a profile's own poll table overrides it."""
     settings = loaded(
         tmp_path,
         'default_profile = "acme"\n[poll]\nruns_s = 5\npage_size = 50\n'
@@ -72,7 +72,7 @@ def test_a_full_profile_is_read(tmp_path: Path) -> None:
 
 
 def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
-    """The message says where to go and what to write."""
+    """The message says where the error is and what to write."""
     for text, line, key, said in (
         ("[poll\n", 1, None, "not TOML"),
         ("# one\n[poll]\nrun_s = 5\n", 3, "poll.run_s", "Did you mean runs_s?"),
@@ -95,7 +95,7 @@ def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path: Path) -> None:
-    """A typing error in --config or RUNWARDEN_CONFIG is an error; for a wrong variable there is no file to blame."""
+    """A typo in --config or RUNWARDEN_CONFIG is an error; a wrong variable is reported without a file."""
     missing = tmp_path / "x.toml"
     for path, env, said in (
         (missing, {}, r"x\.toml: there is no such file"),
@@ -109,7 +109,7 @@ def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    """Another address is another folder, and so is another profile; odd names make no odd paths."""
+    """Another address or profile has another folder, and odd names give safe paths."""
     settings = Settings(data_dir=tmp_path)
     profiles = [
         Profile("acme", "https://a.example/v1", EnvToken()),
@@ -136,16 +136,16 @@ def fields(kind: type) -> set[str]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The example with every key on, as a file; `##` marks alternatives of the key before them."""
+    """The example with every key active, as a file; `##` marks alternatives of the key before them."""
     path = tmp_path / "config.toml"
     path.write_text(re.sub(r"(?m)^#(?=[\w\[\"])", "", example_text()))
     return path
 
 
 def test_every_value_of_the_example_is_the_default(file: Path) -> None:
-    """What the example shows is what the program does without it. A setting that is missing here does not exist.
+    """The program behaves as the example shows, and every setting is in it.
 
-    `config init` writes it with every key off.
+    `config init` writes it with every key commented out.
     """
     settings, values = load(file, {}), tomllib.loads(file.read_text())
     bare = file.with_name("bare.toml")
@@ -175,7 +175,7 @@ def mode(path: Path) -> int:
 
 
 def test_profiles_are_added_and_what_was_there_stays(tmp_path: Path) -> None:
-    """The first one below the commented example; another one through a link, whatever is in its name or command."""
+    """The first one goes below the commented example, another one through a link, whatever its name or command."""
     file = tmp_path / "new" / "config.toml"
     add_profile(file, Profile("acme", ADDRESS, FileToken(Path("acme.token")), read_only=True))
     profile = load(file, {}).profile()
@@ -197,7 +197,7 @@ def test_profiles_are_added_and_what_was_there_stays(tmp_path: Path) -> None:
 
 
 def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path) -> None:
-    """A mistake that was there, or the same profile twice: said with the file's own name, and nothing is changed."""
+    """An existing error or a repeated profile is reported with the file's name, and nothing is changed."""
     for before in (
         "this is no TOML",
         f'[profiles.acme]\nbase_url = "{ADDRESS}"\n',
@@ -212,7 +212,7 @@ def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path) -> Non
 
 
 def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
-    """Readable by its owner alone; an existing file of that name is another token and is left alone."""
+    """It is private; an existing file of that name has another token and is left alone."""
     assert [name for name in ("", "  ", "environment", "x" * 41, " acme", "a\nb") if not name_problem(name)] == []
     old = os.umask(0)
     try:
@@ -236,7 +236,7 @@ def test_tokens_that_are_kept_at_the_same_time_have_a_file_each(tmp_path: Path) 
 
 
 def test_an_address_that_could_lead_the_token_astray_is_refused() -> None:
-    """The message says which rule it breaks, and never repeats a password."""
+    """The message names the broken rule, and never repeats a password."""
     for written, reason in (
         ("http://api.example.com/v1", "in the clear"),
         ("http://0.0.0.0/v1", "in the clear"),

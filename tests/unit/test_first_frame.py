@@ -1,4 +1,4 @@
-"""Frames on disk: whose they are, and what may come out of them."""
+"""Saved frames: who may read them, and which text they may print."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ ROWS = ["", "\x1b[1;38;2;1;2;3m● live\x1b[0m text"]
 
 @pytest.fixture
 def kept(tmp_path: Path) -> FirstFrame:
-    """A frame that was kept under a configuration."""
+    """A frame saved under a configuration."""
     (tmp_path / "config.toml").write_text("")
     frame = FirstFrame({"RUNWARDEN_DATA_DIR": str(tmp_path)})
     frame.keep(configuration(str(tmp_path / "config.toml")), SIZE, " runwarden  acme   ", ROWS)
@@ -22,7 +22,7 @@ def kept(tmp_path: Path) -> FirstFrame:
 
 
 def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
-    """The title with the time, then each row at its place, cut at a smaller window; no other user can read the file."""
+    """The title with the time is followed by the rows, cut to a smaller window; no other user can read the file."""
     text, small = kept.read(SIZE), kept.read((40, 1))
     [file] = (tmp_path / "frames").iterdir()
 
@@ -45,14 +45,14 @@ def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
     ids=["osc", "c1", "readable", "link", "pipe", "no-config"],
 )
 def test_only_a_sound_frame_of_ours_is_shown(kept: FirstFrame, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
-    """A terminal obeys what it is sent: text and colours of our own file, under the same configuration, or nothing."""
+    """A terminal obeys its input, so only text and colours of our own file under the same configuration are printed."""
     spoil(next((tmp_path / "frames").iterdir()))
     with pytest.raises((OSError, ValueError)):
         kept.read(SIZE)
 
 
 def test_nothing_is_kept_where_others_can_write_and_not_for_ever(kept: FirstFrame, tmp_path: Path) -> None:
-    """Others could put a link in its way. An edited configuration names another service."""
+    """Others could put a link in its place. An edited configuration may name another service."""
     config = tmp_path / "config.toml"
     [file] = (tmp_path / "frames").iterdir()
     before, name = file.read_text(), configuration(str(config))

@@ -1,4 +1,4 @@
-"""The query language: what a line means, what is said of one that means nothing, and a filter as text and back."""
+"""The query language: the meaning of a line, the errors, and writing a filter as text."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ INSTANT = timedelta(microseconds=1)
 
 
 def test_a_line_means_a_filter() -> None:
-    """Conditions, their inverses, lists, aliases, quotes, and words for everything else."""
+    """A line has conditions, inverses, lists, aliases, quotes, and words for everything else."""
     for line, wanted in (
         ("", RunFilter()),
         ("login timeout", RunFilter(search="login timeout")),
@@ -38,7 +38,7 @@ def test_a_line_means_a_filter() -> None:
 
 
 def test_times_limit_and_their_inverses_meet_them() -> None:
-    """A date is all of its day; what is not since it ends the instant before it; the tighter of two limits holds."""
+    """A date includes its whole day, the inverse of `since` ends the instant before, and the tighter limit holds."""
     for line, since, until in (
         ("since:2h", NOW - timedelta(hours=2), None),
         ("from:2026-05-01", datetime(2026, 5, 1, tzinfo=UTC), None),
@@ -53,7 +53,7 @@ def test_times_limit_and_their_inverses_meet_them() -> None:
 
 
 def test_what_means_nothing_is_said_with_its_place_and_a_cure() -> None:
-    """Place, message and cure; the sentence counts characters from 1, as people do."""
+    """The error has position, message and fix; the sentence counts characters from 1."""
     for line, place, message, cure in (
         ("a statsu:failed", (2, 9), "There is no statsu:", "status:?"),
         ("finding:major,blocking", (14, 22), "There is no finding 'blocking'", "finding:blocker?"),
@@ -79,7 +79,7 @@ keys = st.sampled_from(["status", "repo", "branch", "agent"])
 def test_written_values_are_read_back_as_themselves(
     key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...], found: tuple[str, ...], left: tuple[str, ...]
 ) -> None:
-    """Whatever is in them."""
+    """This holds whatever the values contain."""
     query = parse(" ".join((*listed(key, asked, excluded), *listed("finding", found, left))), NOW)
 
     name = {"status": "statuses", "repo": "repositories", "branch": "branches", "agent": "agents"}[key]

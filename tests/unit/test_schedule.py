@@ -24,7 +24,7 @@ async def started(schedule: Schedule) -> AsyncIterator[Schedule]:
 
 
 async def test_a_job_that_breaks_is_told_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """One broken run is not the end of the job, and it stays known as broken until it works, at its own pace."""
+    """The job continues, and stays marked as failing until it succeeds, at its own pace."""
     is_broken, runs, problems = True, list[bool](), list[str]()
 
     async def work() -> float:
@@ -47,7 +47,7 @@ async def test_a_job_that_breaks_is_told_and_tried_again(caplog: pytest.LogCaptu
 
 
 async def test_a_job_that_hangs_is_stopped_by_its_deadline() -> None:
-    """A hanging run does not silence the runs after it."""
+    """A hanging run does not prevent later ones."""
     calls: list[int] = []
 
     async def hang() -> float:
@@ -63,7 +63,7 @@ async def test_a_job_that_hangs_is_stopped_by_its_deadline() -> None:
 
 
 async def test_stop_ends_runs_that_are_under_way() -> None:
-    """Nothing goes on after stop has returned."""
+    """Nothing runs after stop has returned."""
     steps: list[str] = []
 
     async def long() -> float:
@@ -84,7 +84,7 @@ async def test_stop_ends_runs_that_are_under_way() -> None:
 
 
 async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that slept finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
+    """A suspended machine finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
     monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.0)
     planned: list[datetime] = []
     add_job = AsyncIOScheduler.add_job

@@ -1,4 +1,4 @@
-"""Foreign text made printable."""
+"""Making foreign text printable."""
 
 import re
 from unicodedata import category
@@ -16,7 +16,7 @@ ANY = st.text(st.characters(codec=None, categories=None), max_size=700)
 
 @given(ANY, st.integers(1, 600))
 def test_nothing_unprintable_leaves(text: str, limit: int) -> None:
-    """Twice is as good as once, and nothing disappears but surplus marks. The lines of a block are safe, too."""
+    """Repeating it changes nothing, and only surplus marks disappear. The lines of a block are safe, too."""
     safe, whole = safe_text(text, limit=limit), safe_text(text, limit=1_000)
     marks = sum(category(character).startswith("M") for character in text)
 
@@ -31,7 +31,7 @@ def test_nothing_unprintable_leaves(text: str, limit: int) -> None:
 
 
 def test_foreign_text_is_shown_and_not_obeyed() -> None:
-    """Control characters become pictures or placeholders; everything that prints stays as it is."""
+    """Control characters become pictures or placeholders; printable characters stay."""
     for text, safe in (
         ("grüße ✓ 日本 😀", "grüße ✓ 日本 😀"),
         ("\x1b[2Jgone", "␛[2Jgone"),
@@ -48,7 +48,7 @@ def test_foreign_text_is_shown_and_not_obeyed() -> None:
 
 
 def test_a_cut_is_visible_and_a_block_is_bounded() -> None:
-    """The last character says that there was more. All three line ends divide a block, and nothing else."""
+    """The last character shows that text was cut. All three line ends divide a block, and nothing else does."""
     assert safe_block("a\r\nb\rc\n\td\u2028e") == ("a", "b", "c", "    d\N{REPLACEMENT CHARACTER}e")
     assert safe_block("") == ("",)
     assert (safe_text("abcdef", limit=4), safe_text("abcd", limit=4)) == ("abc…", "abcd")
@@ -59,7 +59,7 @@ def test_a_cut_is_visible_and_a_block_is_bounded() -> None:
 
 
 def test_every_character_of_text_is_printable() -> None:
-    """Of the planes that have text, and of that of tags: none gets through that must not."""
+    """Every character of the planes with text and of the tag plane is tested."""
     for first in (*range(0, 0x10000, 4096), 0xE0000):
         characters = "".join(map(chr, range(first, first + 4096)))
         assert not {category(each) for each in safe_text(characters, limit=5_000)} & UNPRINTABLE, hex(first)

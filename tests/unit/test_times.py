@@ -13,7 +13,7 @@ MOMENT = datetime(2026, 5, 1, 10, tzinfo=UTC)
 
 
 def test_durations_are_read_as_people_write_them() -> None:
-    """A number and a unit, or several of them; anything else is refused, with an example or the limit."""
+    """A duration is one or more numbers with units; anything else is refused, with an example or the limit."""
     seconds = {"90s": 90, "30m": 1800, "1h30m": 5400, "7d": 604_800, "2w": 1_209_600, "0.5s": 0.5, " 5M ": 300}
     assert {text: parse_duration(text).total_seconds() for text in seconds} == seconds
     for text in ("", "30", "m", "-5m", "5 m", "1e3s", "9999999999d", "٣m"):
@@ -22,7 +22,7 @@ def test_durations_are_read_as_people_write_them() -> None:
 
 
 def test_moments_are_relative_or_absolute() -> None:
-    """Every one of them comes out aware and in UTC. A time without an offset could be anybody's, and is refused."""
+    """Each is aware and in UTC. A time without an offset is ambiguous, and refused."""
     for text, moment in {
         "-2h": datetime(2026, 5, 4, 10, 30, tzinfo=UTC),
         "now": NOW,
@@ -37,7 +37,7 @@ def test_moments_are_relative_or_absolute() -> None:
 
 
 def test_all_these_are_the_same_moment() -> None:
-    """RFC 3339, the same without an offset, and epochs. An unreadable time is none."""
+    """RFC 3339, the same without an offset, and epochs are read; an unreadable time is None."""
     for received in (
         "2026-05-01T10:00:00Z",
         "2026-05-01T10:00",
@@ -61,7 +61,7 @@ def test_all_these_are_the_same_moment() -> None:
     )
 )
 def test_a_written_time_is_read_back_as_itself(moment: datetime) -> None:
-    """What one command prints, another takes; what is sent in date_from has a fixed width."""
+    """A printed time is accepted by other commands; date_from has a fixed width."""
     text = present(rfc3339(moment))
 
     assert len(text) == len("2026-05-01T10:00:00.000000Z")
@@ -69,7 +69,10 @@ def test_a_written_time_is_read_back_as_itself(moment: datetime) -> None:
 
 
 def test_the_date_tells_how_far_the_clocks_are_apart() -> None:
-    """From the middle of the request, to half a second. A local time without an offset proves nothing."""
+    """The difference is measured from the middle of the request, to half a second.
+
+    A time without an offset proves nothing.
+    """
     sent_s = 1_792_584_000 + 7_200
 
     assert clock_ahead_s({"Date": "Wed, 21 Oct 2026 12:00:00 GMT"}, sent_s, sent_s + 1.0) == -7_200.0

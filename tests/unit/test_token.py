@@ -1,4 +1,4 @@
-"""Where a token may come from, and that it shows nowhere."""
+"""The sources of a token, and that it is never shown."""
 
 import copy
 import io
@@ -30,7 +30,7 @@ def refusal(source: TokenSource, env: dict[str, str] | None = None) -> TokenErro
 
 
 def test_a_token_never_shows() -> None:
-    """Not in repr, str, a format, or a traceback's arguments; and it cannot be pickled."""
+    """It is not in repr, str, a format, or a traceback's arguments, and it cannot be pickled."""
     token = Token(SECRET)
 
     assert SECRET not in f"{token} {token!r} {[token]} {vars(Token)}"
@@ -41,7 +41,7 @@ def test_a_token_never_shows() -> None:
 
 
 def test_what_cannot_be_a_bearer_token_is_refused_without_repeating_it() -> None:
-    """A header with it would break, and the error's text would show it."""
+    """Such a header would fail, and the error would show the token."""
     for value in ("", "a b", "a\nb", "Bearer abc", "tök", "a\x00b", "a\x7f", "x" * 20_000):
         with pytest.raises(TokenError) as caught:
             Token(value)
@@ -62,7 +62,10 @@ def test_a_variable_is_read_and_removed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_file_that_others_can_read_or_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that corrects it; so is another user's, a pipe or a folder, without waiting for it."""
+    """The error has the command that corrects it.
+
+    Another user's file, a pipe or a folder is refused without waiting.
+    """
     path = tmp_path / "token"
     path.write_text(SECRET + "\n")
     for mode in (0o640, 0o602):
@@ -83,7 +86,7 @@ def test_a_file_that_others_can_read_or_write_is_refused(tmp_path: Path, monkeyp
 
 
 def test_a_command_is_run_without_a_shell(capfd: pytest.CaptureFixture[str]) -> None:
-    """What it prints is the token; its arguments are passed as they stand, and its errors leave the screen alone."""
+    """Its output is the token; its arguments are passed unchanged, and its stderr is not shown."""
     argv = ("/bin/sh", "-c", 'echo noise >&2; printf "%s" "$1"', "sh", "$HOME;`id`")
 
     assert CommandToken(argv).read(dict(os.environ)).reveal() == "$HOME;`id`"
@@ -91,7 +94,7 @@ def test_a_command_is_run_without_a_shell(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_command_that_fails_says_how() -> None:
-    """Its output is not repeated: it may hold the token."""
+    """Its output is not repeated, since it may contain the token."""
     for argv, said in (
         (("/bin/sh", "-c", f"echo '{SECRET}'; exit 3"), "ended with 3"),
         (("true",), "empty"),
@@ -103,7 +106,7 @@ def test_a_command_that_fails_says_how() -> None:
 
 
 def test_a_stream_gives_its_first_line_and_an_empty_keyring_names_the_cure() -> None:
-    """As `--token-stdin` does; the cure is a command."""
+    """`--token-stdin` does the same; the fix is a command."""
     assert StreamToken(io.StringIO(SECRET + "\nmore\n")).read({}).reveal() == SECRET
     assert "empty" in str(refusal(StreamToken(io.StringIO(""))))
     assert "keyring" in refusal(KeyringToken("acme")).cure

@@ -1,4 +1,4 @@
-"""One widget on a screen of its own."""
+"""One widget on its own screen."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Stage(App[None]):
-    """Shows a widget, and keeps what it says."""
+    """Shows a widget, and records its messages."""
 
     def __init__(self, widget: Widget) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Stage(App[None]):
 
 @asynccontextmanager
 async def staged(widget: Widget, size: tuple[int, int] = (80, 20)) -> AsyncIterator[tuple[Stage, Pilot[None]]]:
-    """Puts the widget on show, with the focus."""
+    """Shows the widget with the focus."""
     app = Stage(widget)
     async with app.run_test(size=size, message_hook=app.heard.append) as pilot:
         widget.focus()

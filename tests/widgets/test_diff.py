@@ -1,4 +1,4 @@
-"""A diff is drawn from its patch, line by line, and nothing in it reaches the terminal raw."""
+"""A diff is drawn from its patch, line by line, and no control character reaches the terminal."""
 
 import re
 from itertools import pairwise
@@ -59,7 +59,7 @@ def shown(patch: bytes, *files: ChangedFile) -> DiffView:
 
 @pytest.mark.parametrize("step", [1, 1_000])
 def test_a_removed_line_stands_beside_the_one_in_its_place(step: int) -> None:
-    """However the patch is read, and whatever its lines look like."""
+    """The patch may be read in any way, and its lines may look like anything."""
     rows = rows_of(PATCH, step)
 
     assert [len(file.left) for file in rows.unified] == [10, 0, 4]
@@ -71,7 +71,7 @@ def test_a_removed_line_stands_beside_the_one_in_its_place(step: int) -> None:
 
 
 async def test_the_cursor_stays_on_its_line_when_the_terminal_gets_wider() -> None:
-    """Side by side the same lines take fewer rows."""
+    """In two columns the same lines take fewer rows."""
     changed = b"".join(b"-%d\n" % n for n in range(40)) + b"".join(b"+%d new\n" % n for n in range(40))
     view = shown(PATCH.partition(b"@@")[0] + b"@@ -1,40 +1,40 @@\n" + changed)
     async with staged(view, (80, 24)) as (app, pilot):
@@ -84,7 +84,7 @@ async def test_the_cursor_stays_on_its_line_when_the_terminal_gets_wider() -> No
 
 
 async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:
-    """A key shows one below the other. A line is found, and the hunk under the cursor copied."""
+    """A key shows one below the other. Searching finds lines, and the hunk under the cursor is copied."""
     view = shown(PATCH)
     async with staged(view, (160, 24)) as (app, pilot):
         assert re.search(r"2 -limit = 10 +│ +2 \+limit = 12", app.lines[4])
@@ -102,7 +102,7 @@ async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:
 
 
 def test_syntax_is_read_from_the_whole_file() -> None:
-    """A string over several lines is one on each; what would take long, or is not known, stays plain."""
+    """A string over several lines is highlighted on each; slow or unknown languages stay plain."""
     found = colours(b'"""A docstring\nthat goes on.\n"""\nlimit = 1\n', "x.py")
 
     assert [[span[2] for span in line] for line in found][:4] == [["string"], ["string"], ["string"], ["number"]]

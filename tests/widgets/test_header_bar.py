@@ -9,7 +9,7 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 async def painted(width: int, status: str, **facts: object) -> str:
-    """The line of a profile with two hosts, one of them in that state for twelve minutes."""
+    """The header of a profile with two hosts, one of them in this state for twelve minutes."""
     since = NOW - timedelta(minutes=12)
     hosts = tuple(
         PlatformHealth(name, how, None, None, since, NOW, connected=True)
@@ -23,7 +23,7 @@ async def painted(width: int, status: str, **facts: object) -> str:
 
 
 async def test_a_bad_host_is_in_the_line_at_every_width() -> None:
-    """Whatever else has to go; a host whose state is old is doubtful, not by its colour alone."""
+    """Other parts are dropped first; an old state is marked as doubtful, not only by colour."""
     for width in (50, 63, 80, 120):
         assert "gitlab ✗" in await painted(width, "down", read_only=True, can_switch=True)
     assert "gitlab ✓?" in await painted(120, "ok", health_is_stale=True)

@@ -1,4 +1,4 @@
-"""A log is shown from any of its bytes on, without holding its lines, and none of them reaches the terminal raw."""
+"""A log is shown from any byte on, without storing its lines, and no control character reaches the terminal."""
 
 import random
 
@@ -16,7 +16,7 @@ def chunk(data: bytes, begin: int = 0, end: int | None = None) -> LogChunk:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_lines_are_those_of_the_bytes_wherever_it_was_cut(seed: int) -> None:
-    """Pieces come from the end backwards, and are added at the end as the log grows."""
+    """Pieces are read from the end backwards, and added at the end as the log grows."""
     chance = random.Random(seed)
     size = 3 * BLOCK if seed == 0 else 400
     data = b"".join(b"x" * chance.randrange(90) + b"\n" for _ in range(size // 40)) + b"tail" * (seed % 2)
@@ -44,12 +44,12 @@ SHOWN = {
 
 @pytest.mark.parametrize(("raw", "pieces"), SHOWN.values(), ids=SHOWN)
 def test_of_what_a_line_orders_only_colours_are_obeyed(raw: bytes, pieces: list[tuple[str, str]]) -> None:
-    """Everything else becomes visible; of a line that was written over, the last state is shown."""
+    """Everything else becomes visible; for an overwritten line, the last state is shown."""
     assert [piece[:2] for piece in log_pieces(raw)] == pieces
 
 
 async def test_at_its_end_it_follows_and_elsewhere_it_stays() -> None:
-    """What comes before the lines on show moves none of them."""
+    """Lines that are loaded above do not move the visible ones."""
     data = b"".join(b"line %d\n" % n for n in range(1_000))
     spool = LogSpool()
     view = LogView(spool)
@@ -84,5 +84,5 @@ async def test_at_its_end_it_follows_and_elsewhere_it_stays() -> None:
     ],
 )
 def test_a_line_begins_with_its_time_on_this_machine_s_clock(raw: bytes, shown: bytes) -> None:
-    """In eight characters; a time without a zone is only cut, and what is no time stays."""
+    """It has eight characters; a time without a zone is only cut, and other text stays."""
     assert short_time(raw) == shown

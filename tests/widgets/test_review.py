@@ -1,4 +1,4 @@
-"""A review is laid out as lines of text: nothing in it acts, and nothing makes it slow."""
+"""A review becomes lines of text that cannot act or slow the view down."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +34,7 @@ def texts(text: str, width: int = 40) -> list[str]:
 
 
 def test_markdown_reads_as_text() -> None:
-    """Lists, quotes, tables and code keep their shape; where a link leads is written behind it."""
+    """Lists, quotes, tables and code keep their shape; a link's address follows it."""
     assert texts(REVIEW) == [
         "Review",
         "",
@@ -57,7 +57,7 @@ def test_markdown_reads_as_text() -> None:
 
 
 def test_two_reviews_are_laid_out_at_once() -> None:
-    """The second one begins before the parser has filled its tables."""
+    """The second one starts before the parser has filled its tables."""
     expected = ["a (http://b/~)"]
     switched_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -82,7 +82,7 @@ HOSTILE = {
 
 
 async def test_nothing_of_a_hostile_review_reaches_the_terminal() -> None:
-    """And long tables and code are cut."""
+    """Long tables and code are cut."""
     view = ReviewView()
     async with staged(view, (60, 20)) as (app, pilot):
         for name, text in HOSTILE.items():
@@ -94,7 +94,7 @@ async def test_nothing_of_a_hostile_review_reaches_the_terminal() -> None:
 
 
 def test_our_own_marks_are_left_out_and_no_words_hide_behind_them() -> None:
-    """Other comments are shown: what is hidden in a review is read by nobody."""
+    """Other comments are shown, since nobody would read hidden text."""
     text = "one <!-- runwarden:x --> two\n\n<!-- runwarden-review [\n] --> three\n\n<!-- theirs -->\n"
     shown = "\n".join("".join(piece.text for piece in line.pieces) for line in review_lines(text, 60))
 

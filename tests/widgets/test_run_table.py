@@ -1,4 +1,4 @@
-"""The table of runs: its cursor and its view stay on their runs."""
+"""The cursor and the view of the table of runs stay on their runs."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -32,7 +32,7 @@ def window(first: int, *, total: int = TOTAL, shift: int = 0, cursor_index: int 
         ((0, 0, 0, True), ("run_0", None), (3, 3), (3, 0, 0)),
         ((19, 0, 0, True), ("run_19", None), (3, 22), (22, 3, 3)),  # pushed out of the view
         ((50, 40, 2, True), ("run_50", "run_50"), (3, 53), (53, 43, 5)),
-        ((90, 40, 0, True), ("run_90", None), (3, 93), (93, 40, 0)),  # out of view already
+        ((90, 40, 0, True), ("run_90", None), (3, 93), (93, 40, 0)),  # already out of view
         ((55, 40, 0, True), ("run_50", "run_50"), (3, 53), (58, 43, 3)),  # the user moved on meanwhile
     ],
 )
@@ -42,7 +42,7 @@ def test_cursor_and_view_stay_on_their_runs(
     answer: tuple[int, int],
     there: tuple[int, int, int],
 ) -> None:
-    """In a view of 20 rows: cursor, first visible row and unseen runs, before and after others arrived above."""
+    """A view of 20 rows is compared before and after: cursor, first visible row and unseen runs."""
     cursor, top, unseen, is_pinned = here
     request = WindowRequest(RunFilter(), RunSort(), 0, 60, asked[1], cursor_id=asked[0])
     before = Position(cursor, top, 20, unseen, f"run_{cursor}", is_pinned=is_pinned)
@@ -55,7 +55,7 @@ def test_cursor_and_view_stay_on_their_runs(
 
 
 def test_a_sought_run_comes_into_the_middle() -> None:
-    """Once it is among the rows; those of an earlier request leave the search open.
+    """It waits until the run is among the rows; rows of an earlier request do not end the search.
 
     Another query shows the cursor's run if it still matches, or begins at the top.
     """
@@ -81,7 +81,7 @@ def test_a_sought_run_comes_into_the_middle() -> None:
 
 
 async def test_what_explains_an_empty_table_repaints_no_full_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its numbers change with each page that arrives; only a table that has room for it is drawn again."""
+    """Its numbers change with each page; only an empty table is repainted."""
     table = RunTable(NOON)
     async with staged(table) as (app, pilot):
         drawn, line = list[int](), RunTable.render_line

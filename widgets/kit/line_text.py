@@ -24,12 +24,12 @@ from widgets.kit.badges import STYLES
 
 
 def unscrolled_size() -> Reactive[Size]:
-    """The `virtual_size` of a widget whose place does not depend on it: a new one does not lay out the screen."""
+    """The `virtual_size` of a widget whose position does not depend on it: a new one does not lay out the screen."""
     return Reactive(Size(0, 0), layout=False)
 
 
 class SteadyText(Static):
-    """A text that is updated with each tick or poll, mostly with the same words: those cost nothing."""
+    """A text that is updated with each tick or poll, mostly with the same words, which then costs nothing."""
 
     virtual_size = unscrolled_size()
 

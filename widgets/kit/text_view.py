@@ -104,10 +104,10 @@ class TextView(CursorView):
         return next((row for row in rows if any(map(pattern.search, self.texts(row)))), None)
 
     def texts(self, row: int) -> Iterable[bytes]:
-        """What is searched in a line."""
+        """The text of a line that is searched."""
         raise NotImplementedError
 
-    # For all
+    # For all views
 
     def resize_to(self, total: int) -> None:
         """Make room for this many lines."""
@@ -208,7 +208,7 @@ class TextSearch(Vertical):
         super().__init__()
         self.view = view
         self.none_of: Mapping[Pattern[bytes], str] = {}
-        """What is said if a pattern other than a typed one is not found."""
+        """The message if a pattern other than a typed one is not found."""
         self._line = ListSearch(("Search: enter go to it, esc clear",))
         self._start = start
         self._earlier = earlier
