@@ -28,13 +28,10 @@ async def check(new: Profile) -> tuple[str, bool] | None:
     try:
         await client.list_runs(page_size=1)
     except ApiError as error:
-        kind = error_kind(error.kind)
-        is_token = kind.concerns == "token"
-        message = safe_text(error.message, limit=200)
-        text = f"{kind.title}. {kind.setup_fix or message}"
-        if not kind.setup_fix and not is_token:
-            text = f"{message} Is the address right?"
-        return text, is_token
+        kind, message = error_kind(error.kind), safe_text(error.message, limit=200)
+        if kind.setup_fix or kind.concerns == "token":
+            return f"{kind.title}. {kind.setup_fix or message}", kind.concerns == "token"
+        return f"{message} Is the address right?", False
     finally:
         await client.aclose()
     return None

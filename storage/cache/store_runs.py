@@ -1,4 +1,11 @@
-"""Storing the runs of an answer: unchanged ones are only confirmed; others are added or merged."""
+"""Storing the runs of an answer.
+
+`runs` holds what is filtered, sorted and searched, `run_bodies` each run as received, `sightings` its digest and when
+its last answer was requested, `written` its update by our last write, `transitions` and `events` changes of status.
+An answer waits in the `AnswerQueue`, and `RunMerge` merges it in a transaction: runs with the same digest are only
+confirmed, others are added or changed, and answers to earlier requests change nothing. `statuses` and `repositories`
+are brought up to date at the end.
+"""
 
 import asyncio
 import sqlite3
@@ -78,7 +85,10 @@ UPDATE runs SET status = ?1, is_final = ?2, branch = ?3, repository = ?4, create
     ))
 WHERE id = ?11
 """
-"""Drops findings and result when the status or update time changes: they describe the earlier state."""
+"""Drops findings and result when the status (?1) or update time (?6) changes: they describe the earlier state.
+
+The parameters are a row of `_changed_row`, and the run's number. By name, they would cost about 5% more time.
+"""
 _CONFIRM: Final = f"""
 UPDATE sightings SET asked_us = ?1 WHERE id IN (
     SELECT s.id FROM (VALUES {{rows}}) AS arrived CROSS JOIN runs AS r ON r.run_id = arrived.column1
@@ -86,8 +96,6 @@ UPDATE sightings SET asked_us = ?1 WHERE id IN (
     WHERE NOT (s.asked_us > ?1 AND s.asked_us <= ?1 + {_CLOCK_SET_BACK_US})
 )
 """
-
-
 _END: Final = f"""
 UPDATE runs SET is_final = 1, took_us = {took_sql("1")}, severity = {severity_sql("1")}
 WHERE status = :status AND NOT is_final

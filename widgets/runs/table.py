@@ -227,6 +227,7 @@ class RunTable(CursorView, can_focus=True):
     def show(self, window: RunWindow, request: WindowRequest) -> None:
         """Show rows that were read; the cursor and the visible rows stay on their runs."""
         before, was_replacing, self.window = self.window, self.is_replacing, window
+        # Decide where the cursor and the view go.
         is_sought = self._cursor_id is not None and self.row is None
         place = self.cursor, self.scroll_offset.y, self.page, self._unseen
         here = Position(*place, self._cursor_id, is_sought, self._is_moved)
@@ -246,6 +247,7 @@ class RunTable(CursorView, can_focus=True):
         if there.top != here.top:
             self.scroll_rows_to(there.top)
         self._unseen = there.unseen
+        # Decide what to repaint: everything if the view moved or rows are gone, otherwise only the lines that differ.
         if was_replacing or before.total > window.total or there.top != here.top or not before.rows:
             self.refresh()
         else:
