@@ -95,7 +95,6 @@ def _source(origin: TokenOrigin, typed: str) -> TokenSource | str:
             return CommandToken(argv) if argv else "Which command?"
 
 
-_HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
 _ORIGINS: Final[tuple[TokenOrigin, ...]] = tuple(ORIGINS)
 _ACCESS: Final = ("view and act", "view only: nothing is ever changed")
 
@@ -104,7 +103,7 @@ class OnboardingScreen(Screen[str | None]):
     """Closes with the new profile's name; None: the user left without one."""
 
     CSS_PATH = [OVER_CSS, Path(__file__).with_name("onboarding.tcss")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = _HEIGHTS
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s,ctrl+enter", "go", "check and open", priority=True, id="onboarding.go"),

@@ -1,7 +1,6 @@
 """The rooms of the program: who may import whom, by a file's room and by its name."""
 
 import ast
-import shutil
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -27,7 +26,7 @@ OPENS = {"app.cli.command_console", "app.cli.main", "app.profiles.command"}
 HTTP = {"app.api.client", "app.api.transport", "app.api.wire"}
 BREACHES = {
     "app/profiles/screen_onboarding.py": "from app.api.client import Client",
-    "app/organizations/screen.py": "from app.api import wire",
+    "app/organizations/screen.py": "from app.api.wire import organization",
     "app/console/session.py": "import httpx",
     "app/actions/screen_start.py": "names = lambda engine: engine.client.agents()",
 }
@@ -79,11 +78,9 @@ def test_every_import_stays_within_its_room() -> None:
 
 def test_a_screen_that_asks_the_service_itself_is_caught(tmp_path: Path) -> None:
     """Neither an import of the client nor the engine's own client gets into a screen unnoticed."""
-    for package in ("app", "widgets"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "samples"))
     for file, line in BREACHES.items():
-        with (tmp_path / file).open("a", encoding="utf-8") as written:
-            written.write(f"\n{line}\n")
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text(line)
     modules = [file.removesuffix(".py").replace("/", ".") for file in BREACHES]
 
     assert broken_rules(tmp_path) == {f"{module}: screens make no HTTP calls" for module in modules}
