@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Scripts and prompts call this often, and it needs no imports.
         from app.version import VERSION_LINE
 
-        print(VERSION_LINE, flush=True)  # noqa: T201 — the answer
+        print(VERSION_LINE, flush=True)  # noqa: T201 — the command's output
         return 0
     has_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if has_screen and not argv:

@@ -282,7 +282,7 @@ class GitRunner:
         out, err = bytearray(), bytearray()
         deadline = time.monotonic() + _LONGEST_FETCH_S
         with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ, out)  # type: ignore[arg-type]  # it has both pipes
+            selector.register(process.stdout, selectors.EVENT_READ, out)  # type: ignore[arg-type]  # the process was started with both pipes
             selector.register(process.stderr, selectors.EVENT_READ, err)  # type: ignore[arg-type]
             while selector.get_map():
                 if not (ready := selector.select(self.timeout_s)) or time.monotonic() > deadline:

@@ -529,7 +529,7 @@ class EnvironmentFile:
         try:
             names = self.load(check)
         except SettingsError as error:
-            _logger.error("the environment stays as it was: %s", error)  # noqa: TRY400 — the text says it all
+            _logger.error("the environment stays as it was: %s", error)  # noqa: TRY400 — the error's text is enough without a traceback
             return
         changed()
         _logger.info("read %s again; changed: %s", os.environ[ENVIRONMENT_VARIABLE], ", ".join(names) or "nothing")

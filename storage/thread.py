@@ -118,7 +118,7 @@ class DatabaseThread:
             if not future.cancelled():
                 try:
                     settle = partial(_settle, future, future.set_result, call())
-                except BaseException as error:  # noqa: BLE001 — whoever awaits the job handles it
+                except BaseException as error:  # noqa: BLE001 — the awaiting caller gets and handles it
                     settle = partial(_settle, future, future.set_exception, error)
                 with suppress(RuntimeError):  # The loop has ended, and nobody awaits the job.
                     future.get_loop().call_soon_threadsafe(settle)

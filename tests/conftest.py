@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings for all tests, and two servers that many of them use."""
 
 import gc
 import os
@@ -18,25 +18,25 @@ from tests.lab import Lab, Server
 
 _HERE: Final = Path(__file__).parent
 
-# Hypothesis would fail what takes longer than 200 ms, which a busy machine decides.
+# By default Hypothesis fails an example that takes over 200 ms, which happens on a busy machine.
 settings.register_profile("any machine", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 
-# Nothing of what is imported and collected is garbage before the first test.
+# Nothing that was imported and collected becomes garbage before the first test.
 gc.disable()
 
 
 def pytest_configure() -> None:
-    """Live in UTC, since tests write times in it; those that are about zones set their own.
+    """Use UTC, since tests write times in it; tests of time zones set their own.
 
-    Take signals as a shell's foreground does: under nohup, and in the background, their disregard is inherited.
-    No test cuts the power, so that files need not be on the disk: syncing them took half of a command's time.
+    Restore the signals' defaults: under nohup or in the background, ignored signals are inherited. Do not sync files:
+    no test cuts the power, and syncing took half of a command's time.
     """
     database.DURABLE["synchronous"] = "OFF"
     os.environ["TZ"] = "UTC"
     time.tzset()
-    # Tests may run within tmux or GNU screen; the console asks which.
+    # Tests may run within tmux or GNU screen, which the console checks.
     for variable in ("TMUX", "STY"):
         os.environ.pop(variable, None)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
@@ -45,18 +45,18 @@ def pytest_configure() -> None:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Let each worker import its own share first: of a fresh clone, one compiles for all what all of them import."""
+    """Let each worker import its own share first, so that on a fresh clone one worker compiles what all import."""
     given = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
     files = [file for folder in session.config.args for file in sorted(Path(folder).rglob("test_*.py"))]
     first = len(files) * int(given["workerid"].removeprefix("gw")) // given["workercount"]
     for file in files[first:]:
-        # An error is reported where the file is collected.
+        # The error is reported where the file is collected.
         with suppress(Exception, pytest.skip.Exception):
             import_module(".".join(file.resolve().relative_to(session.config.rootpath).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread each folder's files evenly over the run: the console's compute, a service's wait for processes.
+    """Spread each folder's files evenly over the run, since the console computes and the service waits for processes.
 
     In the folders' order, all workers would compute for half of the time and wait for the other half.
     """
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage seldom, and never look again at what was imported: it took a seventh of the processor."""
+    """Collect garbage rarely, and never scan what was imported, which took a seventh of the processor's time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -90,11 +90,11 @@ PACKAGES: Final = {
     "git-daemon": "git",
     "chromium": "chromium-driver",
 }
-"""By a word of a skipped test's reason: the Debian package that it needs."""
+"""The Debian package that a skipped test needs, by a word of its reason."""
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Say in the last lines how many tests were skipped, and the one command after which most of them run."""
+    """Print how many tests were skipped, and the one command after which most of them run."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or hasattr(config, "workerinput"):
         return
@@ -119,11 +119,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two more than there are processors, because a third of a test's time is spent waiting for another process.
 
-    At most one for each GiB of memory but the first: the many processes of some tests take more than one. None for one
-    file: workers would take longer to start than most files take.
+    At most one for each GiB of memory but the first, since some tests' processes take more than one. None for one file:
+    workers would take longer to start than most files take.
     """
     memory = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    # A container may have less than its machine.
+    # A container may have less memory than its machine.
     for file in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
             memory.append(int(Path("/sys/fs/cgroup", file).read_text()))
@@ -144,6 +144,6 @@ def board() -> Iterator[Lab]:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server over a real socket that answers, and misbehaves, as scripted."""
+    """A server over a real socket that answers and misbehaves as scripted."""
     with Server() as server:
         yield server

@@ -153,7 +153,7 @@ def _run(
         os.dup2(stream.number, number)
     for each in {stream.number for stream in streams}:
         os.close(each)
-    sys.__stdin__ = sys.stdin = _stream(0, "r", "surrogateescape")  # type: ignore[misc] — as an interpreter's start
+    sys.__stdin__ = sys.stdin = _stream(0, "r", "surrogateescape")  # type: ignore[misc] — an interpreter sets them at its start
     sys.__stdout__ = sys.stdout = _stream(1, "w", "surrogateescape")  # type: ignore[misc] — as above
     sys.__stderr__ = sys.stderr = _stream(2, "w", "backslashreplace")  # type: ignore[misc] — as above
     sys.argv = ["-c" if code else "app/__main__.py", *arguments]
@@ -167,5 +167,5 @@ def _run(
 
 
 def _stream(number: int, mode: str, errors: str) -> TextIOWrapper:
-    raw = open(number, f"{mode}b")  # noqa: SIM115 — the process's own
+    raw = open(number, f"{mode}b")  # noqa: SIM115 — the stream stays open like the process's own
     return TextIOWrapper(raw, "utf-8", errors, newline="\n", line_buffering=number == 2 or raw.isatty())

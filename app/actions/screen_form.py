@@ -224,7 +224,7 @@ class ActionForm(ModalScreen[Action | None]):
         """Compose one dialog."""
         # Focused from the first frame: text typed before the draft is read belongs into the same field.
         first = self._to_focus().key
-        self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
+        self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # Textual declares it a class variable, and reads the instance's
         yield FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS, mark=mark_of(self.engine))
 
     on_event = guarded_event

@@ -54,7 +54,7 @@ class ManyForm(ActionForm):
     ) -> None:
         """Prepare for the batch, at most `cap` runs at a time; `changed` is called with the progress."""
         text = batch.text
-        self.TITLE_TEXT = text.title  # type: ignore[misc]  # the dialog reads it from here
+        self.TITLE_TEXT = text.title  # type: ignore[misc]  # Textual declares it a class variable, and reads the instance's
         self._cap = cap
         self._is_stopped = False
         self._changed_batch = changed

@@ -152,7 +152,7 @@ def _trusted(ca_file: Path | None, _given: str | None) -> str:
     # OpenSSL reads this folder only when it needs to.
     folder = ssl.get_default_verify_paths().capath
     pems += [each.read_text("latin-1") for each in Path(folder).glob("*.0")] if folder else []
-    file = NamedTemporaryFile("w", prefix="runwarden-", suffix=".pem", encoding="latin-1")  # noqa: SIM115 # until the end
+    file = NamedTemporaryFile("w", prefix="runwarden-", suffix=".pem", encoding="latin-1")  # noqa: SIM115 # stays open until the process exits
     atexit.register(file.close)
     file.write("\n".join(pems))
     file.flush()

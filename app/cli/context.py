@@ -184,7 +184,7 @@ class Invocation:
         finally:
             try:
                 await opened.close()
-            except Exception as error:  # noqa: BLE001 — the command's work is done: its result must not be lost with this
+            except Exception as error:  # noqa: BLE001 — the command has succeeded, and its result must still be printed
                 self.warn(f"Closing failed: {error!r}")
 
     @asynccontextmanager

@@ -91,7 +91,7 @@ def run_command_line(argv: Sequence[str]) -> int:
             code = int(result) if isinstance(result, int) else 0
         except (ReaderGoneError, NotPrintedError):
             raise
-        except BaseException as error:  # noqa: BLE001 — the process's boundary: whatever it is, it has one form
+        except BaseException as error:  # noqa: BLE001 — the process's boundary reports every error in one form
             from app.cli.failures import report  # for failures only
 
             code = report(error, invocation, argv)

@@ -79,7 +79,7 @@ class Terminal(Struct, eq=False):
         """Take over the terminal of an app that has started; frames are kept of the profile that is named now."""
         restore_on_signals(app, self._textual_driver())
         if self.driver is not None and self.modes_before is not None:
-            self.driver.attrs_before = self.modes_before  # type: ignore[attr-defined]  # a Linux terminal's
+            self.driver.attrs_before = self.modes_before  # type: ignore[attr-defined]  # only the Linux driver has it
         if self.keep_frame is not None:
             self.keep_frame_now = keep_frames(app, self.keep_frame, profile)
 
@@ -125,7 +125,7 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> C
         # At the very start there is no table yet, and an empty one is not worth keeping.
         if profile() != first or not (on_runs and any(table.count for table in app.screen.query(RunTable))):
             return
-        if strips := app.screen._compositor.render_strips():  # noqa: SLF001 — the only way
+        if strips := app.screen._compositor.render_strips():  # noqa: SLF001 — Textual has no public method for it
             due_s = monotonic() + EVERY_S
             style = next((segment.style for segment in strips[0] if segment.style is not None), Style.null())
             title = Segment(f" runwarden  {safe_text(first, limit=28)}   ◌ ", style + _DIM)

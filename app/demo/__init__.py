@@ -268,7 +268,7 @@ def seed_month(service: ServiceProcess) -> None:
 
 def ask_lab(base_url: str, token: str, path: str, order: dict[str, Any]) -> None:
     """Send a command to the lab of this demo's service, which is not part of the API."""
-    request = urllib.request.Request(  # noqa: S310 — the demo's own address
+    request = urllib.request.Request(  # noqa: S310 — the address is the demo's own
         f"{base_url.removesuffix('/v1')}/_lab{path}",
         json.dumps(order).encode(),
         {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},

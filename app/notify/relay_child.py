@@ -47,7 +47,7 @@ def main() -> int:
             answers.append(f"{response.status_code} {response.reason or ''}".strip())
         return response
 
-    requests.Session.send = once  # type: ignore[method-assign] # its own process, and nothing else runs in it
+    requests.Session.send = once  # type: ignore[method-assign] # nothing else runs in this process
     order, network = json.load(sys.stdin), Network()
     failed = 0
     answers = list[str]()

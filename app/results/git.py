@@ -182,7 +182,7 @@ async def _talk(process: asyncio.subprocess.Process, stdin: bytes, quiet_s: floa
         TimeoutError: It was silent.
         TooLargeError: It wrote too much, and was killed.
     """
-    assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 — both were asked for
+    assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 — both pipes were requested above
     async with asyncio.timeout(quiet_s) as patience:
 
         async def piece(stream: asyncio.StreamReader) -> bytes:

@@ -132,7 +132,7 @@ def terms(line: str) -> Iterator[Term]:
 
 def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:
     if (match := _QUOTED.match(line, start)) is None:
-        end = plain.match(line, start).end()  # type: ignore[union-attr]  # it matches nothing, too
+        end = plain.match(line, start).end()  # type: ignore[union-attr]  # the pattern also matches the empty string
         return QueryToken(line[start:end], start, end)
     text = _ESCAPED.sub(r"\1", match[1])
     return QueryToken(text, start, match.end(), is_quoted=True, is_closed=bool(match[2]))

@@ -73,4 +73,4 @@ def let_go_of(stream: TextIO) -> None:
 def draw_on_stdout() -> None:
     """Let Textual draw on stdout if stderr, where it draws by itself, is a file."""
     if sys.__stderr__ is None or not sys.__stderr__.isatty():
-        sys.__stderr__ = sys.__stdout__  # type: ignore[misc]  # it has no other way to choose
+        sys.__stderr__ = sys.__stdout__  # type: ignore[misc]  # Textual has no parameter for its stream

@@ -24,7 +24,7 @@ _PROXY: Final = {
     **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
     "NODE_USE_ENV_PROXY": "1",
 }
-_TOKEN: Final = "runwarden-worth-nothing-elsewhere"  # noqa: S105 — as it says
+_TOKEN: Final = "runwarden-worth-nothing-elsewhere"  # noqa: S105 — a dummy that only the model proxy accepts
 
 
 class PlaceholderError(ServiceError):

@@ -61,7 +61,7 @@ class MemoryMeter:
         cost = sum(micro_usd or 0 for _, _, micro_usd in self.used)
         return Spending(cost, cost, sum(usage.tokens for _, usage, _ in self.used))
 
-    def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:  # noqa: ARG002 — not kept
+    def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:  # noqa: ARG002 — a meter in memory has no days
         """Store one request's use."""
         self.used.append((model, usage, usage.micro_usd(price)))
 

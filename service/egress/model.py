@@ -251,7 +251,7 @@ class ModelProxy(SandboxServer):
             budget = self._access.budget
             if model and request.price is None and (budget.run_usd or budget.day_usd):
                 text = f"there is no price for the model {model!r}: add it to prices of the agent"
-                raise routes.BlockedRequestError(text)  # noqa: TRY301 — refused as any other
+                raise routes.BlockedRequestError(text)  # noqa: TRY301 — the handler below answers it like every blocked request
             self._state.count(1)
             try:
                 with self._budget.request(len(request.body), request.price, is_free=not request.model):

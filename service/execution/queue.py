@@ -165,7 +165,7 @@ def migrate_queue(database: Database) -> None:
     An older SQLite gets `unixepoch('subsec')`, the present to the millisecond, which DBOS uses from Python 3.12 on:
     without this function the call is NULL, and no row of the queue can be written.
     """
-    is_old = database.is_sqlite and database.engine.dialect.dbapi.sqlite_version_info < _SUBSEC_SINCE  # type: ignore[union-attr]  # it is loaded
+    is_old = database.is_sqlite and database.engine.dialect.dbapi.sqlite_version_info < _SUBSEC_SINCE  # type: ignore[union-attr]  # the engine has loaded its driver
     if is_old and not sa.event.contains(sa.Engine, "connect", _add_unixepoch):
         # DBOS makes further engines, one of them only to migrate.
         sa.event.listen(sa.Engine, "connect", _add_unixepoch)

@@ -84,7 +84,7 @@ class Inside:
     tree: str = "/workspace"
     home: str = "/home/agent"
     cache: str = "/cache"
-    temporary: str = "/tmp"  # noqa: S108 — its own /tmp
+    temporary: str = "/tmp"  # noqa: S108 — the sandbox has a separate /tmp
 
 
 INSIDE: Final = Inside()
@@ -164,7 +164,7 @@ class Sandbox:
             hosts.write_text(_LOOPBACK, "ascii")
         mounts = [*_system_mounts(resolver), "--ro-bind-try", str(hosts), str(_HOSTS)]
         # These come first, because later mounts may lie inside them.
-        mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — its own
+        mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — the sandbox has a separate /dev/shm
         relay = [Path(sys.base_prefix), Path(relay_script.__file__)] if view.ports else []
         # What the command itself reads: the files it names, the interpreter, and this package.
         read = [path for path in map(Path, argv) if path.is_absolute() and path.is_file()]

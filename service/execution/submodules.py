@@ -69,7 +69,7 @@ class Submodules:
                 place = folder / f"submodule-{len(self.filled)}.git"
                 borrow(place, mirror.git_dir, refs={"refs/heads/main": sha})
                 if (tree / path).resolve() != tree.resolve() / path:
-                    raise SubmoduleError("a link is in the way of its folder")  # noqa: TRY301 — noted as any other
+                    raise SubmoduleError("a link is in the way of its folder")  # noqa: TRY301 — the handler below notes it like every other error
                 (tree / path).mkdir(parents=True, exist_ok=True)
                 self.git("read-tree", "--reset", "-u", "HEAD", git_dir=place, work_tree=tree / path)
             except (SubmoduleError, GitCommandError) as error:

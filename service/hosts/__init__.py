@@ -70,7 +70,7 @@ def ask(
         host = network.Host.parse(parts.hostname or "")
         kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
         if parts.scheme not in kinds:
-            raise ValueError("the address must begin with https:// or http://")  # noqa: TRY301 — explained as any other
+            raise ValueError("the address must begin with https:// or http://")  # noqa: TRY301 — the handler below turns it into the same error as the others
         connection = kinds[parts.scheme](host.text, network.port_of(parts))
         try:
             opened = connection.sock = network.connect(parts, started + timeout_s, addresses)

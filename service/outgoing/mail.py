@@ -204,7 +204,7 @@ def send_by_smtp(settings: SmtpSettings, environment: Mapping[str, str], message
         session = smtplib.SMTP_SSL(**arguments, context=tls) if is_tls else smtplib.SMTP(**arguments)
         # Certificates are checked against this name. The constructor would also set it, but connect at once, before
         # the deadline applies.
-        session._host = settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
+        session._host = settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — the comment above has the reason
         with cut_off(settings.timeout_s, lambda: session.sock), contextlib.closing(session):
             host = Host.parse(settings.host)
             proxy = proxy_of("https", host, port) if settings.proxy else None

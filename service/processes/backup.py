@@ -63,7 +63,7 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
                     contextlib.closing(database.engine.raw_connection()) as reading,
                     contextlib.closing(copied.engine.raw_connection()) as writing,
                 ):
-                    reading.driver_connection.backup(writing.driver_connection)  # type: ignore[union-attr]  # sqlite3's
+                    reading.driver_connection.backup(writing.driver_connection)  # type: ignore[union-attr]  # both are sqlite3 connections
                     (fault,) = writing.cursor().execute("PRAGMA integrity_check(1)").fetchone()
                     if fault != "ok":
                         raise BackupError(f"{_DAMAGED} ({fault}); restore an earlier back-up")

@@ -197,7 +197,7 @@ class Database:
             before = connection.execute(pid).scalar_one()
             connection.rollback()
             # A pooler gives clients a made-up process id.
-            if before == connection.connection.dbapi_connection.info.backend_pid:  # type: ignore[union-attr]  # it is open
+            if before == connection.connection.dbapi_connection.info.backend_pid:  # type: ignore[union-attr]  # the connection is open, so it has one
                 return
             with self.engine.connect() as other:
                 # This transaction gets the session that was returned last, if sessions are returned at all.
@@ -325,7 +325,7 @@ def _of_several_hosts(url: str) -> sa.URL | None:
     user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
     # Only one of several servers accepts writes.
     query = {"target_session_attrs": "read-write"} | {key: str(value) for key, value in parts.items()}
-    return sa.URL.create("postgresql", user, password, database=name, query=query)  # type: ignore[arg-type]  # texts
+    return sa.URL.create("postgresql", user, password, database=name, query=query)  # type: ignore[arg-type]  # all values are strings
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -58,7 +58,7 @@ def found(
 
     `equal`: columns and their values. A query with no other conditions is built only once.
     """
-    query = _all(record, table, limit, *equal)  # type: ignore[arg-type]  # hashable
+    query = _all(record, table, limit, *equal)  # type: ignore[arg-type]  # `_all` is cached, and these are hashable
     query = query.where(*conditions) if conditions else query
     query = query.order_by(*order) if order else query
     return [record(*row) for row in connection.execute(query, equal)]
@@ -87,7 +87,7 @@ def owned(
 ) -> list[tuple[str, Record]]:
     """Return the matching rows as records, each with the id of its organization, by organization."""
     owner = table.c.organization_id.label("owner")
-    query = _all(record, table).add_columns(owner).where(*conditions).order_by(owner)  # type: ignore[arg-type]  # hashable
+    query = _all(record, table).add_columns(owner).where(*conditions).order_by(owner)  # type: ignore[arg-type]  # `_all` is cached, and these are hashable
     return [(of, record(*row)) for *row, of in connection.execute(query)]
 
 

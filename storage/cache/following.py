@@ -143,7 +143,7 @@ def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_fai
         failure = failures.pop(event.run_id, None)
         if failure and (event.old, event.new, event.at) == ("failed", CANCELLED, failure.at):
             del shown[failure.cursor]
-            event = replace(event, old=failure.old)  # noqa: PLW2901 — the same event, with what it follows
+            event = replace(event, old=failure.old)  # noqa: PLW2901 — the event only gets its earlier status
         if event.new == "failed":
             failures[event.run_id] = event
         if event.old != event.new:

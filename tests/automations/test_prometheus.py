@@ -68,7 +68,10 @@ def test_hostile_names_neither_break_a_scrape_nor_grow_without_bound() -> None:
 
 
 def test_runs_that_end_are_counted_by_how_long_they_took() -> None:
-    """As a histogram that adds up, in the first bucket that holds them; changes are counted by both statuses."""
+    """Runs are in the first fitting bucket of a consistent histogram.
+
+    Changes of status are counted by both statuses.
+    """
     counts = RunCounts()
     for took_s, new in ((30, "completed"), (61, "completed"), (90_000, "completed"), (5, "failed")):
         began = NOW - timedelta(seconds=took_s)

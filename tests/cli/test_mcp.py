@@ -29,7 +29,7 @@ START: Question = ("propose_run", {"repository": "acme/api", "instructions": "Go
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool answered: its text, read as JSON by `json` if it succeeded, by `error` if it did not."""
+    """A tool's answer as text; `json` parses a success, `error` a failure."""
 
     text: str
     is_error: bool

@@ -406,7 +406,7 @@ async def test_every_kind_of_sink_gets_it_without_foreign_markup(server: Server,
     assert "[7]" in form.replace("\\", "")
     (mail,) = post.messages
     assert mail["subject"] == "Run failed: acme/api"
-    assert "<b>" not in mail.get_body(("html", "plain")).get_content()  # type: ignore[union-attr] # it has one
+    assert "<b>" not in mail.get_body(("html", "plain")).get_content()  # type: ignore[union-attr] # the mail has a body
     for body in (*sent.values(), json.loads(sent["hooks"])["text"], form):
         assert_harmless(body.replace("\\u", ""))
     for markup in get_args(Markup):
@@ -551,4 +551,4 @@ def test_severity_kind_repository_and_hour_choose(
     notify = parse(Path("/c.toml"), ROUTES + ROUTING).notify
 
     assert routes_of(BROKEN, parse(Path("/c.toml"), "").notify, NIGHT) == ("default",)
-    assert routes_of(replace(BROKEN, **change), notify, NIGHT + timedelta(hours=hour - 3)) == routes  # type: ignore[arg-type] # fields by name
+    assert routes_of(replace(BROKEN, **change), notify, NIGHT + timedelta(hours=hour - 3)) == routes  # type: ignore[arg-type] # `change` has field names and their values

@@ -59,7 +59,7 @@ class Screen:
         """Process more of the stream, which may be cut anywhere."""
         text = self.rest + self.decoder.decode(data)
         begun = max(0, text.rfind("\x1b"))
-        is_whole = "\x1b" not in text or _PIECE.match(text, begun)[0] != "\x1b"  # type: ignore[index] # it always does
+        is_whole = "\x1b" not in text or _PIECE.match(text, begun)[0] != "\x1b"  # type: ignore[index] # the pattern always matches
         self.rest = "" if is_whole else text[begun:]
         for piece in pieces(text if is_whole else text[:begun]):
             if piece.kind == "text":

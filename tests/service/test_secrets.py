@@ -159,7 +159,7 @@ async def test_a_database_that_never_answers_is_told_in_time(tmp_path: Path) -> 
     database.migrate()
     over.clear()
     context = SimpleNamespace(database=database, settings=Settings(), clock=now_micros)
-    readiness = Readiness(context, deadline_s=0.05)  # type: ignore[arg-type]  # it is asked for nothing else
+    readiness = Readiness(context, deadline_s=0.05)  # type: ignore[arg-type]  # the probe only uses these attributes
     before = threading.active_count()
     try:
         answers = [await readiness.ask() for _ in range(20)]

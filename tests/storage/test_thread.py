@@ -133,7 +133,7 @@ async def test_a_job_that_is_given_up_leaves_nothing_to_the_next(
                 reading(connection)
             except sqlite3.OperationalError:
                 if raises_another:
-                    raise KeyError("found nothing")  # noqa: B904 — as a mistake in a handler would be
+                    raise KeyError("found nothing")  # noqa: B904 — a mistake in a handler has no cause either
                 raise
 
     def reading(connection: sqlite3.Connection) -> None:
