@@ -377,7 +377,7 @@ class Lab(Server):
     health: Any = field(default_factory=dict)
     """The part `code_hosting` of the answer."""
     turns: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By run: the results extension's answer. Empty: the service does not have the extension."""
+    """The results extension's answer by run. Empty: the service does not have the extension."""
     logs: dict[tuple[str, int], bytes] = field(default_factory=dict)
     steps: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=dict)
     """The steps of a log, if the client requests them."""

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 DEADLINE_S = 30.0
 COLD_START_S = 120.0
-"""For a process that has to import everything first, on a busy machine."""
+"""Enough for a process that has to import everything first, on a busy machine."""
 _LONGEST_VALUE = 4000
 
 
@@ -29,9 +29,9 @@ def eventually(
     saw: Callable[[], object] | None = None,
     pause_s: float = 0.01,
 ) -> T:
-    """Wait in this thread until `fact()` is truthy, and return its value; look again after a growing pause.
+    """Wait in this thread until `fact()` is truthy, and return its value; pauses between checks grow.
 
-    Where a look takes long, it is made more seldom: most of it is work for the process that is waited for.
+    A slow check is repeated less often, because most of it is work for the process that is waited for.
 
     Raises:
         AssertionError: It was not within the deadline.
@@ -66,7 +66,7 @@ async def until(
     """Wait on the running loop until `fact()`, awaited if it can be, is truthy, and return its value.
 
     Raises:
-        AssertionError: It was not within the deadline, or one look took longer than that.
+        AssertionError: It was not within the deadline, or one check took longer than that.
     """
     pauses = _pauses(deadline_s, pause_s)
     while not (value := await _awaited(fact(), what, deadline_s)):

@@ -125,7 +125,7 @@ class _LazyGroup(click.Group):
 @click.option("--data-dir", type=click.Path(file_okay=False), help="The service's data folder, for any command.")
 @click.option("--json", "as_json", is_flag=True, hidden=True)
 @click.option("-o", "--output", "form", type=click.Choice(["table", "json", "ndjson", "csv"]), hidden=True)
-def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # noqa: ARG001 — `_format` reads it from the context
+def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # noqa: ARG001 — service/cli/output.py reads it from the context
     """Run and administer the self-hosted code-review agent service."""
     if os.environ.get("RUNWARDEN_SERVICE_ENVIRONMENT"):
         from service import settings

@@ -169,7 +169,7 @@ async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond |
 async def test_a_service_without_an_extension_rejects_its_writes_but_a_501_is_unknown(
     desk: Desk, request_: WriteRequest
 ) -> None:
-    """A message that a gateway answers with 501 may have arrived: it is not sent again under its key."""
+    """A message that a gateway answers with 501 may have arrived, so it is not sent again under its key."""
     desk.server.script(*(Respond(status, {"message": "Not here."}) for status in (404, 405, 501)))
     actions = [await desk.actions().submit(request_, key="k") for _ in range(3)]
     with pytest.raises(AlreadyAskedError):

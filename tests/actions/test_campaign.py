@@ -302,7 +302,7 @@ class Accounts:
         return odd + [f"{said}: {held.get(said.action_id or '')}" for said in self.said if not self._fits(said, held)]
 
     def _fits(self, said: Said, held: Mapping[str, tuple[str, Action]]) -> bool:
-        """Whether exit code, state and run belong together, and the ledger or the peer says the same."""
+        """Whether exit code, state and run fit together, and agree with the ledger or the peer."""
         if said.action_id is None:
             is_known = said.state == "not_sent" and not self.peer.received[said.mark]
         else:
@@ -374,7 +374,7 @@ class Storm:
             await vandal
 
     async def _spoil(self) -> None:
-        """Another process holds a file, or the disk is full, as one process sees it."""
+        """Let another process lock a file, or let the disk look full to one process."""
         while True:
             await asyncio.sleep(self.rng.uniform(0, 0.4))
             name, for_s = self.rng.choice(["ledger", "cache"]), self.rng.uniform(0, 0.12)

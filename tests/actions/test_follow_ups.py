@@ -264,7 +264,10 @@ async def test_it_waits_while_an_earlier_outcome_is_unknown(engine: Engine, peer
 
 
 async def test_it_is_given_up_when_the_run_is_gone(engine: Engine, peer: Lab) -> None:
-    """It is dropped a minute after the service last listed the run. If the cache does not hold the run, after a day."""
+    """The continuation is dropped a minute after the service last listed the run.
+
+    If the cache does not hold the run, after a day.
+    """
     now = utc_now()
     gone = await engine.follow_ups.wait(GO_ON)
     never = await engine.follow_ups.wait(replace(GO_ON, run_id="run_never"))

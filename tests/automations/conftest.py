@@ -33,7 +33,7 @@ class Recorder:
     raises: dict[str, StorageError] = field(default_factory=dict)
     """Answers by the rule's name."""
     held: dict[str, asyncio.Event] = field(default_factory=dict)
-    """By the rule's name: its response is not done before this event is set."""
+    """Events by the rule's name: its response waits for the event."""
 
     async def execute(self, rule: Rule, decision: Decision) -> ActingResult:
         await asyncio.sleep(0)

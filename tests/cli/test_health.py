@@ -46,7 +46,7 @@ def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer:
 
 
 def test_a_host_that_is_gone_while_it_is_down_is_neither_bad_nor_recovered(faulty: CommandLine, server: Server) -> None:
-    """It is unknown for a day in the exit code, in JSON and in the inbox; once listed again, it has recovered."""
+    """The host is unknown for a day in the exit code, in JSON and in the inbox; once listed again, it has recovered."""
     gone = (hosts(github="ok"), Respond(404, {"message": "no installation"}))
     server.script(hosts(github="ok", gitlab="unreachable"), *gone, hosts(github="ok", gitlab="ok"))
     codes = [faulty("health").code]

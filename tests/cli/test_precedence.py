@@ -95,7 +95,7 @@ def test_the_token_of_one_service_never_goes_to_another(
 def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
     two: CommandLine, other: Server, source: str, address: str, variables: dict[str, str], code: int
 ) -> None:  # fmt: skip
-    """It is sent if a profile names it, RUNWARDEN_BASE_URL assigns it, or both services have the same address."""
+    """The token is only sent if a profile names it, RUNWARDEN_BASE_URL assigns it, or both addresses are the same."""
     second = f'[profiles.b]\nbase_url = "{address or other.base_url}"\n'
     _write(two.home, other.base_url, 'default_profile = "two"\n' + second, source)
     # Empty stands for the other service's address.

@@ -102,7 +102,7 @@ def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine
 
 
 def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: CommandLine, server: Server) -> None:
-    """This holds even if the ledger cannot record the outcome yet; the next command finds it unknown."""
+    """The ledger may be unable to record the outcome; the next command then finds it unknown."""
     faulty("actions", "list")
     (path,) = (faulty.home / "data").rglob("ledger.sqlite3")
     with closing(sqlite3.connect(path, check_same_thread=False, isolation_level=None)) as connection:

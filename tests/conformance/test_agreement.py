@@ -81,7 +81,7 @@ def types(schema: dict[str, Any]) -> set[str]:
 
 
 def test_the_service_describes_itself_as_the_specification_does(specification: Any, subject: Subject) -> None:
-    """Both have the same six operations under /v1 with their parameters, bodies and statuses.
+    """Both descriptions have the same six operations under /v1 with their parameters, bodies and statuses.
 
     Extensions are marked, and each call names who may make it.
     """

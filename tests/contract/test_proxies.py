@@ -148,7 +148,7 @@ async def reached(network: Network, folder: Path) -> list[str]:
 async def test_git_routes_and_the_heartbeat_take_the_same_way(
     service: Server, certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They use the profile's proxy, whose login may contain an @, whatever the environment says."""
+    """All three use the profile's proxy, whose login may contain an @, whatever the environment says."""
     service.otherwise = lambda request: Respond(404 if "git" in request.path else 200, b"{}")
     monkeypatch.delenv("GIT_SSL_CAINFO", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)

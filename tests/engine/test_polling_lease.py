@@ -92,7 +92,7 @@ async def test_a_poller_that_cannot_poll_lets_another_one_poll(
 
 
 async def test_without_a_file_for_the_lease_each_process_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This may happen on a network file system: it is reported, and everything else works."""
+    """A network file system has no lease: that is reported, and everything else works."""
     mounts = tmp_path / "mounts"
     mounts.write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/home rw\n")
     monkeypatch.setattr("storage.private_file.MOUNTS", mounts)

@@ -189,7 +189,7 @@ async def test_what_was_put_off_is_told_if_it_still_is_so(world: World) -> None:
 
 
 async def test_it_is_repeated_until_it_is_acknowledged_or_given_up(world: World) -> None:
-    """It repeats hourly for some time; a failure after the acknowledgement is new and repeats as well."""
+    """A message repeats hourly for some time; a failure after the acknowledgement is new and repeats as well."""
     dispatcher, again = await world.began(REPEATED), f"Still so: {FAILED}"
     await world.run("run_1", "failed")
     assert await world.after(dispatcher, looks=2, seconds=30) == [FAILED]
@@ -227,7 +227,7 @@ async def enter_rule(world: World, dispatcher: Dispatcher, *platforms: str) -> N
 
 
 async def test_a_reminder_waits_until_the_message_before_it_has_arrived(world: World) -> None:
-    """Otherwise a retried older message would arrive after a newer one."""
+    """Without this order, a retried older message would arrive after a newer one."""
     dispatcher = await world.began(REPEATED)
     await world.run("run_1", "failed")
     assert await world.after(dispatcher, looks=2, seconds=30) == [FAILED]
@@ -313,7 +313,7 @@ WATCHING = f'{BY_RULE}[[automations]]\nname = "outage"\non = {{ health = "not ok
 async def test_health_that_nobody_can_read_is_an_alert_with_an_end(
     world: World, text: str, *, is_reported: bool
 ) -> None:
-    """It is sent once after 15 minutes, if `[notify]` or an automation reports outages; it blames no host."""
+    """The alert is sent once after 15 minutes, if `[notify]` or an automation reports outages; it blames no host."""
     dispatcher = await world.began(text)
     await samples(world, 4, github="ok")
     since = world.now
@@ -333,7 +333,7 @@ async def test_health_that_nobody_can_read_is_an_alert_with_an_end(
 
 
 async def test_a_job_that_keeps_failing_is_an_alert_with_an_end(world: World) -> None:
-    """It is sent once, whatever `on` says; a briefly locked file does not count."""
+    """The alert is sent once, whatever `on` says; a briefly locked file does not count."""
     dispatcher, broken = (
         await world.began("[notify]\non = []\n" + TO_ALL),
         {"follow-ups": "It broke (odd)."},
@@ -474,7 +474,7 @@ async def test_what_fails_is_tried_again_and_then_told_elsewhere(world: World) -
 
 
 async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(world: World) -> None:
-    """It keeps its number; a living process's deliveries are left alone, and expired ones are not sent."""
+    """The delivery keeps its number; a living process's deliveries are left alone, and expired ones are not sent."""
     dispatcher = await world.began(FAILS.replace("false", "true"))
     await world.run("run_1", "failed")
     await world.after(dispatcher, looks=2, seconds=30)

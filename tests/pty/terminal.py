@@ -20,7 +20,7 @@ from tests.service_process import ROOT
 DEADLINE_S = 120.0
 """The deadline for what must happen; only a fault takes this long."""
 CALM_S = 240.0
-"""By then a key is answered even on a slow machine; a console that paints forever is reported with its key."""
+"""The deadline for a key on a slow machine; a console that paints forever is reported with its key."""
 SILENCE_S = 0.1
 """Longer than any pause of the console between a key and its answer: a search waits 0.08 for the next letter."""
 ESCAPE = "\x1b[27u"

@@ -119,7 +119,7 @@ async def test_a_hostile_or_broken_change_leaves_everything_as_it_was(tmp_path: 
 async def test_a_checkout_is_of_a_repository_by_its_remotes(
     tmp_path: Path, remotes: list[str], said: str | None
 ) -> None:
-    """Its remotes have the repository's name or the configured address; one without remotes gets a warning."""
+    """A checkout's remotes have the repository's name or the configured address; one without remotes gets a warning."""
     here = tmp_path / "here"
     git(tmp_path, "init", "--quiet", "here")
     for number, remote in enumerate(remotes):

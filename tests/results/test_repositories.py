@@ -39,7 +39,7 @@ def test_the_most_specific_pattern_gives_the_address(tmp_path: Path) -> None:
 
 
 def test_an_address_that_git_must_not_be_given_is_a_mistake_of_the_file(tmp_path: Path) -> None:
-    """It is refused with its line when the file is read."""
+    """Such an address is refused with its line when the file is read."""
     for address in (
         *("--upload-pack=touch x", "-oProxyCommand=x", "ext::sh -c x", "fd::17", "ftp://host/x"),
         *("https://user:secret@host/x", "https://{owner}/x", "https://-x/y", "git@host:-x", "file://host/x"),

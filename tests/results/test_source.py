@@ -48,7 +48,7 @@ def results(tmp_path: Path, service: Service | None, address: str = "") -> Any:
 
 
 async def test_the_extension_alone_gives_everything_but_whole_files(tmp_path: Path) -> None:
-    """It gives turns with instructions, the change with its files, and new reviews."""
+    """The extension gives turns with instructions, the change with its files, and new reviews."""
     found = results(tmp_path, Service())
     turns, change = await found.turns(run_detail()), await found.change(run_detail())
     reviews = await found.reviews(run_detail())
@@ -124,7 +124,7 @@ async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) ->
 
 
 async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(tmp_path: Path) -> None:
-    """Its findings link to files like those of Markdown; text in them creates no other markup."""
+    """The agent's findings link to files like those of Markdown; text in them creates no other markup."""
     known = ReportedFinding("a.py", 3, "x", "minor")
     more = ReportedFinding("b`.py", None, "y\n# z", None, "r", "why\nso", "```\ncode")
     same = await results(tmp_path, Service(None, None, known)).reviews(run_detail())

@@ -49,7 +49,7 @@ def rule(**keys: str) -> str:
 
 
 def test_the_examples_of_the_documentation_are_read() -> None:
-    """They get the defaults that the documentation states."""
+    """The examples get the defaults that the documentation states."""
     nightly, second, page = rules(DESIGN)
 
     assert nightly.on == OnSchedule("0 3 * * mon-fri", "Europe/Berlin")

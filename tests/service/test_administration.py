@@ -122,7 +122,7 @@ def test_a_token_needs_the_entitlement_and_is_printed_once(data: Path) -> None:
 
 
 def test_a_revoked_token_and_an_inactive_organization_s_open_nothing(api: Any) -> None:
-    """This takes effect while the service runs; an organization stays locked until it is activated again."""
+    """A revocation takes effect while the service runs; an organization stays locked until it is activated again."""
     admin = api.service.admin
     admin("org", "create", "Drowsy", "--entitlement", "ServiceAPI")
     made = admin("token", "create", "--org", "drowsy", "--scope", "admin")
@@ -183,7 +183,7 @@ def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Make) -> None:
 
 
 def test_a_table_of_cells_is_written_whatever_the_terminal_s_encoding(data: Path) -> None:
-    """As UTF-8 if the encoding is ASCII."""
+    """The table is UTF-8 even if the terminal's encoding is ASCII."""
     command(data, "org", "create", "Größe", "--slug", "size")
     done = CliRunner(charset="ascii").invoke(main, ["org", "list", "-o", "csv", "--data-dir", str(data)])
 

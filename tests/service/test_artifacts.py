@@ -86,7 +86,7 @@ def test_artifacts_are_kept_with_their_turn_and_not_committed(own: Own, tenant: 
 
 
 def test_what_is_not_a_plain_file_of_the_agent_is_left_out_and_the_log_says_why(own: Own) -> None:
-    """This holds for a failed agent too: no file elsewhere is read, and valid files are stored."""
+    """No file elsewhere is read, and valid files are stored, even for a failed agent."""
     api, _ = own()
     turn = api.work(HOSTILE)
     left_out = dict[str, str]()

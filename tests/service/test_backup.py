@@ -158,7 +158,7 @@ def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) ->
 
 
 def test_a_damaged_database_replaces_no_back_up(backup: Path, folder: DataFolder) -> None:
-    """It is refused even if its first pages are readable, and no other file is replaced."""
+    """The backup is refused even if its first pages are readable, and no other file is replaced."""
     kept, settings = backup.read_bytes(), folder.root / "mine.toml"
     settings.write_text("a = 1\n", "utf-8")
     pages = bytearray(folder.database_file.read_bytes())
@@ -175,7 +175,10 @@ def test_a_damaged_database_replaces_no_back_up(backup: Path, folder: DataFolder
 
 
 def test_a_back_up_is_private_and_whole(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its mode is 0600; a failing backup keeps the earlier one, leaves nothing else, and is in the audit trail."""
+    """A backup's mode is 0600.
+
+    A failing backup keeps the earlier one, leaves nothing else, and is in the audit trail.
+    """
     before = backup.read_bytes()
 
     def full(*_: object, **__: object) -> None:

@@ -223,7 +223,7 @@ def unsteady(host: GitHttpHost, seed: int) -> Callable[[Received], Step]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(10))
 def test_whatever_the_code_host_does_each_turn_is_paid_and_pushed_once(tmp_path: Path, seed: int) -> None:
-    """It refuses, resets or hangs at every step while workers die, and each turn has one commit and one push.
+    """The host refuses, resets or hangs at every step while workers die, and each turn has one commit and one push.
 
     An agent only starts a second time if its worker died before the commit was stored.
     """

@@ -191,7 +191,7 @@ def rogue(service: Any, deed: str, agent: str = "rogue") -> dict[str, Any]:
 def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
     unruly: Unruly, sandbox: str, deed: str
 ) -> None:
-    """This holds even if the agent ignores every signal until its deadline."""
+    """The child is killed even if the agent ignores every signal until its deadline."""
     seconds = long_sleep()
     turn = rogue(unruly(sandbox), f"{deed} {seconds}", "rogue" if deed == "clinging" else "brief")
 

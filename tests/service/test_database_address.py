@@ -77,7 +77,7 @@ def test_a_pooler_that_changes_sessions_is_refused(postgres: Cluster, postgres_u
 
 
 def test_a_command_for_another_database_than_the_service_s_is_refused(tmp_path: Path) -> None:
-    """It would fill an SQLite file that nobody reads; `apply` prints the database that it wrote to."""
+    """The command would fill an SQLite file that nobody reads; `apply` prints the database that it wrote to."""
     file = tmp_path / "setup.toml"
     file.write_text('[[agents]]\nname = "mine"\nargv = ["true"]\n')
     folder = DataFolder(tmp_path / "data")

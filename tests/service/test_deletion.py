@@ -89,7 +89,10 @@ def folder(tmp_path: Path) -> DataFolder:
 
 @pytest.mark.parametrize("either_url", ["postgresql"], indirect=True)
 def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(made: Deployment, tmp_path: Path) -> None:
-    """Its agent is stopped and nothing is pushed; its mails, logs, mirrors and queue entries go, another's stay."""
+    """The run's agent is stopped and nothing is pushed.
+
+    Its mails, logs, mirrors and queue entries go, another's stay.
+    """
     folder = DataFolder(made.machine("first"))
     node = made.begin("serve", "--port", "0")
     client, other = made.client(node), Api(node, made.organizations[1])
@@ -225,7 +228,7 @@ def test_cut_off_anywhere_it_is_completed(
 
 
 def test_what_a_living_worker_holds_is_left_until_it_lets_go(database: Database, folder: DataFolder) -> None:
-    """Its log and workspace stay until the worker is gone."""
+    """The run's log and workspace stay until the worker is gone."""
     _, (run_id, *_) = an_organization(database, folder, "gone", "/srv/api.git")
     alive = Workspaces(folder, "alive")
     alive.path_of(f"{run_id}-1-1").mkdir()

@@ -15,7 +15,7 @@ from tests.waiting import COLD_START_S, eventually
 
 
 def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: Path) -> None:
-    """This works for a code host and for scraping; an unusable file changes nothing, and no value is logged."""
+    """Tokens of code hosts and of scraping are read again; an unusable file changes nothing, and no value is logged."""
     make_repository(tmp_path / "hosted" / "acme" / "api", {"README.md": "# api\n"})
     file = tmp_path / "environment"
     file.write_text(f"# Tokens\nHOST_TOKEN=first-token\nRUNWARDEN_METRICS_TOKEN='{METRICS_TOKEN}'\n")

@@ -1,4 +1,4 @@
-"""From an accepted turn to a commit or a merge, with real git and real agents (docs/run/agent-contract.md)."""
+"""An accepted turn becomes a commit or a merge, with real git and real agents (docs/run/agent-contract.md)."""
 
 import contextlib
 import json
@@ -89,7 +89,7 @@ def test_an_empty_repository_gets_its_first_commit(tenant: Make, tmp_path: Path)
 
 
 def test_a_branch_that_git_cannot_make_is_refused_before_the_work(own: Own) -> None:
-    """Otherwise the agent would be paid for nothing."""
+    """An agent whose branch cannot be created would be paid for nothing."""
     api, _ = own(branches={"feature": {"a.txt": "x"}})
     turn = api.work("write", "scribe", branch_name="feature/x")
 
@@ -284,7 +284,10 @@ git("commit", "-qam", "Out")
 
 
 def test_the_commits_of_an_agent_are_kept_if_that_is_wanted(merging: Merging) -> None:
-    """They keep their messages and get the service's marks and author; remaining changes become one more commit."""
+    """The commits keep their messages and get the service's marks and author.
+
+    Remaining changes become one more commit.
+    """
     api, bare = merging({"other.txt": "x"})
     before = git("rev-parse", "work", cwd=bare)
     turn, patch = merged(api, f"{TWO}pathlib.Path('z').write_text('3')", "keeper")
@@ -316,7 +319,7 @@ def test_limits_hold_for_each_commit_that_is_kept(merging: Merging) -> None:
 
 
 def test_kept_commits_go_on_top_of_what_others_pushed(merging: Merging, tmp_path: Path) -> None:
-    """They are merged, and the change is compared with the branch as it was then."""
+    """The commits are merged, and the change is compared with the branch as it was then."""
     api, bare = merging({"other.txt": "x"})
     gate = tmp_path / "gate"
     words = f"{GIT}{TWO}print('waits', flush=True)\nwhile not pathlib.Path('{gate}').exists(): time.sleep(0.05)"

@@ -249,7 +249,10 @@ def rotating(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ro
 
 @BOTH
 def test_a_token_is_rotated_before_its_end_and_once(rotating: Rotating) -> None:
-    """This holds for simultaneous workers; the database does not show the token, and later it is rotated again."""
+    """One of several simultaneous workers rotates it.
+
+    The database does not show the token, and later it is rotated again.
+    """
     rotating.rotate()
     assert (rotating.gitlab.rotations, rotating.token) == (0, "glpat-token-1")
 

@@ -114,7 +114,7 @@ def test_a_patch_without_its_secret_is_dropped_and_said(at_work: tuple[Api, Path
 
 
 def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple[Api, Path]) -> None:
-    """This includes failures of turns that started with it, whether their agents ran or not."""
+    """Turns that started with the change may fail too, whether their agents ran or not."""
     api, bare = at_work
     hook = put_hook(bare, "pre-receive", "echo no; exit 1")
     first = api.work("write half.txt half")

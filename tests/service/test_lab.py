@@ -11,7 +11,10 @@ from tests.service_process import refused_start
 
 
 def test_the_lab_opens_to_its_own_token_alone_on_this_machine(api: Any, lab: Any, tmp_path: Path) -> None:
-    """It is off by default; its token opens nothing else, and any other token, even an administrator's, gets a 401."""
+    """The lab is off by default.
+
+    Its token opens nothing else, and any other token, even an administrator's, gets a 401.
+    """
     root = api.service.base_url.removesuffix("/v1")
     assert BARE.get(f"{root}/_lab").status_code == 404
     assert api.service.lab_token == ""
@@ -33,7 +36,7 @@ def test_the_lab_opens_to_its_own_token_alone_on_this_machine(api: Any, lab: Any
 
 
 def test_a_token_lives_as_long_as_its_duration_says(lab: Any) -> None:
-    """It is valid until a minute before its expiry, a 401 afterwards, and valid again with the clock set back."""
+    """A token is valid until a minute before its expiry, a 401 afterwards, and valid again with the clock set back."""
     made = lab.service.admin("token", "create", "--org", "acme", "--scope", "admin", "--duration", "1h")
     headers, statuses = {"Authorization": f"Bearer {made['value']}"}, []
     for offset_s in (0, 3540, 3601, 0):

@@ -18,7 +18,7 @@ WANTED = ("s3cr3t", "the-k3y", "abcdefgh", "pa55word", "rwt_", "\x1b", "\x07", "
 
 
 def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds for messages, fields and tracebacks; text of several lines is still one record."""
+    """Messages, fields and tracebacks are all cleaned; text of several lines is still one record."""
     monkeypatch.setenv("LENT", SECRET)
     monkeypatch.setenv("SOME_API_KEY", "the-k3y")
     (masks := Masks()).add(["LENT"])

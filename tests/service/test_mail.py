@@ -182,7 +182,7 @@ def test_what_was_refused_waits_for_a_person_and_what_expired_is_not_sent(mailro
 
 
 def test_an_invitation_that_was_withdrawn_is_not_sent_and_opens_nothing(mailroom: Mailroom) -> None:
-    """It may be withdrawn before or during the delivery."""
+    """An invitation may be withdrawn before or during the delivery."""
     waiting, under_way = mailroom.invite(), mailroom.invite("joe@customer.example")
     assert mailroom.withdraw(waiting)
     mailroom.deliver(waiting)
@@ -223,7 +223,7 @@ def failure(post: Mailer) -> MailError:
 def test_a_letter_arrives(
     serving: Callable[..., Any], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is sent unencrypted on loopback, after STARTTLS, or over TLS from the start, with a login if configured."""
+    """A letter goes unencrypted on loopback, after STARTTLS, or over TLS, with a login if configured."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
     for security, login in (("none", False), ("starttls", True), ("tls", True)):
         server = serving(certificate=None if security == "none" else certificate, security=security, login=login)

@@ -119,7 +119,7 @@ def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
 def test_without_a_database_it_says_so(
     database: Database, metrics: ServiceMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its own counters are still shown; with a database, pending mails and postings are too."""
+    """The process's own counters are still shown; with a database, pending mails and postings are too."""
     metrics.count_request(RequestRecord("id", "GET", route="/v1/x", status=503))
     owner = organization(database)
     with database.write() as connection:

@@ -74,7 +74,7 @@ def shape(database: Database) -> dict[str, list[str]]:
 
 
 def test_an_older_database_becomes_what_a_new_one_is(database: Database, older: Path) -> None:
-    """Its rows are kept, and a second migration changes nothing."""
+    """The rows are kept, and a second migration changes nothing."""
     database.migrate()
     migrated = shape(database)
     database.migrate()
@@ -98,7 +98,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(database: Database
 
 
 def test_two_processes_that_start_at_once_make_the_tables_once(database: Database, url: str, tmp_path: Path) -> None:
-    """Both find the tables afterwards, and neither fails."""
+    """Both processes find the tables afterwards, and neither fails."""
     arguments = [] if database.is_sqlite else ["--database", url]
     with ThreadPoolExecutor(2) as pool:
         done = list(pool.map(lambda _: refused_start(tmp_path / "data", "migrate", *arguments), range(2)))

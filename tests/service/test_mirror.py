@@ -192,7 +192,7 @@ def test_a_missing_git_is_named_with_the_fix(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_login_in_an_address_is_no_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is in no setting's value either, since every user of the machine can read arguments."""
+    """The login is in no setting's value either, since every user of the machine can read arguments."""
     url = "https://host/a.git"
     for words in (("fetch", url), ("-c", f"remote.origin.url={url}", "fetch", "origin")):
         given = [word.replace("//", "//u:p@") for word in words]

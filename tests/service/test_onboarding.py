@@ -107,7 +107,7 @@ def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabF
 
 
 def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: GitLabForge) -> None:
-    """Both add a webhook before either looks again; the oldest stays, and only one call is the first."""
+    """Both calls add a webhook before either looks again; the oldest stays, and only one call is the first."""
     gitlab.before_add = threading.Barrier(2, timeout=300)
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda _: acme.onboard(), range(2)))
@@ -222,7 +222,7 @@ def test_projects_outside_the_connected_group_are_not_onboarded(tenant: Make, gi
 
 
 def test_the_webhook_is_set_with_a_token_that_may(tenant: Make, equipped: Any, gitlab: GitLabForge) -> None:
-    """It is set once, with URL, secret and events from service.toml.
+    """The webhook is set once, with URL, secret and events from service.toml.
 
     GitLab gives the path, and a valid id outweighs it.
     """

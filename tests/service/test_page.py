@@ -312,7 +312,7 @@ def test_the_operator_sees_all_and_invites_again(site: Api) -> None:
 
 
 def test_an_operator_cancels_what_was_shown(idle: Api, tenant: Make, database_of_idle: Database) -> None:
-    """It needs a confirmation in this session, spares later turns and other runs, and is in the audit trail."""
+    """A cancellation needs a confirmation in this session, spares later turns and other runs, and is in the trail."""
     mine, operator = tenant(on=idle.service), Browser(idle.service.base_url)
     operator.sign_in(OPERATOR)
     owner, slug = mine.organization["id"], mine.organization["slug"]
@@ -446,7 +446,7 @@ def test_what_an_agent_leaves_is_shown_as_it_is(own: Own, browse: Any) -> None:
 def test_a_session_ends_with_what_opened_it_and_opens_no_inactive_organization(
     tenant: Any, browse: Any, api: Api
 ) -> None:
-    """It ends with its token, organization or a sign-out, and each sign-in creates a new one."""
+    """A session ends with its token, organization or a sign-out, and each sign-in creates a new one."""
     revoked, deleted, inactive = tenant(), tenant(), tenant()
     browsers, left = (browse(revoked), browse(deleted)), browse(inactive)
     api.service.admin("token", "revoke", revoked.organization["tokens"][0]["id"])

@@ -149,7 +149,10 @@ def test_a_worker_told_to_stop_hands_its_turn_over_and_no_branch_has_two_runs(ma
 
 
 def test_a_turn_that_nothing_holds_is_given_back(many: Deployment, tmp_path: Path) -> None:
-    """Its worker died after it was taken for dead, or the turn had continued without it: another worker takes it up."""
+    """The worker died after it was taken for dead, or after the turn continued elsewhere.
+
+    Another worker takes it up.
+    """
     client, worker, first, gate = begun(many, tmp_path)
     second = client.start(f"wait {gate}")
     eventually(lambda: "sandbox:" in log_of(many, second, "victim"), "its agent starts, too")

@@ -35,7 +35,10 @@ def prepared(tenant: Make, equipped: Any, tmp_path: Path) -> Own:
 
 @NEEDS_SANDBOX
 def test_a_repository_is_set_up_before_the_agent(prepared: Own) -> None:
-    """It gets its variables and is in the log; cached folders persist for the next run, and are never committed."""
+    """The set-up gets its variables and is in the log.
+
+    Cached folders persist for the next run, and are never committed.
+    """
     steps = ['n=$(ls deps/of/it | wc -l); touch "deps/of/it/$n"', 'echo "$COLOUR $n" >> ~/.tools/list', "touch built"]
     setup = {"run": steps, "cache": ["deps/of/it", "~/.tools"], "variables": {"COLOUR": "blue", "HOME": "/nowhere"}}
     api, repository = prepared(setup)

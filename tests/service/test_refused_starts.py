@@ -51,7 +51,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 
 
 def test_a_database_that_is_not_in_utf_8_is_refused(postgres: Cluster) -> None:
-    """It could not store every name."""
+    """Such a database could not store every name."""
     name = f"latin_{secrets.token_hex(8)}"
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")

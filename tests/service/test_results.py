@@ -115,7 +115,10 @@ def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:
 
 
 def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenant: Make) -> None:
-    """It answers exactly like a missing run: not shown, listed, continued or cancelled; a missing scope is a 403."""
+    """The service answers exactly like a missing run: not shown, listed, continued or cancelled.
+
+    A missing scope is a 403.
+    """
     api, run_id = done
     other = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": "/srv/none.git"}])
     made = api.service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")

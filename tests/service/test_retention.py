@@ -152,7 +152,7 @@ def repo(database: Database, tmp_path: Path) -> Repo:
 
 
 def test_merged_and_abandoned_branches_of_runs_go_when_they_are_old(repo: Repo) -> None:
-    """They stay until then; a branch that a caller named stays, like any other."""
+    """Branches stay until then; a branch that a caller named stays, like any other."""
     merged, abandoned = repo.run(), repo.run()
     named = repo.run("feature/mine")
     git("update-ref", "refs/heads/main", merged.branch, cwd=repo.place)

@@ -247,7 +247,7 @@ def test_an_invitation_has_a_role(idle: Api, tenant: Make) -> None:
 
 
 def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Database) -> None:
-    """It is the same address and organization: a newer invitation, a role or a removal.
+    """A newer invitation, a role or a removal withdraws those of the same address and organization.
 
     An expired one stays expired.
     """

@@ -23,9 +23,10 @@ def ask(api: Any, **fields: Any) -> Any:
 
 
 def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_path: Path) -> None:
-    """It is a 201 with the run of 2.4; the next turn has its id and branch, unless it is active, elsewhere or unknown.
+    """The answer is a 201 with the run of 2.4.
 
-    Any metadata is stored, unknown fields are ignored, and no mail is sent (spec 6).
+    The next turn has its id and branch, unless it is active, elsewhere or unknown. Any metadata is stored, unknown
+    fields are ignored, and no mail is sent (spec 6).
     """
     mails = set(api.service.outbox.iterdir())
     metadata = {"ticket": {"id": 5, "tags": ["a", None, 1.5], "long": "y" * 65_000}}
@@ -78,7 +79,7 @@ def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
 
 
 def test_a_repository_is_named_in_any_of_four_forms(idle: Any) -> None:
-    """It may be a configured name (which comes first), owner/repo, group/project or a URL of a known repository."""
+    """A name may be configured (which comes first), owner/repo, group/project or the URL of a known repository."""
 
     def asked(repository: str) -> Any:
         return idle.post("/external/agents/scribe/runs", {"repository": repository})
@@ -116,7 +117,7 @@ def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
 
 
 def test_a_protected_branch_is_refused(own: Own, idle: Any) -> None:
-    """By default that is the default branch; the error names the alternative, and nothing is accepted."""
+    """The default branch is protected by default; the error names the alternative, and nothing is accepted."""
     for patterns, refused, allowed in (
         ({}, "main", ["other"]),
         ({"protected": ["r/*"]}, "r/1", ["main"]),
@@ -147,7 +148,7 @@ def test_a_branch_that_became_the_default_one_is_not_pushed_to(own: Own) -> None
 
 
 def test_an_agent_of_another_organization_is_not_there(idle: Any) -> None:
-    """It answers as for an unknown agent, even for odd names."""
+    """The service answers as for an unknown agent, even for odd names."""
     idle.service.admin("org", "create", "Elsewhere", "--entitlement", "ServiceAPI")
     idle.service.admin("agent", "add", "theirs", "--org", "elsewhere", "--argv", "{python} -c pass")
 

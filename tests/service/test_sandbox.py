@@ -111,7 +111,7 @@ shutil.rmtree(proc)
 
 
 def test_a_process_that_hides_its_files_passes_a_limit(tmp_path: Path) -> None:
-    """It could keep memory files there; without a sandbox it is allowed, since ssh-agent does it.
+    """The process could keep memory files there; without a sandbox it is allowed, since ssh-agent does it.
 
     A process that is exiting hides nothing: its memory is gone, and its files belong to root for a moment.
     """

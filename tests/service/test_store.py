@@ -146,7 +146,7 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
 
 
 def test_a_trial_starts_once(database: Database) -> None:
-    """It has the signup's terms if the offer is unchanged, and otherwise the standard ones (spec 3)."""
+    """The trial has the signup's terms if the offer is unchanged, and otherwise the standard ones (spec 3)."""
     offer = Offer("TRIAL", "partner", price="49 EUR")
     for change, state in ((offer, "offer"), (replace(offer, price="59 EUR"), "standard"), (None, "standard")):
         owner = organization(database, f"{state}-{change is None}")

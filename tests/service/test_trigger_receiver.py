@@ -126,7 +126,7 @@ def test_a_newer_head_ends_the_run_of_an_older_one(database: Database) -> None:
 
 
 def test_a_closed_pull_request_ends_its_runs(database: Database) -> None:
-    """They may be queued, working or waiting for approval; others' runs and a reopened one's stay."""
+    """The runs may be queued, working or waiting for approval; others' runs and a reopened one's stay."""
     fork = TriggerRule(agent="reviewer", instructions="Look.", forks="approve")
     deliver = tenants(database, "acme", rules=(fork,))
     given = [deliver("d1", at=10), deliver("d2", fork="yes", at=11), deliver("d3", number=8)]
@@ -278,7 +278,7 @@ def test_all_code_hosts_say_what_happened() -> None:
 
 @pytest.mark.parametrize("host", [GITHUB, GITLAB, FORGEJO], ids=["github", "gitlab", "forgejo"])
 def test_a_pull_request_is_read_as_a_whole(host: Any) -> None:
-    """Its head is known, even for a deleted fork; times order deliveries that arrive out of order."""
+    """The head is known, even for a deleted fork; times order deliveries that arrive out of order."""
     opened = "open" if host is GITLAB else "opened"
     bot_name = {"github": "x[bot]", "gitlab": "project_41_bot_ab12", "forgejo": "forgejo-actions"}[host[0]]
     found = present(event(host, opened, number=12, labels=["ai", "x"], draft=True, base="release/2", at=61))
@@ -329,7 +329,7 @@ def test_only_the_whole_body_s_signature_proves_the_secret() -> None:
 
 
 def test_a_delivery_has_one_name() -> None:
-    """It is the code host's id, if there is one; for related events, the body distinguishes them."""
+    """The name is the code host's id, if there is one; for related events, the body distinguishes them."""
     again = {"idempotency-key": "key-of-delivery", "x-gitlab-event-uuid": "u"}
 
     assert delivery_id("github", {"x-github-delivery": "72d3162e-cc78"}, b"1") == "72d3162e-cc78"
@@ -388,7 +388,7 @@ def fire(database: Database, now: int, active_runs: int = 9, **settings: Any) ->
 
 @BOTH
 def test_each_time_of_a_schedule_starts_one_run(database: Database) -> None:
-    """This holds for simultaneous workers, even if the rule is configured again at that moment."""
+    """Simultaneous workers start one run, even if the rule is configured again at that moment."""
     owner = scheduled(database, FIRST, hourly())
     receiver = Receiver(database, Settings(), lambda: NOW + HOUR)
     with database.read() as connection:

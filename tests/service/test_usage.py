@@ -162,7 +162,7 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that
 
 
 def test_metrics_count_usage_by_organization_and_agent(database: Database) -> None:
-    """They count once, from the first scrape on and past midnight.
+    """The metrics count each use once, from the first scrape on and past midnight.
 
     A deleted run lowers nothing, and series are capped.
     """

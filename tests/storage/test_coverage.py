@@ -81,7 +81,7 @@ async def test_a_clock_that_is_set_back_takes_claims_away(cache: Cache) -> None:
 
 
 async def test_a_neighbour_is_the_nearest_run_that_changed_after_its_creation(cache: Cache) -> None:
-    """It must still be shown, and is not the run itself."""
+    """The neighbour must still be shown, and is not the run itself."""
     times = {1: -9, 2: -2, 3: 0, 4: 1, 5: 4}
     runs = [make_run(n, created_at=NOON + at * MINUTE, updated_at=NOON + 9 * MINUTE) for n, at in times.items()]
     runs[3] = replace(runs[3], updated_at=runs[3].created_at)

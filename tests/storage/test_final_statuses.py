@@ -60,7 +60,7 @@ async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: Sim
 
 
 async def test_some_statuses_are_final_by_their_name(cache: Cache) -> None:
-    """They are final from the first run on, without a query."""
+    """Such statuses are final from the first run on, without a query."""
     await cache.store_runs((make_run(1, "Cancelled"), make_run(2, "archived")), asked_at=NOON)
 
     assert [run.run_id for run in await cache.active_runs()] == ["run_0002"]

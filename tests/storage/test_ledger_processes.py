@@ -54,7 +54,7 @@ asyncio.run(main())
     [("one key", "", "KeyTakenError"), ("key NUMBER", "ann@acme.test", "SubjectBlockedError")],
 )
 def test_of_many_claims_exactly_one_is_prepared(ledger_path: Path, key: str, subject: str, refusal: str) -> None:
-    """They may share the key, or the subject under different keys; the losers get the winner's action."""
+    """The claims may share the key, or the subject under different keys; the losers get the winner's action."""
     answers = race(CLAIM, 4, str(ledger_path), key, subject)
 
     winners = [answer.split()[1] for answer in answers if answer.startswith("prepared")]

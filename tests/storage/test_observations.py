@@ -20,7 +20,7 @@ def report(**statuses: str) -> tuple[HealthSample, ...]:
 
 
 async def test_a_platform_left_out_is_no_longer_connected(cache: Cache) -> None:
-    """It is shown once as not connected; when it returns, its status begins anew."""
+    """The platform is shown once as not connected; when it returns, its status begins anew."""
     await cache.store_health(report(github="ok", gitlab="ok"), at=NOON)
 
     gone = await cache.store_health(report(gitlab="ok"), at=NOON + MINUTE)

@@ -106,7 +106,7 @@ async def other_version(path: Path) -> None:
 
 
 async def test_a_cache_of_another_version_is_set_aside(cache_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stays next to the new one, which fetches everything again, unless its version has it open."""
+    """The old cache stays next to the new one, which fetches everything again, unless its version has it open."""
     monkeypatch.setattr(cache_opening, "_IN_USE_WAIT_S", 0.02)
     await other_version(cache_path)
     assert peek(cache_path, RunFilter(), RunSort(), 9) is None
@@ -256,7 +256,7 @@ async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
 
 @pytest.mark.parametrize("is_junk", [True, False])
 async def test_a_damaged_ledger_is_never_rebuilt(ledger_path: Path, *, is_junk: bool) -> None:
-    """It is the only record of what was sent, so every page is checked and the file is not changed."""
+    """The ledger is the only record of what was sent, so every page is checked and the file is not changed."""
     if is_junk:
         written(ledger_path, JUNK)
     else:

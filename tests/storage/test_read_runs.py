@@ -150,7 +150,7 @@ def test_reading_agrees_with_a_naive_model(
     journey: list[tuple[int, int]],
     near: int,
 ) -> None:
-    """This holds for any batches, filter, order and windows, with and without the previous window."""
+    """Reading is compared for any batches, filter, order and windows, with and without the previous window."""
     writer, reader = database
     for table in ("runs", "run_bodies", "sightings", "transitions", "statuses", "repositories"):
         writer.execute(f"DELETE FROM {table}")
@@ -192,7 +192,7 @@ async def test_sorted_by_duration_what_goes_on_is_longer_than_what_ended(cache: 
 
 
 async def test_the_runs_and_branches_around_one(cache: Cache) -> None:
-    """They are of its repository, newest first; a run without a branch is alone."""
+    """The neighbours are of the run's repository, newest first; a run without a branch is alone."""
     runs = [make_run(n, branch="main", created_at=NOON + timedelta(hours=n)) for n in range(1, 8)]
     runs.append(make_run(8, branch="main", repository="acme/web", created_at=NOON + timedelta(hours=4)))
     runs += [make_run(9, branch="", created_at=NOON + timedelta(hours=9)), make_run(10, branch="old")]
@@ -210,7 +210,7 @@ async def test_the_runs_and_branches_around_one(cache: Cache) -> None:
 
 
 async def test_a_run_that_is_gone_is_not_active(cache: Cache) -> None:
-    """It stays in the list of all runs, and is counted separately."""
+    """The run stays in the list of all runs, and is counted separately."""
     await cache.store_runs([make_run(1), make_run(2), make_run(3, "queued"), make_run(4, "failed")], asked_at=NOON)
     await cache.set_presence(["run_0001", "run_0003"], "lost")
 

@@ -40,7 +40,7 @@ def gap_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connectio
 
 
 def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
-    """It may find none, and the connection then has no limit. An interruption is reported."""
+    """The search may find none, and later reads of the connection have no limit. An interruption is reported."""
     writer, reader = database
     store(writer, [run(number) for number in range(RUNS, 4_000)])
     wanted, by_id = RunFilter(search="run_000"), RunSort("run")

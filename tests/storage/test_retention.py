@@ -69,7 +69,10 @@ async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> 
 
 
 async def test_runs_without_a_readable_time_have_no_age(cache: Cache) -> None:
-    """They are dropped first if space is needed; dropping frees space at once, although the file keeps its size."""
+    """Such runs are dropped first if space is needed.
+
+    Dropping frees space at once, although the file keeps its size.
+    """
     await cache.store_runs([make_run(1, "failed", created_at=None), ended(2)], NOON)
     await cache.extend_coverage(None, NOON, NOON)
 

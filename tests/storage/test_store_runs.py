@@ -63,7 +63,7 @@ async def test_an_older_answer_never_undoes_a_write(cache: Cache, shown_at: date
 
 
 async def test_an_answer_that_was_overtaken_changes_and_confirms_nothing(cache: Cache) -> None:
-    """It was requested earlier and arrived later; it counts if the other one's clock was since set back."""
+    """An answer that was requested earlier and arrived later only counts if the clock was since set back."""
     done = make_run(1, "completed", updated_at=NOON + SECOND, branch="agent/final")
     await cache.store_runs([done], asked_at=NOON + 9 * SECOND)
     await cache.set_presence(["run_0001"], "lost")

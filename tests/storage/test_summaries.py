@@ -65,7 +65,7 @@ async def test_what_is_unknown_is_neither_asked_for_nor_excluded(told: Cache) ->
 
 
 async def test_a_changed_run_has_no_findings_until_they_are_read_again(told: Cache) -> None:
-    """Its old result's text is dropped too; its agent and instructions stay, and other fields do not affect this."""
+    """The old result's text is dropped too; its agent and instructions stay, and other fields do not affect this."""
     same = make_run(1, "completed", created_at=NOON - timedelta(hours=1), branch="renamed")
     await told.store_runs([same], NOON + timedelta(seconds=1))
     unchanged = await found(told, RunFilter(search="renamed done faster", findings=("blocker",)))
@@ -115,7 +115,7 @@ async def statuses(cache: Cache) -> list[tuple[str, list[tuple[str | None, str]]
 
 
 async def test_a_run_that_was_cancelled_did_not_fail(cache: Cache) -> None:
-    """It counts as cancelled as soon as it was cancelled from here or the service reports that."""
+    """A run counts as cancelled as soon as it was cancelled from here or the service reports that."""
     await cache.store_runs([make_run(1), make_run(2, "failed")], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON, cancelled=("run_0001",))
     one = await statuses(cache)
@@ -137,7 +137,7 @@ async def test_a_run_that_was_cancelled_did_not_fail(cache: Cache) -> None:
 
 
 async def test_a_run_is_cancelled_until_it_goes_on(cache: Cache) -> None:
-    """This holds if a poll saw it fail before; a later answer that says failed counts until it is corrected."""
+    """A poll may have seen it fail before; a later answer that says failed counts until it is corrected."""
     await cache.store_runs([make_run(1)], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON, cancelled=("run_0001",))

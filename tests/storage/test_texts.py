@@ -80,7 +80,7 @@ def check(database: Connections, held: list[Run], about: dict[str, str]) -> None
 
 
 def test_it_finds_what_reading_every_run_finds(tmp_path: Path, runs: list[Run]) -> None:
-    """This holds before and after indexing, and after each change: a text, an end, an age, a new run."""
+    """Searches agree before and after indexing, and after each change: a text, an end, an age, a new run."""
     about: dict[str, str] = {}
     with connected(tmp_path, runs) as database:
         check(database, runs, about)

@@ -107,7 +107,7 @@ async def test_cancelling_a_reader_stops_its_own_statement_only(thread: Database
 
 
 async def test_closing_lets_waiting_jobs_run(thread: DatabaseThread) -> None:
-    """They run in order on one thread; jobs after closing are refused."""
+    """The jobs run in order on one thread; jobs after closing are refused."""
     seen: list[tuple[int, str]] = []
     jobs = [thread.run(lambda _, n=n: seen.append((n, threading.current_thread().name))) for n in range(20)]
     waiting = asyncio.gather(*jobs)

@@ -38,7 +38,7 @@ class Recorder(Lab):
 
     def __init__(self, **habits: Any) -> None:
         self.born: dict[str, datetime] = {}
-        """By run: the true time at which it entered the list."""
+        """The true time at which each run entered the list."""
         super().__init__(**habits)
 
     def put(self, run_id: str, status: str = "completed", **more: Any) -> None:

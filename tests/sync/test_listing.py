@@ -133,7 +133,7 @@ def test_a_filter_that_the_service_ignores_is_noticed(desk: Desk, condition: Run
 
 
 def test_the_last_hours_are_those_of_the_service(desk: Desk) -> None:
-    """Its clock is five hours ahead of ours."""
+    """The service's clock is five hours ahead of ours."""
     desk.peer.clock_offset = 5 * HOUR
     desk.peer.fill(20, until=desk.peer.now - 3 * HOUR)
     desk.peer.fill(5)

@@ -71,7 +71,7 @@ class TimedRecorder(Recorder):
 
     def __init__(self, **habits: Any) -> None:
         self.lives: dict[str, list[tuple[datetime, str | None]]] = defaultdict(list)
-        """By run: its shown statuses, each with the time from which it is shown. None: deleted."""
+        """Each run's shown statuses, each with the time from which it is shown. None: deleted."""
         self.true_now = START
         super().__init__(clock=lambda: self.true_now, **habits)
         self.clock_offsets = [self.clock_offset]

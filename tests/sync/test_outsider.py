@@ -1,4 +1,4 @@
-"""An outsider's check: random services, written from the specification alone, and what the command line claims of them.
+"""Random services, written from the specification alone, check the claims of the command line.
 
 Nothing here knows how the program syncs. A history is made from its number; every service has some habits that the
 specification allows or does not exclude, and some of them turn into others midway. `RUNWARDEN_HISTORIES` says how many
@@ -99,7 +99,7 @@ class Service:
     limit: int = 0
     """After this many requests of one command the service stops answering, since the command would not end."""
     tokens: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    """By token: the request that created it, and the page it leads to."""
+    """The request that created each token, and the page it leads to."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:

@@ -108,7 +108,7 @@ async def test_an_old_run_that_came_alive_again_is_seen(desk: Desk) -> None:
 
 
 async def test_after_an_empty_list_every_run_is_news(desk: Desk) -> None:
-    """This includes a run that the list shows late; runs of the first list are history."""
+    """News include a run that the list shows late; runs of the first list are history."""
     async with desk.engine() as engine:
         await engine.runs.refresh()
         desk.peer.put("late", "failed", created=desk.peer.now - MINUTE)

@@ -68,7 +68,7 @@ def test_one_table_changes_and_nothing_else(file: Path, name: str | None, ending
 
 @pytest.mark.parametrize("before", ["[poll]\nruns_s = 5", ""])
 def test_the_first_automation_of_a_file_comes_last(file: Path, before: str) -> None:
-    """It comes after everything else; in an empty file it is alone."""
+    """The table comes after everything else; in an empty file it is alone."""
     file.write_text(before, "utf-8")
     read_tables(file).save(None, THIRD)
 

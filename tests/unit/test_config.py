@@ -212,7 +212,7 @@ def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path) -> Non
 
 
 def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
-    """It is private; an existing file of that name has another token and is left alone."""
+    """The file is private; an existing file of that name has another token and is left alone."""
     assert [name for name in ("", "  ", "environment", "x" * 41, " acme", "a\nb") if not name_problem(name)] == []
     old = os.umask(0)
     try:

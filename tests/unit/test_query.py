@@ -79,7 +79,7 @@ keys = st.sampled_from(["status", "repo", "branch", "agent"])
 def test_written_values_are_read_back_as_themselves(
     key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...], found: tuple[str, ...], left: tuple[str, ...]
 ) -> None:
-    """This holds whatever the values contain."""
+    """Written values may contain any characters."""
     query = parse(" ".join((*listed(key, asked, excluded), *listed("finding", found, left))), NOW)
 
     name = {"status": "statuses", "repo": "repositories", "branch": "branches", "agent": "agents"}[key]

@@ -30,7 +30,7 @@ def refusal(source: TokenSource, env: dict[str, str] | None = None) -> TokenErro
 
 
 def test_a_token_never_shows() -> None:
-    """It is not in repr, str, a format, or a traceback's arguments, and it cannot be pickled."""
+    """The token is not in repr, str, a format, or a traceback's arguments, and it cannot be pickled."""
     token = Token(SECRET)
 
     assert SECRET not in f"{token} {token!r} {[token]} {vars(Token)}"
@@ -41,7 +41,7 @@ def test_a_token_never_shows() -> None:
 
 
 def test_what_cannot_be_a_bearer_token_is_refused_without_repeating_it() -> None:
-    """Such a header would fail, and the error would show the token."""
+    """A header with such a token would fail, and the error would show the token."""
     for value in ("", "a b", "a\nb", "Bearer abc", "tök", "a\x00b", "a\x7f", "x" * 20_000):
         with pytest.raises(TokenError) as caught:
             Token(value)
@@ -86,7 +86,7 @@ def test_a_file_that_others_can_read_or_write_is_refused(tmp_path: Path, monkeyp
 
 
 def test_a_command_is_run_without_a_shell(capfd: pytest.CaptureFixture[str]) -> None:
-    """Its output is the token; its arguments are passed unchanged, and its stderr is not shown."""
+    """The command's output is the token; its arguments are passed unchanged, and its stderr is not shown."""
     argv = ("/bin/sh", "-c", 'echo noise >&2; printf "%s" "$1"', "sh", "$HOME;`id`")
 
     assert CommandToken(argv).read(dict(os.environ)).reveal() == "$HOME;`id`"
@@ -94,7 +94,7 @@ def test_a_command_is_run_without_a_shell(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_command_that_fails_says_how() -> None:
-    """Its output is not repeated, since it may contain the token."""
+    """The command's output is not repeated, since it may contain the token."""
     for argv, said in (
         (("/bin/sh", "-c", f"echo '{SECRET}'; exit 3"), "ended with 3"),
         (("true",), "empty"),

@@ -84,5 +84,5 @@ async def test_at_its_end_it_follows_and_elsewhere_it_stays() -> None:
     ],
 )
 def test_a_line_begins_with_its_time_on_this_machine_s_clock(raw: bytes, shown: bytes) -> None:
-    """It has eight characters; a time without a zone is only cut, and other text stays."""
+    """The time has eight characters; a time without a zone is only cut, and other text stays."""
     assert short_time(raw) == shown

@@ -55,7 +55,7 @@ def test_cursor_and_view_stay_on_their_runs(
 
 
 def test_a_sought_run_comes_into_the_middle() -> None:
-    """It waits until the run is among the rows; rows of an earlier request do not end the search.
+    """The search waits until the run is among the rows; rows of an earlier request do not end the search.
 
     Another query shows the cursor's run if it still matches, or begins at the top.
     """
@@ -81,7 +81,7 @@ def test_a_sought_run_comes_into_the_middle() -> None:
 
 
 async def test_what_explains_an_empty_table_repaints_no_full_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its numbers change with each page; only an empty table is repainted."""
+    """The explanation's numbers change with each page; only an empty table is repainted."""
     table = RunTable(NOON)
     async with staged(table) as (app, pilot):
         drawn, line = list[int](), RunTable.render_line

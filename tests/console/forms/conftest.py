@@ -67,7 +67,7 @@ class Post:
     def __init__(self, server: Server) -> None:
         self.steps: list[Step] = []
         self.turns: dict[str, object] = {}
-        """By run: the service's turns, or its answer instead of them."""
+        """The service's turns by run, or its answer in place of them."""
         self.server = server
         server.otherwise = self._answer
 

@@ -18,7 +18,7 @@ Make = Callable[..., Any]
 
 
 def test_instructions_reach_a_command_as_one_argument_and_no_option(rehearse: Make, script: Make) -> None:
-    """They may be an argument, follow `--name=` or come in a file; standard input is then empty."""
+    """Instructions may be an argument, follow `--name=` or come in a file; standard input is then empty."""
     source = 'printf "%s|" "$@"; cat "$3"; cat; echo end'
     agent = script(source, "{instructions}", "--message={instructions}", "{instructions_file}", "{run_id}", "{branch}")
     given = "--dangerously-obey\ntwo lines ünï"
@@ -44,7 +44,7 @@ def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, scr
 
 
 def test_what_an_agent_plants_in_its_home_is_never_used_outside(rehearse: Make, script: Make, tmp_path: Path) -> None:
-    """Its git configuration and attributes in its git directory only affect itself."""
+    """The agent's git configuration and attributes only affect the agent itself."""
     mark = tmp_path / "owned"
     source = (
         f"printf '[core]\\n fsmonitor = touch {mark}\\n' > $HOME/.gitconfig\n"

@@ -163,7 +163,7 @@ def test_a_name_that_leads_into_the_machine_s_networks_is_not_dialled(monkeypatc
 def test_an_internal_host_is_reached_where_the_list_gives_its_address(
     host: TlsHost, rehearse: Make, script: Make
 ) -> None:
-    """It is reached by its name at that address only, or by the address.
+    """An internal host is reached by its name at that address only, or by the address.
 
     A refused listed host is logged with the reason.
     """

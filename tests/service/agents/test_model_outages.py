@@ -112,7 +112,7 @@ def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
 def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
     asker: Callable[..., Any], server: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
-    """It gives its slot back and says until when; if it is cancelled, its diff is kept."""
+    """The turn gives its slot back and says until when; if it is cancelled, its diff is kept."""
     api, repository = asker(0.5, preset="claude-code", argv=[str(stand_in("claude"))])
     limited, wait_s = 2, 4
 
@@ -306,7 +306,7 @@ def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database:
 
 
 def test_turns_with_a_fallback_begin_while_another_asks_a_provider_that_is_away(database: Database) -> None:
-    """They begin once the provider was down for `fallback_after`, unless the fallback's provider is down too."""
+    """The turns begin once the provider was down for `fallback_after`, unless the fallback's provider is down too."""
     owner = organization(database, "acme", NOW)
     first = ask_of(database, "a", "ONE", fallback=["gone", "b"], fallback_after="1h")
     second = ask_of(database, "b", "TWO", owner)
@@ -351,7 +351,7 @@ def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Data
 
 @BOTH
 def test_a_turn_that_gave_its_place_back_begins_when_it_is_due(database: Database) -> None:
-    """It begins once, not earlier, and not if it was cancelled; pauses without any answer do not count."""
+    """The turn begins once, not earlier, and not if it was cancelled; pauses without any answer do not count."""
     organization(database, "acme", NOW)
     run = accepted(database, "acme", now=NOW)
     with database.write() as connection:

@@ -95,7 +95,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
 def test_the_key_is_nowhere_in_the_sandbox(
     monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: ModelServer
 ) -> None:
-    """It is in no environment, command line or output; the program's dummy key does not leave the sandbox."""
+    """The key is in no environment, command line or output; the program's dummy key does not leave the sandbox."""
     monkeypatch.setenv("MODEL_KEY", KEY)
     _, path, body = STREAMED
     source = (
@@ -310,7 +310,7 @@ def test_an_answer_that_has_begun_is_not_made_twice(ask: Make, server: ModelServ
 
 
 def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(ask: Make, server: ModelServer) -> None:
-    """It fails after the configured patience, however often the program retries.
+    """The turn fails after the configured patience, however often the program retries.
 
     The reason has the status, provider, model and fix.
     """

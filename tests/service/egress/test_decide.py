@@ -169,7 +169,7 @@ def split(data: bytes, at: int) -> bytes:
 
 
 def test_a_hello_names_the_host_that_was_asked_for_and_others_are_refused() -> None:
-    """It may come at once, with the CONNECT, or in several records, unchanged.
+    """The greeting may come at once, with the CONNECT, or in several records, unchanged.
 
     A greeting to an address may have no name.
     """

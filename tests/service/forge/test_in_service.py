@@ -1,4 +1,4 @@
-"""From a run to its pull request with the real service: pushed over HTTP, posted by the worker, no token leaked."""
+"""A run leads to its pull request in the real service: pushed over HTTP, posted by the worker, no token leaked."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -91,7 +91,7 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
 
 @ONE_FORGE
 def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
-    """It is pending while the turn works; a change during a posting is posted after it."""
+    """The status is pending while the turn works; a change during a posting is posted after it."""
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
 
@@ -154,7 +154,7 @@ def test_a_turn_without_a_commit_says_how_it_ended_where_it_began(desk: Desk) ->
 
 @ONE_FORGE
 def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk) -> None:
-    """It is a draft in the run's words with a link, without mentions, commands or secrets.
+    """A pull request is a draft in the run's words with a link, without mentions, commands or secrets.
 
     Forges accept 65,536 characters.
     """

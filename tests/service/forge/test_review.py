@@ -74,7 +74,7 @@ def is_write(received: Received) -> bool:
 
 @pytest.mark.parametrize("answers", ["come", "are lost"])
 def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Forge, answers: str) -> None:
-    """This holds even if the answer to every write is lost and the write is repeated.
+    """The answer to every write may be lost, and the write is repeated.
 
     Nothing is posted without a finding, or rewritten without a change.
     """
@@ -102,7 +102,7 @@ def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Forge, answer
 
 
 def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Forge) -> None:
-    """This holds for a later run as well, whose service does not know the earlier one."""
+    """A later run does not post it either, although its service does not know the earlier one."""
     pull = Pull(forge)
     pull.push(0, A, B, D)
     del forge.threads[0]
@@ -119,7 +119,7 @@ def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Forge) -> No
 
 @ONE_FORGE
 def test_a_comment_at_which_the_forge_fails_holds_nothing_back(forge: Forge) -> None:
-    """It is tried again; if the forge keeps failing, the finding goes into the text."""
+    """The comment is tried again; if the forge keeps failing, the finding goes into the text."""
     pull = Pull(forge)
     forge.branches["agent/fix-1"] = HEADS[0]
     forge.before = lambda one: Respond(500, {}) if b'"path"' in one.body and b"finding b" in one.body else None

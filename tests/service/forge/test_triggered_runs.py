@@ -185,7 +185,7 @@ def test_a_push_ends_what_it_started_and_not_what_a_person_asked_for(database: D
 
 
 def test_a_failed_check_starts_one_run_and_no_endless_chain(database: Database) -> None:
-    """It starts once per commit and check, one at a time; checks of our own pushes as often as the rule allows."""
+    """A run starts once per commit and check, one at a time; checks of our own pushes as often as the rule allows."""
     board = Board(database, ON_FAILED)
 
     def failed(sha: str, name: str = "test", **given: Any) -> tuple[str, str]:
@@ -311,7 +311,7 @@ def test_an_issue_that_may_not_ask_says_why() -> None:
 
 
 def test_the_text_of_an_issue_is_data_that_everyone_could_see(database: Database) -> None:
-    """It is in a block that it cannot close, without hidden parts, and cut to its beginning.
+    """The text is in a block that it cannot close, without hidden parts, and cut to its beginning.
 
     Later edits are ignored.
     """
@@ -398,7 +398,7 @@ def test_a_closed_issue_ends_its_runs_and_no_others(database: Database) -> None:
 
 
 def test_an_issue_made_confidential_ends_its_runs_and_opens_no_pull_request(database: Database) -> None:
-    """This includes a run that a user continued, and one whose pull request could not be opened yet."""
+    """The runs include one that a user continued, and one whose pull request could not be opened yet."""
     board = Board(database, RULE, platform="gitlab")
     board.deliver(of_gitlab("update", labels=["agent"]))
     board.end()
@@ -435,7 +435,7 @@ def accept(desk: Desk, *, claims: bool = True) -> str:
 
 
 def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk: Desk) -> None:
-    """It shows waiting, working, asking and done with the pull request; a copied mark is left alone."""
+    """The comment shows waiting, working, asking and done with the pull request; a copied mark is left alone."""
     run_id = accept(desk, claims=False)
     said = []
 
