@@ -72,9 +72,9 @@ after it was: 406 judges the answer only, 408 and 499 a connection, 424 a part, 
 
 
 def masked(text: str, token: Token) -> str:
-    """The text without the token, be it as it is, JSON-escaped, percent-encoded or in hexadecimal escapes.
+    """The text without the token, which may be plain, JSON-escaped, percent-encoded or in hexadecimal escapes.
 
-    What stands in its place is valid inside JSON.
+    Its replacement is valid inside JSON.
     """
     value = token.reveal()
     if len(value) < _SHORTEST:
@@ -186,7 +186,7 @@ class Transport:
             await lane.aclose()
 
     async def exchange(self, call: Call, *, before_first_byte: CommitHook | None = None) -> Reply:
-        """Send a request once and read its answer; a read whose token was replaced meanwhile is sent again.
+        """Send a request once and read its answer; a read is sent again if its token was replaced.
 
         Raises:
             ApiError: There is no usable answer. An error of `before_first_byte` is passed on.

@@ -50,7 +50,7 @@ class BaseApp(App[ResultT]):
         return [*(filters[:-1] if self.no_color else filters), self.own_filter]
 
     def get_key_display(self, binding: Binding) -> str:
-        """The key as it is shown: enter by its name, since many fonts lack Textual's sign for it."""
+        """The key as it is shown; enter is a word, since many fonts lack Textual's sign for it."""
         return "enter" if binding.key == "enter" and not binding.key_display else super().get_key_display(binding)
 
     def failed(self, error: RunwardenError) -> None:

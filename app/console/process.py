@@ -47,10 +47,10 @@ def _resume(app: "App[Any]", driver: Any) -> None:
     A process gets no notice of a SIGSTOP, so Textual would begin a second time: two threads would read the keys, and
     the console's modes would be restored at the end as those from before it.
     """
-    if app.return_code is None and driver._auto_restart:  # noqa: SLF001 — only this says whether an editor has the terminal
-        stopped, driver._must_signal_resume = driver._must_signal_resume, True  # noqa: SLF001 — only this says whether Textual stopped the process
+    if app.return_code is None and driver._auto_restart:  # noqa: SLF001 — whether an editor has the terminal is not public
+        stopped, driver._must_signal_resume = driver._must_signal_resume, True  # noqa: SLF001 — whether Textual stopped the process is not public
         if not stopped:
-            # Textual would discard what has been typed since; it does not if its reader has ended before.
+            # Textual would discard keys typed since then, unless its reader has stopped before.
             driver.exit_event.set()
             driver._key_thread.join()  # noqa: SLF001 — the driver has no public name for it
             driver.suspend_application_mode()

@@ -219,9 +219,9 @@ class ConfirmSheet(PickerScreen[str]):
     ) -> None:
         """Prepare. Without `work` the result is `verb`.
 
-        `verb` and `leaving` name the action and escape: "Cancel 2 runs", "Keep them". What is done in no folder is
-        final: ctrl+s does it once the facts were on screen for a moment, and enter does not. In its place, ctrl+k does
-        what `instead` names.
+        `verb` and `leaving` name the action and escape: "Cancel 2 runs", "Keep them". Work without a folder
+        is final: ctrl+s does it once the facts were on screen for a moment, and enter does not. ctrl+k does the
+        alternative that `instead` names.
         """
         super().__init__()
         self.TITLE_TEXT = title
@@ -233,7 +233,7 @@ class ConfirmSheet(PickerScreen[str]):
         self._instead = instead
         self._facts = facts
         self._refused: tuple[str, Work] | None = None
-        """The refused folder as it was typed, and the work that ctrl+k runs there anyway."""
+        """The refused folder as it was typed, and the work that ctrl+s then does there anyway."""
         self._is_busy = False
         self._second_press = SecondPress()
 

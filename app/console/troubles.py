@@ -80,7 +80,7 @@ def nothing_to_show(
 
 
 def _why(kind: ErrorKind, message: str | None) -> str:
-    """The fix or, where the link alone is at fault or none is known, the message as a sentence."""
+    """The fix; if only the link is at fault or no fix is known, the message as a sentence."""
     text = safe_text(message or "", limit=160)
     sentence = text if not text or text.endswith((".", "!", "?")) else f"{text}."
     return sentence if kind.concerns == "link" else kind.fix or sentence

@@ -114,7 +114,7 @@ class RunDocument(Struct, frozen=True):
 
     @property
     def summary(self) -> RunSummary:
-        """What is known of its results."""
+        """The known part of its results."""
         return self.detail.summary if self.detail else RunSummary()
 
     @property
@@ -185,4 +185,4 @@ EXPORTED: Final = (
     Column[RunDocument]("agent", lambda v: v.summary.agent or "?", "agent", lambda v: v.summary.agent),
     Column[RunDocument]("findings", lambda v: v.findings or "?", "findings", lambda v: v.findings),
 )
-"""The columns of an export, with what is known of results; an unknown value is an empty cell in CSV."""
+"""The columns of an export, including known results; an unknown value is an empty cell in CSV."""

@@ -38,7 +38,7 @@ class TurnAtWork:
     stopped: threading.Event = field(default_factory=threading.Event)
     """The event that is set once a caller or an operator has cancelled the turn."""
     waiting: Sequence[Message] = ()
-    """What was said to the run and has not reached its agent."""
+    """The messages to the run that have not reached its agent."""
     heard: list[str] = field(default_factory=list)
     """The ids of the messages that have reached the agent."""
     _shared: int = field(init=False)
@@ -126,7 +126,7 @@ class TurnRecorder:
             self.retried(lambda: at_work.share(self.database, store))
 
     def watch_over(self) -> None:
-        """Interrupt work on cancelled turns, notice what was said to the others, and share their logs."""
+        """Interrupt work on cancelled turns, notice new messages to the others, and share their logs."""
         at_work = list(self._at_work)
         if not at_work:
             return
@@ -157,6 +157,6 @@ class TurnRecorder:
 
 
 def stop_reason(waiting: Sequence[Message]) -> str | None:
-    """Return why a turn is stopped for one of the messages that wait; None: it is not."""
+    """Return why one of the waiting messages stops the turn; None: none does."""
     message = next((message for message in waiting if message.timing == "stop"), None)
     return None if message is None else f"{turns.STOPPED} {message.caller or 'a caller'}"

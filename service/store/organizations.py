@@ -80,7 +80,7 @@ def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
 
 
 def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organization]:
-    """Return the organizations with the given slugs or ids, keyed by both; like `by_slug`, but for many."""
+    """Return the organizations with the given slugs or ids, keyed by both; this is `by_slug` for several."""
     known: dict[str, Organization] = {}
     for some in batches(slugs):
         typed = sa.or_(organizations.c.slug.in_([slug.lower() for slug in some]), organizations.c.id.in_(some))
@@ -101,7 +101,7 @@ def all_of(connection: sa.Connection) -> list[Organization]:
 
 
 def change(connection: sa.Connection, organization_id: str, **values: object) -> None:
-    """Set fields of an organization, such as its entitlements, or what its agents may spend in a day."""
+    """Set fields of an organization, such as its entitlements, or its agents' daily budget."""
     update(connection, organizations, organizations.c.id == organization_id, **values)
 
 
