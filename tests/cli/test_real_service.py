@@ -77,7 +77,7 @@ def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
 
 
 def test_a_run_is_started_once_and_waited_for(real: CommandLine, service: RunningService) -> None:
-    """The start returns at once; a second turn joins the run, and waiting reports its result."""
+    """`--wait` reports the result, the list has the observed transitions, and a second turn joins the run."""
     made = real(
         *("runs", "start", "-R", "acme/api", "--branch", "fix/login", "--metadata", "ticket=7", "--metadata", "who=me"),
         *("Review the login", "--wait", "--timeout", "5m", "--json"),

@@ -76,7 +76,8 @@ def test_a_turn_that_failed_is_finished_by_the_next_unless_the_caller_wants_the_
 def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path]) -> None:
     """The patch is merged, and conflicts are marked and named.
 
-    If its base or the branch is gone, it is dropped and reported. Then the agent may remember what it pushed there.
+    A patch whose base is gone is dropped and reported. A missing branch is reported too, since the agent may remember
+    what it pushed there.
     """
     api, bare = at_work
     first = api.work("write done.txt one")

@@ -70,7 +70,7 @@ def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(databa
 def test_large_counts_are_kept_for_a_moment_and_small_ones_not(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cache is per organization and has only the latest filter: acme's three runs are not confused with others'."""
+    """Only the latest large count is cached, for its own organization: first acme's, later the other one's."""
     monkeypatch.setattr(runs, "EXACT_BELOW", 3)
     monkeypatch.setattr(runs, "_MOST_KEPT", 1)
     now_s, found = [0.0], list[list[int]]()

@@ -29,7 +29,7 @@ def test_instructions_reach_a_command_as_one_argument_and_no_option(rehearse: Ma
 
 
 def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, script: Make, tmp_path: Path) -> None:
-    """The task comes on standard input, from a read-only file; an agent that idles is stopped early."""
+    """The task comes on standard input, configured folders are read-only, and an idle agent is stopped."""
     (tmp_path / "shown").mkdir()
     (tmp_path / "shown" / "facts").write_text("known\n", "utf-8")
     stage, source = rehearse(), f"cat; test -f /dev/stdin; cat {tmp_path}/shown/facts; touch {tmp_path}/shown/new"

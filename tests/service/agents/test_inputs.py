@@ -25,7 +25,7 @@ def apply(service: Any, folder: Path, *agents: dict[str, Any]) -> Any:
 def test_inputs_reach_an_agent_as_declared_or_are_refused(idle: Api, tmp_path: Path) -> None:
     """The prompt is filled in once, followed by the caller's words and unused inputs, and the run names its agent.
 
-    Undeclared inputs are a 400 without a run. An organization also sees the agents for all.
+    Inputs that do not match their declaration are a 400 without a run. An organization also sees the agents for all.
     """
     apply(
         idle.service,
