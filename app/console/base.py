@@ -360,7 +360,7 @@ class TooSmall(ModalScreen[None]):
 
 
 SCREENS: Final = {
-    ALL: "app.profiles.screen_all_profiles:AllProfilesScreen",
+    ALL: "app.profiles.screen_profiles:AllProfilesScreen",
     "runs": "app.runs.screen:RunsScreen",
     "health": "app.health.screen:HealthScreen",
     "organizations": "app.organizations.screen:OrganizationsScreen",

@@ -1,4 +1,4 @@
-"""The engines of all profiles: one polls, the others are open for reading; each token is read once."""
+"""The engines of all profiles (one polls, the others are open for reading), and the check of a new profile."""
 
 import asyncio
 import os
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from app.engine.text import safe_text
 from app.profiles import Profile, Settings
 from app.profiles.token import EnvToken, StreamToken, Token, TokenError
+from storage.records.error_kinds import error_kind
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -104,3 +106,32 @@ class ProfileEngines:
             command_line = f"{settings.command_line} {shlex.quote(f'--profile={profile.name}')}"
             settings = replace(settings, command_line=command_line)
         return await Engine.open(settings, profile, actor="console", clock=self._clock)
+
+
+async def check(new: Profile) -> tuple[str, bool] | None:
+    """Ask the service for its newest run; None: it accepts the token.
+
+    Returns what happened and what to do, printable, and whether the token is at fault.
+    """
+    from app.api.client import Client  # not on the way to the first frame
+    from app.api.errors import ApiError
+
+    env = dict(os.environ)
+    try:
+        # A command or a keyring may take its time.
+        token = await asyncio.to_thread(new.token.read, env)
+    except TokenError as error:
+        return safe_text(str(error)), True
+    finally:
+        os.environ.update(env)  # Reading removed the token's variable; the console needs it again.
+    client = Client(new.base_url, token)
+    try:
+        await client.list_runs(page_size=1)
+    except ApiError as error:
+        kind, message = error_kind(error.kind), safe_text(error.message, limit=200)
+        if kind.setup_fix or kind.concerns == "token":
+            return f"{kind.title}. {kind.setup_fix or message}", kind.concerns == "token"
+        return f"{message} Is the address right?", False
+    finally:
+        await client.aclose()
+    return None

@@ -22,7 +22,7 @@ from app.console.sheets import OVER_CSS
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.engine.text import safe_text
 from app.profiles import ConfigError, Profile
-from app.profiles.check import check
+from app.profiles.engines import check
 from app.profiles.token import CommandToken, EnvToken, FileToken, StreamToken, Token, TokenError, TokenSource
 from app.profiles.values import base_address, is_loopback
 from app.profiles.write import add_profile, keep_token, name_problem

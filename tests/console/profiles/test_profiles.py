@@ -23,8 +23,7 @@ from app.console.session import SwitchProfile
 from app.profiles import LEDGER_FILE, Settings, data_folder
 from app.profiles.engines import ProfileEngines
 from app.profiles.load import parse
-from app.profiles.screen_all_profiles import AllProfilesScreen
-from app.profiles.screen_profiles import ProfileSwitcher
+from app.profiles.screen_profiles import AllProfilesScreen, ProfileSwitcher
 from app.profiles.token import EnvToken, StreamToken
 from app.runs.screen_run import RunScreen
 from app.runs.screen_views import first_picture
