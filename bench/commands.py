@@ -13,7 +13,7 @@ from bench.terminal import environment
 COMMANDS = {"--version": 5, "--help": 5, "config path": None, "runs list --cached --json": 15}
 """Each with how often a bare Python could start in that time."""
 ROUNDS = 12
-MOST_LISTED = 100_000
+MAX_LISTED = 100_000
 PEAK = (
     "import resource as r, subprocess as s, sys; s.run(sys.argv[1:], stdout=s.DEVNULL, check=True);"
     " print(r.getrusage(r.RUSAGE_CHILDREN).ru_maxrss)"
@@ -25,7 +25,7 @@ MEGABYTES = 100
 def measure(runs: int) -> Iterator[Figure]:
     """A figure for each command, and the memory that a list of so many runs takes, live and cached."""
     with tempfile.TemporaryDirectory() as folder:
-        env, count = environment(folder), min(runs, MOST_LISTED)
+        env, count = environment(folder), min(runs, MAX_LISTED)
         with peer(count) as base_url:
             for where in ([], ["--cached"]):
                 listing = ["runs", "list", "--all", "--json", *where]

@@ -40,7 +40,7 @@ _PASSED_ON: Final = (
 )
 _SHOWN_OUTPUT: Final = 2000
 _PIECE: Final = 1 << 16
-_LONGEST_FETCH_S: Final = 6 * 3600.0
+_MAX_FETCH_S: Final = 6 * 3600.0
 """A host could print progress forever."""
 _REMOTE: Final = frozenset({"ls-remote", "fetch", "push", "lfs"})
 _PROGRESS: Final = re.compile(
@@ -280,7 +280,7 @@ class GitRunner:
             TimeoutExpired: It printed nothing for too long.
         """
         out, err = bytearray(), bytearray()
-        deadline = time.monotonic() + _LONGEST_FETCH_S
+        deadline = time.monotonic() + _MAX_FETCH_S
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ, out)  # type: ignore[arg-type]  # the process was started with both pipes
             selector.register(process.stderr, selectors.EVENT_READ, err)  # type: ignore[arg-type]

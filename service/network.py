@@ -23,7 +23,7 @@ import h11
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_LONGEST_NAME: Final = 253
+_MAX_NAME: Final = 253
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
 """The range of all public IPv6 addresses."""
@@ -65,8 +65,8 @@ class Host:
                 ip = ipaddress.ip_address(bare)
                 return cls(str(ip), ip)
         name = text.lower().removesuffix(".")
-        if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or _NUMBER.fullmatch(name.rpartition(".")[2]):
-            raise HostError(f"{text[:_LONGEST_NAME]!r} is not a host name")
+        if len(name) > _MAX_NAME or not _NAME.fullmatch(name) or _NUMBER.fullmatch(name.rpartition(".")[2]):
+            raise HostError(f"{text[:_MAX_NAME]!r} is not a host name")
         return cls(name, None)
 
 

@@ -86,7 +86,7 @@ _SCP_FORM: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)"
 _UNREADABLE: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _DEEPEST_GROUP: Final = 19
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
-LONGEST_BRANCH: Final = 200
+MAX_BRANCH: Final = 200
 """The most bytes in a branch name."""
 BRANCH: Final = (
     r"^(?![-/]|refs/|(@|HEAD)$|\.)(?![\s\S]*(\.\.|@\{|//|/\.|\.lock/))(?![\s\S]*([/.]|\.lock)$)"
@@ -194,8 +194,8 @@ def _text(data: Mapping[str, object], field: str) -> str:
 
 def branch_fault(name: str) -> str | None:
     """Return why git refuses a branch name (the rules of git check-ref-format); None if it is valid."""
-    if not name or len(name.encode()) > LONGEST_BRANCH:
-        return f"a branch name has 1 to {LONGEST_BRANCH} bytes"
+    if not name or len(name.encode()) > MAX_BRANCH:
+        return f"a branch name has 1 to {MAX_BRANCH} bytes"
     if name.startswith(("-", "/", "refs/")) or name.endswith(("/", ".")) or name in {"@", "HEAD"}:
         return "a branch name may not start with '-', '/' or 'refs/', end with '/' or '.', or be '@' or 'HEAD'"
     if _FORBIDDEN.search(name):

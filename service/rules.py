@@ -98,7 +98,7 @@ Kind = Literal["opened", "ready", "pushed", "reopened", "labeled", "comment", "f
 _FIELDS: Final = 5
 _MINUTE: Final = timedelta(minutes=1)
 _FIX: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
-_LONGEST_CATCH_UP: Final = 30 * DAY_MICROS
+_MAX_CATCH_UP: Final = 30 * DAY_MICROS
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -144,7 +144,7 @@ class TriggerRule(BaseModel):
             raise ValueError('a schedule needs a rule of its own: on = ["schedule"], schedule = "0 3 * * mon-fri"')
         if self.schedule is not None:
             check_schedule(self.schedule, self.timezone)
-        if parse_duration(self.catch_up) > _LONGEST_CATCH_UP:
+        if parse_duration(self.catch_up) > _MAX_CATCH_UP:
             raise ValueError("catch_up is at most 30d")
         for kind, what in ((COMMENT, "comments"), (ISSUE, "issues")):
             if kind in self.on and not self.authors:

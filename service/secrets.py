@@ -19,7 +19,7 @@ _HARMLESS: Final = re.compile(
 """Names of variables whose values are not secret; the value of any other variable that an agent gets is."""
 _HALVES: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """What JSON can hold and UTF-8 cannot."""
-_SHORTEST: Final = 6
+_MIN_SECRET: Final = 6
 """The shortest value that is masked: shorter ones occur in any text."""
 
 
@@ -28,7 +28,7 @@ class Secrets:
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._names = {
-            form: name for name, value in values.items() if len(value) >= _SHORTEST for form in _forms(value)
+            form: name for name, value in values.items() if len(value) >= _MIN_SECRET for form in _forms(value)
         }
         # The longest first: one may be the beginning of another.
         self._forms = sorted(self._names, key=len, reverse=True)

@@ -14,7 +14,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE: Final = 1 << 20
 _Root = tuple[Path | str, int | None]
 """A folder, and the descriptor of the folder in which that is a name."""
-LONGEST_PATH: Final = os.pathconf("/", "PC_PATH_MAX") - 1
+MAX_PATH: Final = os.pathconf("/", "PC_PATH_MAX") - 1
 """How many bytes of a path git can open, counted from the checkout."""
 
 
@@ -22,7 +22,7 @@ def walk(root: Path | str, *, within: int | None = None) -> Iterator[tuple[str, 
     """Yield each folder's path, descriptor and entries, `root` first; folders that the caller removes are not entered.
 
     Two descriptors are open at a time. A path begins at `root`, which is the empty path, and ends with a slash. If it
-    is longer than `LONGEST_PATH` it is cut, to a text that is still longer. A folder that cannot be read, or is moved
+    is longer than `MAX_PATH` it is cut, to a text that is still longer. A folder that cannot be read, or is moved
     during the walk, is left out. `within`: the descriptor of a folder in which `root` is a name.
 
     Raises:
@@ -44,7 +44,7 @@ def walk(root: Path | str, *, within: int | None = None) -> Iterator[tuple[str, 
                 elif (below := _open(name := trail[-1].waiting.pop(), here)) is not None:
                     os.close(here)
                     here, above = below, trail[-1].path
-                    path = above if len(os.fsencode(above)) > LONGEST_PATH else f"{above}{name}/"
+                    path = above if len(os.fsencode(above)) > MAX_PATH else f"{above}{name}/"
                     trail.append(_Level(name, path, _identity(here)))
     finally:
         os.close(here)
@@ -112,7 +112,7 @@ class _Level:
 
     name: str
     path: str
-    """The path from the root, with a final slash; cut once it is longer than `LONGEST_PATH`."""
+    """The path from the root, with a final slash; cut once it is longer than `MAX_PATH`."""
     identity: tuple[int, int]
     waiting: list[str] = field(default_factory=list)
 

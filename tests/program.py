@@ -17,7 +17,7 @@ from typing import IO, Any, Final
 from app.__main__ import main
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-LONGEST_S: Final = 300.0
+MAX_S: Final = 300.0
 CREATE: Final = ("orgs", "create", "New.Admin@example.com", "--json")
 """A command that sends a write."""
 FORKS: Final = multiprocessing.get_context("forkserver")
@@ -137,7 +137,7 @@ class Program:
 
 def run(arguments: Sequence[str], env: Mapping[str, str], *, stdin: str, cwd: Path) -> CompletedProcess[str]:
     program = Program(arguments, env, cwd=cwd, streams=(PIPE, PIPE, PIPE))
-    out, err = program.communicate(stdin, LONGEST_S)
+    out, err = program.communicate(stdin, MAX_S)
     return CompletedProcess(list(arguments), program.wait(), out, err)
 
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 DEADLINE_S = 30.0
 COLD_START_S = 120.0
 """Enough for a process that has to import everything first, on a busy machine."""
-_LONGEST_VALUE = 4000
+_MAX_VALUE = 4000
 
 
 def eventually(
@@ -95,4 +95,4 @@ def _pauses(deadline_s: float, pause_s: float) -> Iterator[float]:
 
 def _failure(what: str, deadline_s: float, saw: object) -> str:
     text = saw if isinstance(saw, str) else repr(saw)
-    return f"not within {deadline_s:g} s: {what}; saw instead: {text[-_LONGEST_VALUE:]}"
+    return f"not within {deadline_s:g} s: {what}; saw instead: {text[-_MAX_VALUE:]}"

@@ -30,9 +30,9 @@ BADGES: Final[Mapping[InboxKind, Badge]] = {
 }
 SEVERITY_TONES: Final[Mapping[InboxSeverity, Tone]] = {"critical": "bad", "decide": "warn", "look": "quiet"}
 AGAIN: Final = "↻ "
-MOST_RUNS: Final = 20
+MAX_RUNS: Final = 20
 URGENT: Final[frozenset[InboxKind]] = frozenset({"question", "approval", "failed", "host"})
-MOST_URGENT: Final = 5
+MAX_URGENT: Final = 5
 """The most urgent items shown at a time; the others scroll."""
 COLUMNS: Final = (Column("", 10), Column("what", 10), Column("", 8, grows=1), Column("when", 9))
 
@@ -83,12 +83,12 @@ class InboxRow(Struct, frozen=True):
         """The item's runs or requests, newest first, in two lines each, then the number of further ones."""
         lines: list[Content] = []
         listed = [entry for entry in self.item.entries if entry.run_id or entry.about]
-        for entry in listed[:MOST_RUNS]:
+        for entry in listed[:MAX_RUNS]:
             badge = run_badge(entry.status) if entry.status else BADGES[self.item.kind]
             lines.append(Content.styled(safe_text(f"{badge.text}  {entry.about}", limit=200), badge.style))
             at = safe_text(f"  {when(entry.at, now)}  {entry.run_id}", limit=200)
             lines.append(Content.styled(at, STYLES["quiet"]))
-        if (more := len(listed) - MOST_RUNS) > 0:
+        if (more := len(listed) - MAX_RUNS) > 0:
             lines.append(Content.styled(f"and {more:,} more", STYLES["quiet"]))
         return Content("\n").join(lines)
 
@@ -130,4 +130,4 @@ class NeedsYou(LineTable[NeedsYouRow]):
         if not self.has_focus:
             self.action_first()
         self.display = min(len(rows), most) > 0
-        self.styles.height = HEADER + min(len(rows), most, MOST_URGENT)
+        self.styles.height = HEADER + min(len(rows), most, MAX_URGENT)

@@ -313,7 +313,7 @@ def columns(count: int, width: int) -> tuple[list[int], int]:
 _WIDE: Final = 100
 _WITH_TIMES: Final = 63
 """The width from which on there is room for the durations."""
-_LONGEST_NAME: Final = 48
+_MAX_NAME: Final = 48
 NAME_CELLS: Final = 24
 CELLS: Final = 10
 NARROW_CELLS: Final = 8
@@ -324,7 +324,7 @@ TableRow = tuple[str, Sequence[str]]
 def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
     """A header, a row for each repository, the busiest first, and a note about the durations."""
     bar = 20 if width >= _WIDE else 10
-    name = min(_LONGEST_NAME, max(12, width - bar - 41))
+    name = min(_MAX_NAME, max(12, width - bar - 41))
     titles = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}"
     titles += f"  {'p50':>8} {'p95':>8}" if width >= _WITH_TIMES else ""
     rows = [LeadRow(Content.styled(titles, _QUIET))]

@@ -26,7 +26,7 @@ from storage.records.results import AgentInput, NamedAgent
 
 _INPUT: Final = re.compile(r"[A-Za-z_][\w.-]*=", re.ASCII)
 """How an agent's input begins among the words."""
-LONGEST: Final = 1_000_000
+MAX_INSTRUCTIONS: Final = 1_000_000
 """The most bytes of instructions."""
 BRANCH: Final = click.option("--branch", metavar="BRANCH", help="Work on this branch. Default: the service makes one.")
 WORK: Final = options_of(
@@ -53,13 +53,13 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
     if words and file is not None:
         raise failed("usage", "Give the instructions as words or with --file, not both.")
     if words == ("-",) or str(file) == "-":
-        text = _decoded(sys.stdin.buffer.read(LONGEST + 1), "stdin")
+        text = _decoded(sys.stdin.buffer.read(MAX_INSTRUCTIONS + 1), "stdin")
     elif words:
         text = " ".join(words)
     elif file is not None:
         try:
             with file.open("rb") as stream:
-                text = _decoded(stream.read(LONGEST + 1), str(file))
+                text = _decoded(stream.read(MAX_INSTRUCTIONS + 1), str(file))
         except OSError as error:
             raise failed("usage", f"{file} cannot be read: {error.strerror}.") from error
     else:
@@ -92,8 +92,8 @@ def mapping(pairs: tuple[str, ...]) -> dict[str, Json]:
 
 
 def _decoded(content: bytes, origin: str) -> str:
-    if len(content) > LONGEST:
-        raise failed("usage", f"{origin} holds more than {LONGEST} bytes of instructions.")
+    if len(content) > MAX_INSTRUCTIONS:
+        raise failed("usage", f"{origin} holds more than {MAX_INSTRUCTIONS} bytes of instructions.")
     try:
         return content.decode("utf-8").strip()
     except UnicodeDecodeError as error:

@@ -29,7 +29,7 @@ AGAIN: Final = timedelta(seconds=30)
 """How long after a send that had no effect, for a reason that passes, it is tried again."""
 UNSEEN: Final = timedelta(days=1)
 """How long a run is waited for that the cache does not hold."""
-MOST_SHOWN: Final = 50
+MAX_SHOWN: Final = 50
 _KEPT: Final = "kept"
 """The fact of a follow-up that is sent even if its run is cancelled."""
 _ACTIVE: Final = "run_active"
@@ -91,7 +91,7 @@ class FollowUps:
 
     async def unsent(self) -> tuple[Decision, ...]:
         """The waiting continuations and the newest that were cancelled or given up unsent; newest first."""
-        newest = await self.usable_state().journal(WHEN_ENDED, limit=MOST_SHOWN)
+        newest = await self.usable_state().journal(WHEN_ENDED, limit=MAX_SHOWN)
         return tuple(decision for decision in newest if decision.action_id is None and decision.outcome != "done")
 
     async def work(self) -> float:

@@ -52,15 +52,15 @@ LISTED: Final = frozenset({"organization.create", *(name for name, kind in WRITE
 """Kinds of writes whose results a service may list: runs, and invitations to organizations."""
 _PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
 """An id has a digit, or a prefix."""
-LIMIT: Final = 50
+MAX_CANDIDATES: Final = 50
 """Candidates of one action."""
-MOST: Final = 500
+MAX_NEAR: Final = 500
 """Runs around a send that are looked at."""
-MOST_ASKED: Final = 9
+MAX_ASKED: Final = 9
 """Candidates whose words the service is asked for."""
-PAGES: Final = 30
+MAX_PAGES: Final = 30
 """Pages that are read to look for one action."""
-EXECUTIONS: Final = 1_000
+MAX_STARTS: Final = 1_000
 """Our newest starts of agents that are ruled out: an execution may be listed as a run."""
 LOOK_S: Final = 2.0
 """How often the poller looks for unknown actions."""
@@ -68,19 +68,19 @@ REST_S: Final = 15.0
 """Seconds until a new unknown action is noticed."""
 AGE_PART: Final = 10
 """An old unknown action is searched for again after this part of its age."""
-AGAIN: Final = timedelta(minutes=1)
+ASK_AGAIN: Final = timedelta(minutes=1)
 """How soon the service is asked again for the same action; later the older the action is."""
-LONGEST_PAUSE: Final = timedelta(hours=1)
+MAX_PAUSE: Final = timedelta(hours=1)
 """The longest time between two looks for the same action."""
-CLOSE: Final = timedelta(minutes=5)
+TOLERANCE: Final = timedelta(minutes=5)
 """How far from the send a run may be dated, if the service's clock is known."""
-FAR: Final = timedelta(hours=26)
+UNKNOWN_CLOCK_TOLERANCE: Final = timedelta(hours=26)
 """How far from the send a run may be dated, if the service's clock is not known: zones are up to 26 hours apart."""
-EXACT: Final = timedelta(seconds=10)
+PRECISION: Final = timedelta(seconds=10)
 """How exactly the service's clock is known."""
-LONGEST: Final = timedelta(minutes=10)
+MAX_CARRY_OUT: Final = timedelta(minutes=10)
 """How long after the send a service may still carry it out: a crash may be noticed days later."""
-ANSWER: Final = timedelta(minutes=2)
+LIST_LEAD: Final = timedelta(minutes=2)
 """How long before the send a list may have been requested that shows its result already."""
 
 
@@ -114,7 +114,7 @@ class Candidate(Struct, frozen=True):
             return "first seen after the send"
         verb = "" if not self.is_turn else "continued " if self.is_observed else "last changed "
         seconds = self.after.total_seconds()
-        if -EXACT <= self.after < timedelta(0):
+        if -PRECISION <= self.after < timedelta(0):
             return f"{verb}at the send"
         return f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
 
@@ -122,7 +122,9 @@ class Candidate(Struct, frozen=True):
         """Whether it certainly fits less well than the best one: in its words, its author or its time."""
         is_foreign = self.is_ours is False and best.is_ours is True
         # Without a time it may be as close.
-        is_close, is_as_close = (candidate.after is None or abs(candidate.after) <= EXACT for candidate in (best, self))
+        is_close, is_as_close = (
+            candidate.after is None or abs(candidate.after) <= PRECISION for candidate in (best, self)
+        )
         return self.is_same is False or is_foreign or (best.after is not None and is_close and not is_as_close)
 
 
@@ -184,12 +186,12 @@ class Send(Struct, frozen=True):
     @property
     def ended_at(self) -> datetime:
         """The latest time, by our clock, at which the service may have carried it out."""
-        return min(self.action.settled_at or self.sent_at, self.sent_at + LONGEST)
+        return min(self.action.settled_at or self.sent_at, self.sent_at + MAX_CARRY_OUT)
 
     @property
     def margin(self) -> timedelta:
         """How far from the send its run may be dated."""
-        return CLOSE if self.clock.is_known else FAR
+        return TOLERANCE if self.clock.is_known else UNKNOWN_CLOCK_TOLERANCE
 
     def around(self) -> RunFilter:
         """The runs created around the send."""
@@ -208,9 +210,9 @@ class Send(Struct, frozen=True):
     def created(self, detail: RunDetail, branch: str | None) -> Candidate | None:
         """The run as a candidate for a started one; None: it cannot be that."""
         run = detail.run
-        if detail.first_seen_at < self.sent_at - ANSWER or not self.is_place(run, branch):
+        if detail.first_seen_at < self.sent_at - LIST_LEAD or not self.is_place(run, branch):
             return None
-        if self.clock.is_known and run.created_at is not None and run.created_at < self.shown_at - EXACT:
+        if self.clock.is_known and run.created_at is not None and run.created_at < self.shown_at - PRECISION:
             return None
         return self._marked(Candidate(run, detail.first_seen_at, self.after(run.created_at)))
 
@@ -219,19 +221,19 @@ class Send(Struct, frozen=True):
 
         `others` are when we sent other continuations of it, by our clock: later changes are the work of the next one.
         """
-        margin = EXACT if self.clock.is_known else FAR
+        margin = PRECISION if self.clock.is_known else UNKNOWN_CLOCK_TOLERANCE
         since = self.shown_at - margin
-        until = self.ended_at + self.clock.ahead + max(margin, CLOSE)
+        until = self.ended_at + self.clock.ahead + max(margin, TOLERANCE)
         following = min((at for at in others if at > self.sent_at), default=None)
         if following is not None:
-            until = min(until, following + self.clock.ahead - EXACT)
+            until = min(until, following + self.clock.ahead - PRECISION)
         finals = detail.final_statuses
         begun = [t.at for t in detail.transitions if t.old in finals and t.new not in finals and t.at >= since]
         if begun and begun[0] <= until:
             after = self.after(begun[0])
             return self._marked(Candidate(detail.run, detail.first_seen_at, after, is_turn=True, is_observed=True))
         changed = detail.run.updated_at
-        recent = self.shown_at - (EXACT if self.clock.is_known else CLOSE)
+        recent = self.shown_at - (PRECISION if self.clock.is_known else TOLERANCE)
         if changed is None or changed < recent or begun or following is not None:
             return None
         return self._marked(Candidate(detail.run, detail.first_seen_at, self.after(changed), is_turn=True))
@@ -261,9 +263,9 @@ class Send(Struct, frozen=True):
         return (
             not candidate.is_marked,
             turn if candidate.is_turn else 1,
-            after is not None and is_known and after < -EXACT,
+            after is not None and is_known and after < -PRECISION,
             timedelta(0) if is_known else abs(candidate.seen_at - self.sent_at),
-            FAR if after is None else abs(after),
+            UNKNOWN_CLOCK_TOLERANCE if after is None else abs(after),
             candidate.run.run_id,
         )
 
@@ -308,18 +310,18 @@ class Reconciliation:
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         around = await self._around(send, branch)
         # A run older than one that was seen before the send is older than the send, whatever the service's clock.
-        seen = (detail.run.created_at for detail in around if detail.first_seen_at < send.sent_at - ANSWER)
+        seen = (detail.run.created_at for detail in around if detail.first_seen_at < send.sent_at - LIST_LEAD)
         oldest = max(filter(None, seen), default=None)
         fitting = [
             candidate
             for candidate in (send.created(detail, branch) for detail in around)
             if candidate is not None
-            and (not oldest or not candidate.run.created_at or candidate.run.created_at >= oldest - EXACT)
+            and (not oldest or not candidate.run.created_at or candidate.run.created_at >= oldest - PRECISION)
         ]
         # Not those made by another of our actions, nor the continued one.
         others: list[Action] = []
         if fitting:
-            others += await self.actions.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS)
+            others += await self.actions.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=MAX_STARTS)
         for candidate in fitting:
             others += await self.actions.ledger.for_run(candidate.run.run_id)
         taken = {action.subject, *(other.result_id for other in others if other.action_id != action.action_id)}
@@ -329,7 +331,7 @@ class Reconciliation:
         coverage = await cache.coverage()
         is_whole = coverage.is_current(send.ended_at) and not coverage.gaps_within(window.since, window.until)
         is_whole &= not action.subject or (subject is not None and subject.last_seen_at > send.ended_at)
-        return Proposal(tuple(sorted(candidates, key=send.unlikeliness)[:LIMIT]), is_whole)
+        return Proposal(tuple(sorted(candidates, key=send.unlikeliness)[:MAX_CANDIDATES]), is_whole)
 
     async def ask(self, action: Action) -> Proposal:
         """The possible results, after reading the runs around the send from the service (spec 4.2).
@@ -344,10 +346,10 @@ class Reconciliation:
         if action.kind == "organization.create":
             # Those for its address that none of our other actions made, the newest first.
             created = ActionFilter(["organization.create"], ["confirmed"])
-            others = {other.result_id for other in await self.actions.ledger.actions(created, limit=EXECUTIONS)}
+            others = {other.result_id for other in await self.actions.ledger.actions(created, limit=MAX_STARTS)}
             invitations, ahead = await client.invitations(), client.budget.heard_ahead
             # Its mail leaves after the request; a mail from before belongs to an older organization.
-            since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - CLOSE
+            since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - TOLERANCE
             own = [
                 invitation
                 for invitation in invitations
@@ -367,7 +369,7 @@ class Reconciliation:
         try:
             async for _ in self.listing.pages(send.around(), limit=None):
                 pages += 1
-                if pages == PAGES:
+                if pages == MAX_PAGES:
                     is_whole = False
                     break
         except EndlessListError:
@@ -380,12 +382,12 @@ class Reconciliation:
             for ours in await self.actions.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
                 reported = await self.extension.turns_now(ours.result_id or "")
                 caller = reported.turns[0].caller if reported is not None and reported.turns else None
-        for candidate in proposal.candidates[:MOST_ASKED]:
+        for candidate in proposal.candidates[:MAX_ASKED]:
             answer = await self.extension.turns_now(candidate.run.run_id)
             described.append(candidate if answer is None else send.with_turns(candidate, answer.turns, caller))
         # Those that ask the same come first, and those that ask something else last; then those by our own token.
         ordered = sorted(
-            (*described, *proposal.candidates[MOST_ASKED:]),
+            (*described, *proposal.candidates[MAX_ASKED:]),
             key=lambda c: (not c.is_marked, c.is_same is False, not c.is_same, c.is_ours is False, not c.is_ours),
         )
         return Proposal(tuple(ordered), is_whole)
@@ -420,7 +422,7 @@ class Reconciliation:
                 raise DoubtfulIdError(f"{result_id!r} does not look like {kind.id_name}. {kind.id_source}")
             if is_run and action.kind == "organization.create":
                 raise DoubtfulIdError(f"{result_id!r} is a run's id. {kind.id_source}")
-            others = await self.actions.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=EXECUTIONS)
+            others = await self.actions.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=MAX_STARTS)
             makers = {other.action_id for other in others if other.result_id == result_id} - {action.action_id}
             if makers and action.kind != "run.continue":
                 raise DoubtfulIdError(f"{result_id} is what {min(makers)} made. {kind.id_source}")
@@ -478,17 +480,17 @@ class Reconciliation:
             if now < search.look_at:
                 continue
             if action.kind == CancelRun.kind and not self.actions.read_only:
-                search.look_at = now + min(max(now - action.created_at, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
+                search.look_at = now + min(max(now - action.created_at, timedelta(seconds=LOOK_S)), MAX_PAUSE)
                 with suppress(ActionRefusedError, LedgerRefusedError):  # Another process recorded the outcome first.
                     await settle_from_turns(self.actions, action)
             if not WRITE_KINDS[action.kind].is_listed or not any(at and at > ended_at for at in answered_at):
                 continue
             age = now - ended_at
-            search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
+            search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), MAX_PAUSE)
             proposal = await self.cached(action)
             is_enough = proposal.is_whole and (await self.runs.cache.run_clock()).is_known
             if not is_enough and search.ask_at <= now:
-                search.ask_at = now + min(max(age, AGAIN), LONGEST_PAUSE)
+                search.ask_at = now + min(max(age, ASK_AGAIN), MAX_PAUSE)
                 with suppress(ApiError):
                     proposal = await self.ask(action)
             if proposal.ids != search.proposed:
@@ -506,8 +508,8 @@ class Reconciliation:
             repositories=tuple(each for each in labels or [label] if "*" not in each),
             branches=(branch,) if branch and "*" not in branch else (),
         )
-        timed = await cache.runs(replace(condition, since=window.since, until=window.until), MOST)
-        timeless = () if timed else [run for run in await cache.runs(condition, MOST) if run.created_at is None]
+        timed = await cache.runs(replace(condition, since=window.since, until=window.until), MAX_NEAR)
+        timeless = () if timed else [run for run in await cache.runs(condition, MAX_NEAR) if run.created_at is None]
         details = await cache.details([run.run_id for run in (*timed, *timeless)])
         return [details[run.run_id] for run in (*timed, *timeless) if run.run_id in details]
 

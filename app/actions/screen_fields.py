@@ -18,12 +18,12 @@ from app.engine.text import json_or_text
 from storage import RunwardenError
 from storage.records import Repository
 from widgets.forms.field import ChoiceField, LineField, ParagraphField, pairs_in
-from widgets.forms.inputs import LONGEST_LINE, printable
+from widgets.forms.inputs import MAX_LINE, printable
 
 
 def faithful(text: str) -> str:
     """Return the text if a one-line input shows exactly it; an empty one otherwise."""
-    is_shown = printable(text) == text and "\n" not in text and "\t" not in text and len(text) <= LONGEST_LINE
+    is_shown = printable(text) == text and "\n" not in text and "\t" not in text and len(text) <= MAX_LINE
     return text if is_shown else ""
 
 

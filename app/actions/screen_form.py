@@ -59,7 +59,7 @@ Built = tuple[WriteRequest, tuple[FieldProblem, ...]]
 """A request as typed, and the problems of what cannot be read, for which it has stand-ins."""
 _DRAFT_EVERY_S: Final = 0.5
 """How often a draft that has changed is stored."""
-_MOST_SENT: Final = 200
+_MAX_SENT: Final = 200
 """The most actions that are searched for a draft's text."""
 _PREVIEW_CHARACTERS: Final = 100_000
 _READ_ONLY: Final = "This profile is read-only: prepare and preview, but nothing is sent."
@@ -538,7 +538,7 @@ class ActionForm(ModalScreen[Action | None]):
         bodies = {as_json(request) for request in requests}
         since = ActionFilter({request.kind for request in requests}, since=draft.sent_at)
         try:
-            newest = await self.engine.ledger.actions(since, limit=_MOST_SENT)
+            newest = await self.engine.ledger.actions(since, limit=_MAX_SENT)
         except StorageError:
             return "open", None
         sent = [action for action in newest if action.body_json in bodies]

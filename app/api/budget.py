@@ -62,12 +62,12 @@ LOOK_AGAIN_S: Final = 5.0
 """How soon a waiting request notices that another process found the way free."""
 FAILURES_TO_REST: Final = 5
 """Failures in a row after which the service counts as down."""
-LONGEST_REST_S: Final = 60.0
+MAX_REST_S: Final = 60.0
 """The most that polls and history wait on their own account."""
 CLOCK_SLACK_S: Final = 5.0
 HISTORY_HELD_S: Final = 600.0
 """How long after a 429 history is fetched no faster than anything else."""
-MOST_CREDIT: Final = 8
+MAX_CREDIT: Final = 8
 GIVES_WAY_S: Final = 0.1
 """How long requests in the background wait after a key."""
 
@@ -104,7 +104,7 @@ class Budget:
         # A wait that began in the future, or ends too late: the clock was set back, and it might never end.
         if _is_paused(state, now_s):
             return Wait("rate_limit", datetime.fromtimestamp(state.paused_until_s, UTC))
-        latest_s = max(now_s, state.paused_until_s) + LONGEST_REST_S + CLOCK_SLACK_S
+        latest_s = max(now_s, state.paused_until_s) + MAX_REST_S + CLOCK_SLACK_S
         if priority >= Priority.ACTIVE and now_s < state.resting_until_s <= latest_s:
             is_down = state.failures >= FAILURES_TO_REST
             return Wait("service_down" if is_down else "own_pace", datetime.fromtimestamp(state.resting_until_s, UTC))
@@ -213,7 +213,7 @@ class Budget:
         elif error is None or (isinstance(error, RefusedError) and not isinstance(error, ServerFailedError)):
             # A service that refuses is not down.
             if priority is not Priority.BACKFILL:
-                self._credit = min(MOST_CREDIT, self._credit + 1)
+                self._credit = min(MAX_CREDIT, self._credit + 1)
             if self._state.failures or self._state.refusals:
                 self._later(_answered)
         elif not isinstance(error, (NoTokenError, NotSendableError)):
@@ -242,14 +242,14 @@ def _limited(state: BudgetState, now_s: float, *, wait_s: float | None, draw: fl
         state = replace(state, paused_at_s=now_s, paused_until_s=until_s)
     refusals = state.refusals + 1
     # Others of the organization wait for the same moment.
-    rest_s = draw * min(LONGEST_REST_S, 2.0 ** min(16.0, refusals))
+    rest_s = draw * min(MAX_REST_S, 2.0 ** min(16.0, refusals))
     resting_until_s = now_s + (wait_s or 0.0) + rest_s
     return replace(state, refusals=refusals, failures=0.0, resting_until_s=resting_until_s)
 
 
 def _failed(state: BudgetState, now_s: float, draw: float) -> BudgetState:
     failures = state.failures + 1
-    rest_s = draw * min(LONGEST_REST_S, 2.0 ** min(16.0, failures - FAILURES_TO_REST + 1))
+    rest_s = draw * min(MAX_REST_S, 2.0 ** min(16.0, failures - FAILURES_TO_REST + 1))
     is_down = failures >= FAILURES_TO_REST
     return replace(state, failures=failures, resting_until_s=now_s + rest_s if is_down else state.resting_until_s)
 

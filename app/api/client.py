@@ -16,7 +16,7 @@ from storage.records import WRITE_KINDS, HealthSample, RunPage
 from storage.records.results import Artifact, Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
 _RESULTS: Final = "results of runs"
-_LARGEST_PATCH: Final = 64 << 20
+_MAX_PATCH: Final = 64 << 20
 """The size of the largest change that a service keeps without pushing it."""
 _ARTIFACT_S: Final = 600.0
 """How much longer than other answers a large file may take."""
@@ -161,7 +161,7 @@ class Client:
     async def run_diff(self, run_id: str, turn: int | None = None) -> Change:
         """The change of a turn, or of the whole run (None)."""
         below = "/diff" if turn is None else f"/turns/{turn}/diff"
-        call = Call(_of_run(run_id, below), most_bytes=_LARGEST_PATCH)
+        call = Call(_of_run(run_id, below), most_bytes=_MAX_PATCH)
         return wire.change(await self._read(call, _RESULTS), turn)
 
     async def run_artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes:

@@ -53,7 +53,7 @@ def _from_epoch(count: float) -> datetime | None:
         return None
 
 
-_LONGEST_WAIT_S: Final = 86_400.0
+_MAX_WAIT_S: Final = 86_400.0
 """A day: after that, asking again costs less than a mistaken header."""
 
 
@@ -64,12 +64,12 @@ def retry_after_s(header: str, sent_at: str | None = None) -> float | None:
     """
     text = header.strip()
     if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", text):
-        return min(float(text), _LONGEST_WAIT_S)
+        return min(float(text), _MAX_WAIT_S)
     until = _http_date(text)
     if until is None:
         return None
     start = (None if sent_at is None else _http_date(sent_at)) or datetime.now(UTC)
-    return min(max(0.0, (until - start).total_seconds()), _LONGEST_WAIT_S)
+    return min(max(0.0, (until - start).total_seconds()), _MAX_WAIT_S)
 
 
 def clock_ahead_s(headers: Mapping[str, str], sent_s: float, received_s: float) -> float | None:

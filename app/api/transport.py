@@ -45,9 +45,9 @@ log = logging.getLogger(__name__)
 CommitHook = Callable[[], Awaitable[None]]
 """Awaited at the last moment before a write's first byte; if it raises, nothing is sent."""
 
-MOST_BYTES: Final = 8 << 20
+MAX_BYTES: Final = 8 << 20
 """The largest answer that is read, unless a call allows a larger one."""
-_MOST_FAILURE_BYTES: Final = 64 * 1024
+_MAX_FAILURE_BYTES: Final = 64 * 1024
 _FIRST_BYTE: Final = "http11.send_request_headers.started"
 _KEEP_S: Final = 2.0
 """Shorter than any server's patience: a reused connection has not just been closed by the server."""
@@ -58,10 +58,10 @@ _WRITTEN: Final = frozenset({200, 201, 202})
 _LAB: Final = "X-Runwarden-Lab"
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
 
-_SHORTEST: Final = 6
+_MIN_TOKEN: Final = 6
 """A shorter token protects nothing, and would occur in ordinary words."""
-_LONGEST_MESSAGE: Final = 2_000
-_LONGEST_CODE: Final = 200
+_MAX_MESSAGE: Final = 2_000
+_MAX_CODE: Final = 200
 _BY_STATUS: Final[Mapping[int, type[RefusedError]]] = {401: NotAuthorizedError, 403: ForbiddenError, 404: NotFoundError}
 CERTAIN: Final = frozenset(
     {400, 401, 402, 403, 404, 405, 407, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 426, 428, 429, 431, 451}
@@ -77,7 +77,7 @@ def masked(text: str, token: Token) -> str:
     Its replacement is valid inside JSON.
     """
     value = token.reveal()
-    if len(value) < _SHORTEST:
+    if len(value) < _MIN_TOKEN:
         return text
     escaped = json.dumps(value)[1:-1]
     codes = "".join(f"\\u{ord(letter):04x}" for letter in value)
@@ -111,7 +111,7 @@ class Call(Struct, frozen=True):
     """The JSON to write. None: this reads."""
     patience_s: float = 0.0
     """How much longer than usual the answer may take, because the service was asked to wait."""
-    most_bytes: int = MOST_BYTES
+    most_bytes: int = MAX_BYTES
     """The largest answer that is read."""
 
     @property
@@ -291,7 +291,7 @@ class Transport:
             self.on_headers(response.headers, sent_s)
             if status // 100 in (4, 5):
                 try:
-                    body = await _body(response, _MOST_FAILURE_BYTES, token)
+                    body = await _body(response, _MAX_FAILURE_BYTES, token)
                 except (UnusableAnswerError, httpx.HTTPError):
                     body = b""  # the status has arrived, and that matters
                 raise failure(
@@ -360,8 +360,8 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
     except (ValueError, RecursionError):
         reason = _FailureBody()
     phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
-    message = shortened(reason.message or f"The service answered {status}{phrase}.", _LONGEST_MESSAGE)
-    code = None if reason.error_code is None else reason.error_code[:_LONGEST_CODE]
+    message = shortened(reason.message or f"The service answered {status}{phrase}.", _MAX_MESSAGE)
+    code = None if reason.error_code is None else reason.error_code[:_MAX_CODE]
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         wait_s = None if retry_after is None else retry_after_s(retry_after, sent_at)
         return RateLimitedError(message, error_code=code, retry_after_s=wait_s)

@@ -36,7 +36,7 @@ from storage.records.results import (
 
 _COUNTS: Final = range(2**63)
 _ODD_IDS: Final = range(-(2**63), 2**63)
-_LONGEST_ID: Final = 1_000
+_MAX_ID: Final = 1_000
 _DEEPEST: Final = 100
 _NESTING: Final = frozenset({dict, list})
 _STR: Final = frozenset({str})
@@ -44,7 +44,7 @@ _Record = TypeVar("_Record")
 _ABSENT: Final = frozenset({"run_not_found", "turn_not_found", "artifact_not_found", "invitation_not_found"})
 """The extension's own 404 codes; any other 404 comes from a service without it."""
 _NOT_OFFERED: Final = frozenset({404, 405, 501})
-_LONGEST: Final = 1 << 62
+_MAX_LENGTH: Final = 1 << 62
 _COMMIT_LENGTHS: Final = frozenset({40, 64})
 
 
@@ -100,7 +100,7 @@ def record(kind: type[_Record], received: object, **own: object) -> _Record:
 
 def identity(document: dict[str, Any], name: str, status: int | None = None) -> str:
     """The id in a field."""
-    if not (isinstance(received := document.get(name), str) and 0 < len(received) <= _LONGEST_ID):
+    if not (isinstance(received := document.get(name), str) and 0 < len(received) <= _MAX_ID):
         raise UnusableAnswerError(f"The service's answer cannot be read: {name} is missing.", status=status)
     return received
 
@@ -114,7 +114,7 @@ def _run(received: object) -> Run | None:
     """A run with all its fields, odd ones as JSON (spec 2.4); None: it has no usable id."""
     document = received if isinstance(received, dict) else {}
     run_id = document.get("run_id")
-    if not (isinstance(run_id, str) and 0 < len(run_id) <= _LONGEST_ID) and not (
+    if not (isinstance(run_id, str) and 0 < len(run_id) <= _MAX_ID) and not (
         type(run_id) is int and run_id in _ODD_IDS
     ):
         return None
@@ -300,7 +300,7 @@ def log_chunk(reply: Reply, requested: int = -1, before: int | None = None) -> L
     numbers = list[int]()
     for name in ("Offset", "Next", "Size"):
         text = reply.headers.get(f"Runwarden-Log-{name}", "")
-        if not (text.isascii() and text.isdecimal() and int(text[:20]) < _LONGEST):
+        if not (text.isascii() and text.isdecimal() and int(text[:20]) < _MAX_LENGTH):
             raise UnusableAnswerError(f"The service's answer lacks its position in the log ({name}).")
         numbers.append(int(text))
     offset, following, size = numbers

@@ -63,7 +63,7 @@ PROPOSALS: Final[Mapping[ActionKind, Rule]] = {
     for kind in ("run.start", "run.continue", "run.cancel", "agent.start")
 }
 """The rules that every bot has in addition to the configured ones, by the kind of write."""
-MOST_WAITING: Final = 50
+MAX_WAITING: Final = 50
 _NAMES: Final = frozenset(rule.name for rule in PROPOSALS.values())
 
 
@@ -294,9 +294,9 @@ async def propose(
         for proposal in waiting:
             if proposal.occurrence.identity == occurrence.identity:
                 return proposal, False
-        if len(waiting) >= MOST_WAITING:
+        if len(waiting) >= MAX_WAITING:
             fix = "Approve or reject some of them first"
-            raise CannotActError(f"{MOST_WAITING} proposals are already waiting. {fix}; nothing was proposed.")
+            raise CannotActError(f"{MAX_WAITING} proposals are already waiting. {fix}; nothing was proposed.")
         decision = await state.decide(
             rule.name, occurrence, lambda past: decide(rule, manual, past, now), request_json=request_json
         )

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from app.profiles import Settings
 
 WATCHDOG_S: Final = 5.0
-LARGEST_PORT: Final = 65_535
+MAX_PORT: Final = 65_535
 
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > LARGEST_PORT:
+    if not port.isdecimal() or int(port) > MAX_PORT:
         raise ValueError(f"{text!r} is not an address: write 9464 or 127.0.0.1:9464.")
     return host.strip("[]") or "127.0.0.1", int(port)
 

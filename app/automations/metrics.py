@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BUCKETS_S: Final = (60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 43_200.0)
 """Upper bounds of the histogram buckets for the durations of runs."""
-MOST_VALUES: Final = 30
+MAX_VALUES: Final = 30
 """Values of one label; further ones are counted as `other`."""
 DEADLINE_S: Final = 10.0
 """How long reading the files for one scrape may take."""
@@ -144,7 +144,7 @@ def serve(host: str, port: int, snapshots: Callable[[], Coroutine[Any, Any, Sequ
 
 
 def families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
-    """Convert to Prometheus' metrics, with at most `MOST_VALUES` values of each label."""
+    """Convert to Prometheus' metrics, with at most `MAX_VALUES` values of each label."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
     for name, (text, labels) in FIGURES.items():
@@ -153,7 +153,7 @@ def families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
         for view in snapshots:
             figures = view.values.get(name, {})
             # A service may send any number of names, but the size of a scrape must be bounded.
-            frequent = sorted(figures, key=lambda values: -figures[values])[:MOST_VALUES]
+            frequent = sorted(figures, key=lambda values: -figures[values])[:MAX_VALUES]
             capped: dict[tuple[str, ...], float] = {}
             for values, figure in figures.items():
                 shown = tuple(map(_label, values)) if values in frequent else ("other",) * len(values)
@@ -165,7 +165,7 @@ def families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
     durations = HistogramMetricFamily(DURATIONS, text, labels=("profile", "status"))
     for view in snapshots:
         ended = view.counts.ended
-        for status in sorted({status for status, _ in ended})[:MOST_VALUES]:
+        for status in sorted({status for status, _ in ended})[:MAX_VALUES]:
             upto = accumulate(ended[status, end] for end in (*BUCKETS_S, math.inf))
             buckets = list(zip((*map(str, BUCKETS_S), "+Inf"), upto, strict=True))
             durations.add_metric([_label(view.profile), _label(status)], buckets, view.counts.seconds[status])

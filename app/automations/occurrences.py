@@ -35,17 +35,17 @@ LOOK_BACK: Final = timedelta(days=2)
 """Missed times longer ago than this, and than the rule's catch-up window, are not even counted."""
 INCIDENT_RECENT: Final = timedelta(days=2)
 """How long a past incident may still trigger a rule."""
-MOST_CHANGES: Final = 20_000
+MAX_CHANGES: Final = 20_000
 """The most changes of status in one look; if there are more, the oldest are skipped."""
 HISTORY: Final = timedelta(days=31)
 """Runs older than this when first seen are history."""
-MOST_QUESTIONS: Final = 20
+MAX_QUESTIONS: Final = 20
 """The most requests to the service in one look, so that a storm of failures does not cause a storm of requests."""
 NO_REASON: Final = "no reason given"
 """The value of `{run.reason}` if the service gives none."""
 _REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_message", "message")
 """Keys under which a service may give a reason (the API specifies none): a text, or an object with one of these."""
-_LONGEST_REASON: Final = 1_000
+_MAX_REASON: Final = 1_000
 
 
 class Seen(Struct, frozen=True):
@@ -72,7 +72,7 @@ class RunFacts:
     """Asks the service for a reason that is missing in its list; empty: there is none."""
     ask_turns: Callable[[str], Awaitable[RunTurns | None]] | None = None
     """Asks the service for the run's turns; None: it cannot be asked now."""
-    questions: int = MOST_QUESTIONS
+    questions: int = MAX_QUESTIONS
     """How many more requests may be sent."""
 
     async def meets(self, on: OnRun, occurrence: Occurrence) -> bool | None:
@@ -101,7 +101,7 @@ class RunFacts:
         if not reason and self.questions and self.ask_reason is not None:
             self.questions -= 1
             reason = await self.ask_reason(run_id)
-        return shortened(reason, _LONGEST_REASON) or NO_REASON
+        return shortened(reason, _MAX_REASON) or NO_REASON
 
     async def is_labelled(self, run_id: str, scope: Scope) -> bool:
         """Whether the run's metadata, as the service returns it or else as this machine sent it, match the scope."""
@@ -145,12 +145,12 @@ class Observer:
         cache = self.run_facts.cache
         if self._file != cache.opened:
             self._file, self.watermark = cache.opened, Watermark()
-        self.run_facts.questions = MOST_QUESTIONS
+        self.run_facts.questions = MAX_QUESTIONS
         ahead = await cache.run_clock_ahead()
-        batch = await cache.changes(self.watermark, since=now - HISTORY, limit=MOST_CHANGES)
+        batch = await cache.changes(self.watermark, since=now - HISTORY, limit=MAX_CHANGES)
         # Fetched history and a first look need no warning: nothing in them had to be decided.
-        if self.watermark.transition and sum(change.after > EPOCH for change in batch.changes) >= MOST_CHANGES:
-            log.warning("more than %s runs changed at once: the oldest were passed over", MOST_CHANGES)
+        if self.watermark.transition and sum(change.after > EPOCH for change in batch.changes) >= MAX_CHANGES:
+            log.warning("more than %s runs changed at once: the oldest were passed over", MAX_CHANGES)
         return Seen(
             now,
             batch.changes,

@@ -35,7 +35,7 @@ from app.profiles.table import Table, check_route
 from app.profiles.values import OneOrMore
 from storage.records import Repository
 
-LONGEST_NAME: Final = 100
+MAX_NAME: Final = 100
 TRIGGERS: Final[Mapping[str, type]] = {
     "schedule": OnSchedule,
     "every": OnInterval,
@@ -70,8 +70,8 @@ def _rule(table: Table, settings: Settings) -> Rule:
     word, inner = _only(table, "do", RESPONSES)
     do = _response(word, inner)
     rule = table.into(Rule, also=("on", "do"), on=on, do=do)
-    if len(rule.name) > LONGEST_NAME or not rule.name.isprintable():
-        table.fail("name", "this cannot be a name.", f"Use at most {LONGEST_NAME} printable characters.")
+    if len(rule.name) > MAX_NAME or not rule.name.isprintable():
+        table.fail("name", "this cannot be a name.", f"Use at most {MAX_NAME} printable characters.")
     if rule.name.startswith("["):
         table.fail("name", "names that begin with [ are reserved.", "Begin it with another character.")
     profiles = [profile.name for profile in settings.profiles]

@@ -35,9 +35,9 @@ from storage.values import EPOCH
 WORDS: Final[Mapping[str, str]] = {"waiting": "would wait for approval"}
 SHOWN: Final = 20
 """How many of each rule's newest decisions are listed."""
-MOST_CHANGES: Final = 200_000
+MAX_CHANGES: Final = 200_000
 """How many of the newest changes of status are replayed."""
-MOST_RUNS: Final = 1_000
+MAX_RUNS: Final = 1_000
 """How many runs' results are fetched from the service."""
 _AFTERWARDS: Final = timedelta(seconds=1)
 """How long after quiet hours the rule is checked."""
@@ -70,11 +70,11 @@ async def replay(
 
     async def turns_of(run_id: str) -> RunTurns:
         if run_id not in results:
-            turns = await engine.extension.turns_now(run_id) if len(results) < MOST_RUNS else None
+            turns = await engine.extension.turns_now(run_id) if len(results) < MAX_RUNS else None
             results[run_id] = turns or RunTurns(run_id, ())
         return results[run_id]
 
-    facts, reached_at = RunFacts(engine.cache, engine.ledger, ask_turns=turns_of, questions=MOST_CHANGES), since
+    facts, reached_at = RunFacts(engine.cache, engine.ledger, ask_turns=turns_of, questions=MAX_CHANGES), since
     runners: list[Runner] = []
 
     def clock() -> datetime:
@@ -147,7 +147,7 @@ class ReplayHistory(Struct, frozen=True):
         cache, kinds = engine.cache, {type(rule.on) for rule in rules}
         ahead = await cache.run_clock_ahead()
         complete_since = (await cache.coverage()).complete_since
-        batch = await cache.changes(Watermark(), since=since, limit=MOST_CHANGES if OnRun in kinds else 0)
+        batch = await cache.changes(Watermark(), since=since, limit=MAX_CHANGES if OnRun in kinds else 0)
         gap = longest_gap(engine.profile.poll.health_s)
         return cls(
             since=since,

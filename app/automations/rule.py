@@ -17,9 +17,9 @@ from storage.records.results import SEVERITIES, RunTurns, Severity
 
 Overlap = Literal["skip", "queue", "allow"]
 
-MOST: Final = 10_000
+UNLIMITED: Final = 10_000
 """A limit that is none."""
-Count = Annotated[int, Between(1, MOST)]
+Count = Annotated[int, Between(1, UNLIMITED)]
 
 
 class OnSchedule(Struct, frozen=True):
@@ -176,7 +176,7 @@ class Limit(Struct, frozen=True):
     per_day: Count = 100
 
 
-NO_LIMIT: Final = Limit(MOST, MOST, MOST)
+NO_LIMIT: Final = Limit(UNLIMITED, UNLIMITED, UNLIMITED)
 
 
 class Rule(Struct, frozen=True):
@@ -291,7 +291,7 @@ def _objections(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: date
         (past.last_hour, limit.per_hour, "in the last hour", "per_hour"),
         (past.last_day, limit.per_day, "in the last 24 hours", "per_day"),
     ):
-        if count >= most and most < MOST:
+        if count >= most and most < UNLIMITED:
             yield Verdict("limited", f"{count} {where}: limit.{key}")
     if past.active_run is not None and rule.overlap == "skip":
         yield Verdict("skipped", f"its run {past.active_run} is still active; overlap is skip")

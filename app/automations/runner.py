@@ -50,7 +50,7 @@ RETRY_AFTER: Final = timedelta(seconds=30)
 """How long to wait before retrying an action that was not sent for certain."""
 RESOLVED_WITHIN: Final = timedelta(days=31)
 """How long to look for a decision's unknown outcome in the ledger."""
-LONGEST_WAIT: Final = timedelta(seconds=10)
+MAX_WAIT: Final = timedelta(seconds=10)
 """How often queued, waiting and failed decisions are checked."""
 
 
@@ -180,7 +180,7 @@ class Runner:
     async def next_look(self) -> datetime:
         """The time of the next look if no event comes first."""
         now = self.clock()
-        latest = now + LONGEST_WAIT
+        latest = now + MAX_WAIT
         timed = (rule.name for rule in self._enabled() if isinstance(rule.on, OnSchedule | OnInterval))
         return min([latest, *(self._next.get(name, now) for name in timed)])
 

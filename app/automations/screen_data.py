@@ -26,7 +26,7 @@ from widgets.automations import STRIP, RuleView, Status, set_off_by, until
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
 
-MOST_WAITING: Final = 200
+MAX_WAITING: Final = 200
 """How many requests the sheet lists, the newest ones: it draws all of them every second."""
 UPCOMING: Final = 5
 _ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continued", DoCancel: "cancelled"}
@@ -127,7 +127,7 @@ async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, 
         StorageError: The state cannot be read.
     """
     rules = {rule.name: rule for rule in (*PROPOSALS.values(), *rules_of(settings.automations, engine.profile.name))}
-    waiting, now = (await engine.usable_state().open_decisions(outcome="waiting"))[-MOST_WAITING:], engine.clock()
+    waiting, now = (await engine.usable_state().open_decisions(outcome="waiting"))[-MAX_WAITING:], engine.clock()
     details = await engine.cache.details([decision.run_id for decision in waiting])
     approvals = []
     for decision in waiting:

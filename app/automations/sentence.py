@@ -11,7 +11,7 @@ from cronsim import CronSim
 
 from app.automations.fire_times import fire_times
 from app.automations.rule import (
-    MOST,
+    UNLIMITED,
     DoAgent,
     DoCancel,
     DoContinue,
@@ -101,7 +101,7 @@ def limits(rule: Rule) -> str:
     """The rule's limits as one sentence."""
     limit = rule.limit
     spans = (limit.per_conversation, "a conversation"), (limit.per_hour, "an hour"), (limit.per_day, "a day")
-    most = ", ".join(f"{count} {span_of}" for count, span_of in spans if count < MOST)
+    most = ", ".join(f"{count} {span_of}" for count, span_of in spans if count < UNLIMITED)
     parts = [
         f"at most {most}" if most else "as often as it comes",
         _OVERLAPS[rule.overlap],

@@ -94,7 +94,7 @@ def _listen(invocation: Stoppable) -> None:
 
 OURS: Final = ("app", "storage")
 """The loggers that are written: the lines of libraries may hold headers, and with them the token."""
-_LONGEST: Final = 4_000
+_MAX_LINE: Final = 4_000
 
 
 class _Line(logging.Formatter):
@@ -102,7 +102,7 @@ class _Line(logging.Formatter):
         """Time, level, part of the program, message: one printable line, and a traceback below it."""
         at = rfc3339(datetime.fromtimestamp(record.created, UTC))
         text = super().format(record).splitlines()
-        first, *more = [str(safe_text(line, limit=_LONGEST)) for line in text] or [""]
+        first, *more = [str(safe_text(line, limit=_MAX_LINE)) for line in text] or [""]
         return "\n".join([f"{at} {record.levelname.lower()} {record.name}: {first}", *more])
 
 

@@ -14,7 +14,7 @@ from app.profiles import Profile, Settings
 from app.runs.command_rows import COLUMNS, views
 from storage.records import RunFilter, link_of
 
-_MOST_RUNS: Final = 20
+_MAX_RUNS: Final = 20
 """Runs in a snapshot."""
 _DAY: Final = timedelta(days=1)
 
@@ -41,7 +41,7 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     """The state of the cache as lines within `width` cells: freshness, counts, code hosts and the newest runs."""
     now = engine.clock()
     cache = engine.cache
-    runs = await cache.runs(RunFilter(), limit=_MOST_RUNS)
+    runs = await cache.runs(RunFilter(), limit=_MAX_RUNS)
     total = await cache.count(RunFilter())
     counts = await engine.live_counts()
     working, queued = (counts.get(status, 0) for status in ("working", "queued"))

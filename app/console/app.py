@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from app.runs.screen_following import RunFollower
     from storage.cache.first_paint import FirstPaint
 
-MOST_VISITED: Final = 100
+MAX_VISITED: Final = 100
 MODES: Final = (*(tab.name for tab in TABS), ALL)
 
 
@@ -116,7 +116,7 @@ class RunwardenApp(BaseApp[None]):
         self.terminal = Terminal(lambda: self._driver)
         self.engines = engines
         self._is_switching = False
-        self._visited: deque[VisitedScreen] = deque(maxlen=MOST_VISITED)
+        self._visited: deque[VisitedScreen] = deque(maxlen=MAX_VISITED)
         self.following: RunFollower | None = None
         """None: the engine is not open yet."""
         self._begin_with(profile, first)
@@ -365,7 +365,7 @@ class RunwardenApp(BaseApp[None]):
                 await self.remove_mode(mode)
             self.following = None
             # Of the way back, only the list of all profiles is left.
-            self._visited = deque(filter(None, [came_from]), maxlen=MOST_VISITED)
+            self._visited = deque(filter(None, [came_from]), maxlen=MAX_VISITED)
             left.vitals.changed.unsubscribe(self)  # A reading under way is about the profile that is left.
             left.leave()
             try:

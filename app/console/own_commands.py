@@ -24,9 +24,9 @@ from widgets.kit import hidden
 
 DEADLINE_S: Final = 60.0
 """A command in the background is killed after this time; longer ones belong in the terminal."""
-LONGEST_OUTPUT: Final = 65_536
+MAX_OUTPUT: Final = 65_536
 """Bytes of output that are kept; the rest is read and dropped."""
-LONGEST_LINE: Final = 200
+MAX_LINE: Final = 200
 _RUN_PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch", "status"})
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 
@@ -93,11 +93,11 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
     try:
         async with asyncio.timeout(deadline_s):
             tail = b""
-            while process.stdout is not None and (chunk := await process.stdout.read(LONGEST_OUTPUT)):
-                tail = (tail + chunk)[-LONGEST_OUTPUT:]
+            while process.stdout is not None and (chunk := await process.stdout.read(MAX_OUTPUT)):
+                tail = (tail + chunk)[-MAX_OUTPUT:]
             lines = [line.strip() for line in tail.decode("utf-8", errors="replace").split("\n")]
             last = next(filter(None, reversed(lines)), "")
-            return await process.wait(), safe_text(last, limit=LONGEST_LINE)
+            return await process.wait(), safe_text(last, limit=MAX_LINE)
     except TimeoutError:
         return None, safe_text("")
     finally:

@@ -48,7 +48,7 @@ MOVES: Final = frozenset(
 """Actions that only move the cursor are not listed."""
 NEAREST: Final = 8
 """Runs that a search shows; the list of runs shows them all."""
-MOST_NAMES: Final = 500
+MAX_NAMES: Final = 500
 _NAME_CELLS: Final = 60
 KEY_CELLS: Final = 13
 DOES_CELLS: Final = 20
@@ -200,12 +200,12 @@ async def destinations(screen: BaseScreen) -> tuple[PaletteCommand, ...]:
         cache = session.engine.cache
         named: tuple[tuple[KeyName, str, Sequence[str]], ...] = (
             ("status", "Status", await cache.known_statuses()),
-            ("repo", "Repository", (await cache.repositories())[:MOST_NAMES]),
-            ("branch", "Branch", (await cache.branches(RunFilter()))[:MOST_NAMES]),
+            ("repo", "Repository", (await cache.repositories())[:MAX_NAMES]),
+            ("branch", "Branch", (await cache.branches(RunFilter()))[:MAX_NAMES]),
         )
         for key, word, names in named:
             leads += [(f"{word} {name}", "its runs", GoToTab("runs", " ".join(listed(key, (name,))))) for name in names]
-        for action in (await session.engine.ledger.organizations())[:MOST_NAMES]:
+        for action in (await session.engine.ledger.organizations())[:MAX_NAMES]:
             lead = GoToTab("organizations", action.action_id)
             leads.append((f"Organization {action.subject}", action.state, lead))
     return (*(_posting(screen, *lead) for lead in leads), *await asyncio.to_thread(lambda: tuple(_other_tabs(screen))))

@@ -59,12 +59,12 @@ FIRST_UNKNOWN: Final = "unknown"
 """The target in Activity: its first write of unknown outcome."""
 ResultT = TypeVar("ResultT")
 
-LONGEST_COPY: Final = 10_000
+MAX_COPY: Final = 10_000
 """The most characters that are copied: more than any id has, since a shortened id would be another one."""
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 SEEN_AFTER: Final = timedelta(seconds=2)
 """How long a finished run must have been shown before a key means that someone saw it."""
-MOST_NOTICES: Final = 9
+MAX_NOTICES: Final = 9
 TOAST_S: Final = 4.0
 FIX_TOAST_S: Final = 10.0
 """Seconds that a toast which names a fix is shown."""
@@ -486,7 +486,7 @@ class Session:
         self.engine_changed: Signal[Event] = Signal(app, "engine changed")
         self._unsubscribe: Callable[[], None] = lambda: None
         self._opened = asyncio.Event()
-        self.notices: deque[ShownNotice] = deque(maxlen=MOST_NOTICES)
+        self.notices: deque[ShownNotice] = deque(maxlen=MAX_NOTICES)
         """The latest notices, the newest first."""
 
     @property
@@ -617,7 +617,7 @@ class Session:
 
     def copy(self, text: str) -> None:
         """Copy foreign text as safe text and confirm it: pasted into a shell, it must not act."""
-        safe = safe_text(text, limit=LONGEST_COPY)
+        safe = safe_text(text, limit=MAX_COPY)
         self.copy_as_is(safe, safe)
 
     def copy_as_is(self, text: str, name: str) -> None:

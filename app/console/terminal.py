@@ -25,7 +25,7 @@ from widgets.runs.table import RunTable
 KEEP_TITLE: Final = "\x1b[22;2t"
 """Asks the terminal to store its title; a terminal without this feature ignores it."""
 GIVE_TITLE_BACK: Final = "\x1b[23;2t"
-LONGEST: Final = 120
+MAX_TITLE: Final = 120
 TMUX_S: Final = 2.0
 """How long tmux may take to store a text."""
 SENT: Final = "sent to the terminal's clipboard"
@@ -94,7 +94,7 @@ class Terminal(Struct, eq=False):
         counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))
         words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
         lost = "not live · " if link is not None and link.is_failing else ""
-        title = safe_text(f"{lost}{words or 'runwarden'} · {profile}", limit=LONGEST)
+        title = safe_text(f"{lost}{words or 'runwarden'} · {profile}", limit=MAX_TITLE)
         if self.driver is not None and title != self._title:
             keep = KEEP_TITLE if self._title is None else ""
             self._title = title

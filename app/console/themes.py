@@ -43,7 +43,7 @@ _READ_ON_BLUE: Final = frozenset({0, 4, 7, 11, 14, 15})
 _PARTS: Final = "primary secondary accent success warning error foreground background surface panel"
 _FILE: Final = "console.json"
 _VERSION: Final = 1
-MOST_RECENT: Final = 12
+MAX_RECENT: Final = 12
 """Names kept for the palette."""
 
 
@@ -178,7 +178,7 @@ class UserPreferences(Struct, frozen=True):
     def with_recent(self, name: str) -> "UserPreferences":
         """Remember a choice."""
         others = (other for other in self.recent if other != name)
-        return replace(self, recent=(str(name), *others)[:MOST_RECENT])  # Plain: safe text is not JSON.
+        return replace(self, recent=(str(name), *others)[:MAX_RECENT])  # Plain: safe text is not JSON.
 
 
 def read_preferences(settings: Settings) -> UserPreferences:

@@ -14,7 +14,7 @@ from typing import Final
 FIRST_S: Final = 3.0
 """The seconds for the first review of a branch not made by an agent, so that there are findings soon."""
 SHORTEST_S: Final = 6.0
-LONGEST_S: Final = 150.0
+MAX_S: Final = 150.0
 ABOUT: Final = (
     "Scripted stand-in agent: no model, no account. It reads the files at the pace of a model; "
     "its review is the bundled reviewer's, which goes by fixed rules."
@@ -26,7 +26,7 @@ def main(pace_s: float, reviewer: list[str]) -> int:
     raw = sys.stdin.buffer.read()
     task: dict[str, object] = json.loads(raw)
     rng = random.Random(f"{task['run_id']} {task['turn']}")
-    seconds = min(LONGEST_S, max(SHORTEST_S, pace_s * rng.lognormvariate(0, 0.7)))
+    seconds = min(MAX_S, max(SHORTEST_S, pace_s * rng.lognormvariate(0, 0.7)))
     is_first = not (str(task["branch"]).startswith("agent/") or Path("reviews").exists())
     print(ABOUT, flush=True)
     files = sorted(path for path in Path().rglob("*") if path.is_file() and ".git" not in path.parts)

@@ -19,7 +19,7 @@ ABOUT: Final = (
     "scripted model; its edits and commands are carried out here."
 )
 SHORTEST_S: Final = 6.0
-LONGEST_S: Final = 150.0
+MAX_S: Final = 150.0
 WORKSPACE: Final = "/workspace/"
 Event = dict[str, Any]
 
@@ -36,7 +36,7 @@ def main(sessions: Path, pace_s: float) -> int:
         return 0
     about, events = next((session for session in fitting if session[0]["task"] in task), fitting[0])
     print(ABOUT.format(**about), flush=True)
-    seconds = min(LONGEST_S, max(SHORTEST_S, pace_s * random.lognormvariate(0, 0.7))) if pace_s else 0.0
+    seconds = min(MAX_S, max(SHORTEST_S, pace_s * random.lognormvariate(0, 0.7))) if pace_s else 0.0
     output, failed, quiet = "", False, os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     for event in events:
         time.sleep(seconds / len(events))

@@ -8,7 +8,7 @@ from unicodedata import category
 
 _UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _COMBINING: Final = frozenset({"Mn", "Me", "Mc"})
-_MOST_COMBINING: Final = 4
+_MAX_COMBINING: Final = 4
 """Marks on one character; more would paint over the lines above."""
 _PLACEHOLDER: Final = "\N{REPLACEMENT CHARACTER}"
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
@@ -27,7 +27,7 @@ FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a formula in a spreadsheet."""
 _OBEYED: Final = {"-": "\N{HYPHEN}", "@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}"}
 """Look-alikes of first characters that programs obey (`--option`, curl's `@file` and `<file`)."""
-_LONGEST_CELL: Final = 10_000
+_MAX_CELL: Final = 10_000
 """Characters of a CSV cell."""
 
 
@@ -131,7 +131,7 @@ def _printable(text: str) -> Iterator[str]:
             code = ord(character)
             other = _PICTURE_OF_DELETE if code == _DELETE else _PLACEHOLDER
             yield chr(_PICTURES + code) if code < ord(" ") else other
-        elif marks <= _MOST_COMBINING:
+        elif marks <= _MAX_COMBINING:
             yield character
 
 
@@ -143,7 +143,7 @@ def csv_cell(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    text = str(safe_text(str(value), limit=_LONGEST_CELL))
+    text = str(safe_text(str(value), limit=_MAX_CELL))
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 

@@ -23,8 +23,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST_KNOWN: Final = 0.5
 """The share of a slice that must be known for the slice to count as well."""
 OUR_LINK: Final = "our link"
-LONGEST_WINDOW: Final = timedelta(days=30)
-WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d", LONGEST_WINDOW))
+MAX_WINDOW: Final = timedelta(days=30)
+WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d", MAX_WINDOW))
 SLICES: Final = 1_440
 """Many more than a screen has columns, so that a cell can show the share of a short outage."""
 SLICE: Final = timedelta(days=1) / SLICES
@@ -235,7 +235,7 @@ class PlatformHistory(Struct, frozen=True):
     """Newest first."""
 
 
-NOTHING_SEEN: Final = PlatformHistory((), (Uptime(LONGEST_WINDOW, 0, 0),) * len(WINDOWS))
+NOTHING_SEEN: Final = PlatformHistory((), (Uptime(MAX_WINDOW, 0, 0),) * len(WINDOWS))
 
 
 class SampleReader(Struct, frozen=True):

@@ -22,7 +22,7 @@ from app.engine.text import SafeText, plural, safe_text
 from app.engine.times import age, ago, clock_time, roughly_ago, span
 from app.health.facts import (
     FLAPPING,
-    LONGEST_WINDOW,
+    MAX_WINDOW,
     NOTHING_SEEN,
     OUR_LINK,
     WINDOWS,
@@ -50,9 +50,9 @@ from widgets.kit.line_text import SteadyText
 
 FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
 """The failed runs of each incident, by platform and start of the incident."""
-MOST: Final = 20
+MAX_INCIDENTS: Final = 20
 """The most incidents that are shown; further ones are only counted."""
-MOST_POLLS: Final = 100
+MAX_POLLS: Final = 100
 WAIT: Final = "Polling continues; press ctrl+r to ask now."
 _CONNECTING: Final = Badge("◌", "connecting…", "wait")
 _HOST_ADVICE: Final = {
@@ -317,7 +317,7 @@ class HealthScreen(BaseScreen):
 
     def action_incident(self) -> None:
         """Put the cursor on the next incident; from the last one, on the first."""
-        keys = [incident_key(incident) for incident in self._view.incidents[:MOST]]
+        keys = [incident_key(incident) for incident in self._view.incidents[:MAX_INCIDENTS]]
         here = keys.index(self._key) if self._key in keys else -1
         self._list.seek(keys[(here + 1) % len(keys)])
 
@@ -401,18 +401,18 @@ class HealthScreen(BaseScreen):
         link = link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait)
         yield from (link.row(width), BLANK, token_row(view.links, now).row(width), BLANK)
         incidents = []
-        for incident in view.incidents[:MOST]:
+        for incident in view.incidents[:MAX_INCIDENTS]:
             failed = view.failed.get((incident.platform, incident.start), FailedRuns()).number
             count = None if incident.platform == OUR_LINK else failed
             incidents.append(incident_row(incident, count, words, now, incident_key(incident)))
-        if (more := len(view.incidents) - MOST) > 0:
+        if (more := len(view.incidents) - MAX_INCIDENTS) > 0:
             incidents.append(LeadRow(Content.styled(f"and {more} older ones", STYLES["quiet"])))
         seen_s = max((past.uptimes[-1].known_s for past in view.pasts.values()), default=0.0)
         none = (
             f"None in the last 30 days, observed for {span(seen_s)}." if seen_s else "The hosts were not observed yet."
         )
         yield from titled("Incidents, 30 days", incidents, none)
-        polls = [poll_row(poll, now, width) for poll in view.polls[:MOST_POLLS]]
+        polls = [poll_row(poll, now, width) for poll in view.polls[:MAX_POLLS]]
         yield from titled("Polls", polls, "The service was not polled yet.")
 
 
@@ -424,7 +424,7 @@ async def read_health(
     Raises:
         StorageError: The cache cannot be read.
     """
-    since = now - LONGEST_WINDOW
+    since = now - MAX_WINDOW
     # Bad, impaired, unknown and healthy hosts, then those no longer connected.
     levels, words = ("bad", "impaired", None, "well"), reader.healthy_words
     hosts = tuple(
@@ -439,7 +439,7 @@ async def read_health(
     recent = [incident for incident in every if incident.end >= since]
     incidents = tuple(sorted(recent, key=lambda incident: (incident.goes_on, incident.start), reverse=True))
     failed: dict[tuple[str, datetime], FailedRuns] = {}
-    for incident in incidents[:MOST]:
+    for incident in incidents[:MAX_INCIDENTS]:
         platform, key = incident.platform, (incident.platform, incident.start)
         start, end = incident.failures(reader.health_s)
         if key in before.failed and incident in before.incidents and end is not None and end < now - SETTLED:
@@ -461,6 +461,6 @@ async def read_health(
         },
         incidents,
         failed,
-        await cache.polls(MOST_POLLS),
+        await cache.polls(MAX_POLLS),
         await cache.known_statuses(),
     )

@@ -29,14 +29,14 @@ from storage.state import State
 
 LOOK_BACK: Final = timedelta(days=14)
 """Runs that failed longer ago are not listed."""
-MOST_RUNS: Final = 5_000
-MOST_MESSAGES: Final = 100
+MAX_RUNS: Final = 5_000
+MAX_MESSAGES: Final = 100
 SILENT_AFTER: Final = timedelta(minutes=10)
 """A bot that was idle for this long is reported as missing; cron would have started it by then."""
-_LONGEST_REASON: Final = 100
-_LONGEST_CURE: Final = 1000
+_MAX_REASON: Final = 100
+_MAX_CURE: Final = 1000
 """Long enough for commands with paths: a shortened command cannot be pasted."""
-_LONGEST: Final = 200
+_MAX_TITLE: Final = 200
 _RUNS_AT_ONCE: Final = 50
 """Few, so that other reads need not wait long."""
 _DAY: Final = timedelta(days=1)
@@ -149,7 +149,7 @@ class Inbox:
         cache = self.engine.cache
         ahead = await self.engine.cache.run_clock_ahead()
         condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
-        rows = await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS)
+        rows = await cache.rows(condition, RunSort(), offset=0, limit=MAX_RUNS)
         # A failure that was retried is dealt with; the retry is a run of its own.
         handled = await self.engine.ledger.results([*map(retry_key, rows)])
         rows = tuple(run for run in rows if retry_key(run) not in handled)
@@ -158,7 +158,7 @@ class Inbox:
         for start in range(0, len(new), _RUNS_AT_ONCE):
             details = await cache.details(new[start : start + _RUNS_AT_ONCE])
             reasons |= {
-                run_id: safe_text(reason_of(as_received(detail.run.raw_json)), limit=_LONGEST_REASON)
+                run_id: safe_text(reason_of(as_received(detail.run.raw_json)), limit=_MAX_REASON)
                 for run_id, detail in details.items()
             }
         self._reasons = {
@@ -257,7 +257,7 @@ class Inbox:
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
         causes: dict[str, Cause] = {}
-        for delivery in await state.recent_deliveries(MOST_MESSAGES, "failed"):
+        for delivery in await state.recent_deliveries(MAX_MESSAGES, "failed"):
             if delivery.made_at > now - LOOK_BACK:
                 route, newest = delivery.message.route, delivery.message.title
                 key, cure = f"undelivered:{route}", f"notify test {shlex.quote(route)}"
@@ -295,10 +295,10 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
     return InboxItem(
         key=cause.key,
         kind=cause.kind,
-        title=safe_text(title, limit=_LONGEST),
+        title=safe_text(title, limit=_MAX_TITLE),
         at=entries[0].at,
         count=runs or len(entries),
-        cure=safe_text(f"{command_line} {cure}", limit=_LONGEST_CURE) if cure else "",
+        cure=safe_text(f"{command_line} {cure}", limit=_MAX_CURE) if cure else "",
         choices=cause.choices,
         by=cause.subject if cause.kind == "approval" else "",
         subject=cause.subject,

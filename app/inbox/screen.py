@@ -24,7 +24,7 @@ from storage.records import RunFilter
 from storage.records.inbox import RETRIED, InboxItem
 from widgets.forms.facts import FactPane, TableAndFacts
 from widgets.frame import Notice
-from widgets.inbox import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
+from widgets.inbox import COLUMNS, MAX_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineTable
@@ -250,7 +250,7 @@ class InboxScreen(BaseScreen):
         runs = [entry for entry in item.entries if entry.run_id]
         if len(runs) > 1 or (runs and item.kind == "host"):
             now = self.session.clock()
-            lines = [f"{when(run.at, now):<9} {run.about}  {run.run_id}" for run in runs[:MOST_RUNS]]
+            lines = [f"{when(run.at, now):<9} {run.about}  {run.run_id}" for run in runs[:MAX_RUNS]]
             choices: list[tuple[Content, Message]] = [
                 (Content(safe_text(line, limit=120)), OpenRun(run.run_id))
                 for line, run in zip(lines, runs, strict=False)

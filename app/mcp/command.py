@@ -48,7 +48,7 @@ Explain each proposal and the reason for it, and never approve it yourself."""
 WAITS: Final = "Nothing is sent: the request waits in the inbox until the user approves it."
 NO_ANSWER: Final = frozenset({Exit.UNREACHABLE, Exit.RATE_LIMITED})
 """Exit codes if the service could not answer; the cache may still."""
-LONGEST_PATCH: Final = 1 << 16
+MAX_PATCH: Final = 1 << 16
 """The most characters of a patch in one answer."""
 
 Query = Annotated[str, Field(description="Words, and conditions: status:failed repo:acme/* finding:blocker since:7d")]
@@ -143,9 +143,9 @@ class Tools:
     async def run_diff(self, *, run_id: RunId, turn: Turn = None) -> Document:
         """Show a run's changes: the files with their line counts, and the patch."""
         document = await self._ask("runs", "diff", "--patch", about=run_id, turn=turn)
-        if len(patch := document.get("patch", "")) > LONGEST_PATCH:
-            left_out = f"{len(patch) - LONGEST_PATCH:,} more characters of the patch are left out: runwarden runs diff"
-            document |= {"patch": patch[:LONGEST_PATCH], "notes": [*document.get("notes", ()), left_out]}
+        if len(patch := document.get("patch", "")) > MAX_PATCH:
+            left_out = f"{len(patch) - MAX_PATCH:,} more characters of the patch are left out: runwarden runs diff"
+            document |= {"patch": patch[:MAX_PATCH], "notes": [*document.get("notes", ()), left_out]}
         return document
 
     async def run_log(self, *, run_id: RunId, turn: Turn = None) -> Document:

@@ -52,7 +52,7 @@ ROUTE_DEADLINE_S: Final = 30.0
 """The time for all addresses of a route together."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _TYPES: Final = {"information": "info", "warning": "warning", "error": "failure"}
-_LONGEST: Final = 600
+_MAX_TEXT: Final = 600
 NO_APPRISE: Final = f"Apprise is not installed. Install it {how_to_add('notify')}."
 _LOOK_ALIKES: Final = str.maketrans(
     {"@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}", ">": "\N{FULLWIDTH GREATER-THAN SIGN}"}
@@ -171,7 +171,9 @@ async def send(
     if route.is_silent:
         return OFF
     title, body = rendered(delivery, route, profile, command_line=command_line)
-    text = Text(safe_text(title), safe_text(body, limit=_LONGEST), delivery.message.level, values_of(delivery, profile))
+    text = Text(
+        safe_text(title), safe_text(body, limit=_MAX_TEXT), delivery.message.level, values_of(delivery, profile)
+    )
     troubles = [*await Channels(route.desktop, route.command, network.env).deliver([text])]
     if route.urls_env or route.urls_file:
         title, body = rendered(delivery, route, profile, route.markup, command_line)
@@ -259,7 +261,7 @@ def faults(notify: NotifySettings, env: Mapping[str, str]) -> dict[str, str]:
 
 def disarmed(text: str) -> str:
     """Foreign text without control characters, mentions and links that hide their address."""
-    return _LINK.sub("\N{FULLWIDTH RIGHT SQUARE BRACKET}", safe_text(text, limit=_LONGEST).translate(_LOOK_ALIKES))
+    return _LINK.sub("\N{FULLWIDTH RIGHT SQUARE BRACKET}", safe_text(text, limit=_MAX_TEXT).translate(_LOOK_ALIKES))
 
 
 ESCAPES: Final[Mapping[Markup, Callable[[str], str]]] = {
@@ -290,7 +292,7 @@ def rendered(
     delivery: Delivery, route: NotifyRoute, profile: str, markup: Markup | None = None, command_line: str = "runwarden"
 ) -> tuple[str, str]:
     """Title and text of a delivery, in plain text if no markup is given."""
-    escaped = (lambda text: safe_text(text, limit=_LONGEST)) if markup is None else ESCAPES[markup]
+    escaped = (lambda text: safe_text(text, limit=_MAX_TEXT)) if markup is None else ESCAPES[markup]
     values = {name: escaped(value) for name, value in values_of(delivery, profile).items()}
     values["command_line"] = escaped(command_line)
     # After a time-out the message may arrive twice; the number shows that it is the same one.

@@ -15,7 +15,7 @@ from app.health.facts import Incident
 from app.notify.alerts import counted, places, together, worst
 from app.profiles import NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE
-from app.profiles.values import LONGEST_WAIT
+from app.profiles.values import MAX_WAIT
 from storage.records.alert import Alert, Message, MessagePhase, Plan, ReportedProblem, Settled
 from storage.records.inbox import Mark
 
@@ -178,13 +178,13 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
         is_there = at.has(alert.group, alert.at)
         was_told = any((problem.group, problem.source) == (alert.group, alert.source) for problem in at.told)
         if is_there is False and alert.kind in OUTAGES and not was_told and not is_snoozed:
-            return "passed" if waited <= LONGEST_WAIT else "expired"
+            return "passed" if waited <= MAX_WAIT else "expired"
         # A failure is worth reporting for a while, even if another run has completed since.
         if is_there is False and (not is_failure or was_told or waited > notify.group_interval):
             return "over"
         if is_snoozed or (is_there is None and not is_failure):
             return "hold"
-    return "expired" if waited > LONGEST_WAIT and (is_failure or not is_there) else "tell"
+    return "expired" if waited > MAX_WAIT and (is_failure or not is_there) else "tell"
 
 
 def _counted(

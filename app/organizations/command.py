@@ -27,7 +27,7 @@ from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, facts
 from app.engine.times import exact_ago, rfc3339
 from app.organizations.facts import invited_until, newest, short
-from app.organizations.imports import LARGEST, ImportFileError, ImportRow, parse_rows, planned, read_rows
+from app.organizations.imports import MAX_FILE_BYTES, ImportFileError, ImportRow, parse_rows, planned, read_rows
 from app.runs.document import as_received
 from storage import RunwardenError
 from storage.records import Action
@@ -36,9 +36,9 @@ from storage.values import utc_now
 if TYPE_CHECKING:
     from storage.records.results import Invitation
 
-MOST_PROBLEMS: Final = 20
+MAX_PROBLEMS: Final = 20
 """Problems of a file that one message lists."""
-LONGEST_ID: Final = 100
+MAX_ID: Final = 100
 """Digits; Python refuses to read very long numbers."""
 COLUMNS: Final[tuple[Column[ImportRow], ...]] = (
     Column("line", lambda r: str(r.line), "line"),
@@ -70,11 +70,11 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
     is_stdin = str(file) == "-"
     origin = "stdin" if is_stdin else str(file)
     try:
-        rows = parse_rows(sys.stdin.buffer.read(LARGEST + 1), origin) if is_stdin else read_rows(file)
+        rows = parse_rows(sys.stdin.buffer.read(MAX_FILE_BYTES + 1), origin) if is_stdin else read_rows(file)
     except ImportFileError as error:
         raise failed("usage", str(error)) from error
     if wrong := [(row.line, problem) for row in rows for problem in row.problems]:
-        lines = " ".join(f"Line {line}: {problem.message}" for line, problem in wrong[:MOST_PROBLEMS])
+        lines = " ".join(f"Line {line}: {problem.message}" for line, problem in wrong[:MAX_PROBLEMS])
         details: list[ErrorDetail] = [{"line": n, "field": each.field, "message": each.message} for n, each in wrong]
         raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=details)
 
@@ -218,6 +218,6 @@ def gitlab() -> None:
 async def onboard(invocation: Invocation, /, *, project: str, **options: Any) -> int:
     """Onboard PROJECT: group/project, or its numeric id. Exit code 1 if GitLab refuses it."""
     name = project.removeprefix("gitlab:")
-    is_id = name.isascii() and name.isdecimal() and len(name) <= LONGEST_ID
+    is_id = name.isascii() and name.isdecimal() and len(name) <= MAX_ID
     request = OnboardProject(project_id=int(name)) if is_id else OnboardProject(project_path=name)
     return await send(invocation, request, WriteOptions(**options))

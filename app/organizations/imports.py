@@ -15,7 +15,7 @@ from app.api.requests import CreateOrganization
 from storage import RunwardenError
 from storage.records import Action
 
-LARGEST: Final = 10_000_000
+MAX_FILE_BYTES: Final = 10_000_000
 """Bytes of a file."""
 SEPARATORS: Final = {";": "semicolons", "\t": "tabs"}
 """Separators that spreadsheets write instead of commas."""
@@ -67,7 +67,7 @@ def read_rows(path: Path) -> tuple[ImportRow, ...]:
         if path.exists() and not path.is_file():
             raise ImportFileError(f"{path} is not a file: name a CSV file.")
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ImportFileError(f"{path} cannot be read: {reason}.") from error
@@ -76,7 +76,7 @@ def read_rows(path: Path) -> tuple[ImportRow, ...]:
 
 def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
     """Read the rows from the content of such a file; `origin` is its name in messages. Raises as `read_rows`."""
-    if len(content) > LARGEST:
+    if len(content) > MAX_FILE_BYTES:
         raise ImportFileError(f"{origin} is too large to be a list of emails.")
     try:
         text = content.decode("utf-8-sig")

@@ -34,7 +34,7 @@ from widgets.organizations import IMPORT_COLUMNS, ImportBar, ImportLine, ImportR
 
 Phase = Literal["idle", "asked", "sending", "stopping"]
 """`asked`: the next press sends; `stopping`: the row on its way is the last."""
-MOST: Final = 50
+USUAL_NUMBER: Final = 50
 """The number sent at once, unless another is typed."""
 NO_FILE: Final = Notice(
     "○",
@@ -68,7 +68,7 @@ class OrganizationImportScreen(BaseScreen):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._engine = session.open_engine
-        self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](session.clock(), IMPORT_COLUMNS)
+        self._bar, self._table = ImportBar(USUAL_NUMBER), LineTable[ImportLine](session.clock(), IMPORT_COLUMNS)
         self.aging = (self._table,)
         self._rows: dict[int, ImportRow] = {}
         """The key is the line in the file."""
@@ -81,7 +81,7 @@ class OrganizationImportScreen(BaseScreen):
         self._unresolved = 0
         """The line of unknown outcome that ended it; 0: none did."""
         warn = partial(session.notify, severity="warning", timeout=FIX_TOAST_S)
-        fresh = {"path": "", "most": str(MOST)}
+        fresh = {"path": "", "most": str(USUAL_NUMBER)}
         self._form_draft = FormDraft(self._engine, "organization.import", fresh, warn)
         self._planner = CoalescedTask(self._plan, self.run_worker)
 
@@ -98,7 +98,7 @@ class OrganizationImportScreen(BaseScreen):
         self._bar.file.take_focus()
         if (draft := await self._form_draft.restore()) is not None:
             self._bar.file.fill(draft.values.get("path", ""))
-            self._bar.most.fill(draft.values.get("most", str(MOST)))
+            self._bar.most.fill(draft.values.get("most", str(USUAL_NUMBER)))
             self._open()
 
     def engine_changed(self, event: Event) -> None:
@@ -280,7 +280,7 @@ class OrganizationImportScreen(BaseScreen):
         self._bar.show_counts(shown)
 
     async def _send(self) -> None:
-        most = self._most or MOST
+        most = self._most or USUAL_NUMBER
         sender = BatchSender(self._engine.actions.submit, most=most)
         to_send = self._to_send
         refused = ""
@@ -313,7 +313,7 @@ class OrganizationImportScreen(BaseScreen):
 
     def _remark(self) -> tuple[SafeText, Tone]:
         """The question, why the last sending stopped, or the key's effect."""
-        most, count = self._most or MOST, len(self._to_send)
+        most, count = self._most or USUAL_NUMBER, len(self._to_send)
         if self._phase == "asked":
             first = f"{most:,} of " * (most < count) + plural(count, "organization")
             people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"

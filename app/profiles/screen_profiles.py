@@ -47,7 +47,7 @@ COLUMNS: Final = ColumnChoice(("status", "profile", *DEFAULT_COLUMNS[1:]))
 
 GENTLE_S: Final = 60.0
 """Seconds between two polls of a profile that is not on show."""
-LONGEST_S: Final = 900.0
+MAX_S: Final = 900.0
 """Seconds between two polls of a failing one, at most."""
 LOOK_S: Final = 5.0
 """Seconds between two readings of the caches; services are polled far less often."""
@@ -128,7 +128,7 @@ class AllProfilesScreen(RunActions):
                 wait_s = max(GENTLE_S, problem.retry_after_s)
             elif problem is not None:
                 failures = link.failures if link is not None else 0
-                wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
+                wait_s = min(MAX_S, GENTLE_S * 2.0 ** min(failures, 10))
             self._not_before[name] = self.session.clock() + timedelta(seconds=wait_s)
             await self._read_profile(profile)
 
@@ -190,7 +190,7 @@ class AllProfilesScreen(RunActions):
 
     def action_refresh(self) -> None:
         """Poll every service now, except those that stated a longer wait."""
-        late = self.session.clock() + timedelta(seconds=LONGEST_S)
+        late = self.session.clock() + timedelta(seconds=MAX_S)
         self._not_before = {name: until for name, until in self._not_before.items() if until > late}
         super().action_refresh()
         self._profiles.ask()

@@ -11,7 +11,7 @@ from msgspec.structs import force_setattr
 
 from app.profiles.token import TokenSource
 from app.profiles.values import (
-    LONGEST_WAIT,
+    MAX_WAIT,
     ONE_OR_MORE,
     Between,
     MistakeError,
@@ -120,7 +120,7 @@ class NotifySettings(Struct, frozen=True):
     """The shortest time between two messages of a group."""
     heartbeat_env: str = ""
     """The environment variable with the address of the heartbeat. Empty: none."""
-    heartbeat_every: Annotated[timedelta, Between(timedelta(seconds=10), LONGEST_WAIT)] = timedelta(minutes=1)
+    heartbeat_every: Annotated[timedelta, Between(timedelta(seconds=10), MAX_WAIT)] = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
         check_placeholders("command", self.command, NOTIFY_PLACEHOLDERS)

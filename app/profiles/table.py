@@ -18,7 +18,7 @@ KeyPath = tuple[str | int, ...]
 
 LEFT_OUT: Final = None
 """A marker in an array of tables for a table that was found wrong before, see `app.profiles.load.mistakes`."""
-_MOST_LINES: Final = 5_000
+_MAX_LINES: Final = 5_000
 """The longest file that is searched: a longer one would take seconds."""
 _NAMES: Final[Mapping[type, str]] = {
     str: "a string in quotes", bool: "true or false", int: "a whole number", float: "a number",
@@ -195,7 +195,7 @@ def line_of(text: str, path: KeyPath) -> int | None:
     import tomllib  # only after a mistake
 
     # The key is in the last statement of the shortest parsable beginning that holds it.
-    lines = text.splitlines(keepends=True)[:_MOST_LINES]
+    lines = text.splitlines(keepends=True)[:_MAX_LINES]
     statement = 1
     lines_at = dict[int, int]()
     for end in range(1, len(lines) + 1):

@@ -16,7 +16,7 @@ from msgspec import Struct
 from app.version import DISTRIBUTION
 from storage import RunwardenError
 
-_LONGEST: Final = 16_384
+_MAX_TOKEN: Final = 16_384
 """The most characters of a token that fits into a header."""
 _COMMAND_TIMEOUT_S: Final = 30.0
 _KEYRING_TIMEOUT_S: Final = 3.0
@@ -49,7 +49,7 @@ class Token:
         """
         if not value:
             raise TokenError("The token is empty.", cure="Create one on the service's page: Settings, API tokens.")
-        if len(value) > _LONGEST:
+        if len(value) > _MAX_TOKEN:
             raise TokenError("The token is too long to be one.", cure="Check where it is read from.")
         # An error about a bad header would show the token: raise one here that does not.
         if not value.isascii() or not value.isprintable() or " " in value:
@@ -127,7 +127,7 @@ class FileToken(Struct, frozen=True):
                 raise TokenError(f"{named} belongs to another user.", cure="Use another file.")
             if status.st_mode & 0o077:
                 raise TokenError(f"Others can read the token file {self.path}.", cure=f"Run: chmod 600 {self.path}")
-            return _bare(os.read(descriptor, _LONGEST + 2))
+            return _bare(os.read(descriptor, _MAX_TOKEN + 2))
         finally:
             os.close(descriptor)
 
@@ -154,7 +154,7 @@ def _printed(argv: Sequence[str], env: Mapping[str, str], deadline_s: float) -> 
         if process.stdout is None:
             raise RuntimeError
         os.set_blocking(process.stdout.fileno(), False)
-        return code, process.stdout.read(_LONGEST + 2) or b""
+        return code, process.stdout.read(_MAX_TOKEN + 2) or b""
 
 
 class CommandToken(Struct, frozen=True):
@@ -217,7 +217,7 @@ class StreamToken(Struct, frozen=True):
 
     def read(self, env: Mapping[str, str]) -> Token:
         """Read the token from the first line, and a later one from its source."""
-        line = self.stream.readline(_LONGEST + 2).strip()
+        line = self.stream.readline(_MAX_TOKEN + 2).strip()
         return self.again.read(env) if not line and self.again is not None else Token(line)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-LONGEST_WAIT: Final = timedelta(days=7)
+MAX_WAIT: Final = timedelta(days=7)
 """The longest duration in `[notify]`."""
 MAY_BE_EMPTY: Final = "may be empty"
 """Marks a list that may have no entries; a string may be empty if that is its default."""
@@ -27,8 +27,8 @@ class Between(NamedTuple):
 
 OneOrMore = Annotated[tuple[str, ...], ONE_OR_MORE]
 Texts = Annotated[tuple[str, ...], MAY_BE_EMPTY]
-Wait = Annotated[timedelta, Between(timedelta(0), LONGEST_WAIT)]
-Repeat = Annotated[timedelta, Between(timedelta(minutes=1), LONGEST_WAIT)]
+Wait = Annotated[timedelta, Between(timedelta(0), MAX_WAIT)]
+Repeat = Annotated[timedelta, Between(timedelta(minutes=1), MAX_WAIT)]
 
 
 class MistakeError(ValueError):
@@ -82,7 +82,7 @@ class QuietHours(Struct, frozen=True):
         return local >= self.start or local < self.end
 
 
-_LONGEST_LABEL: Final = 63
+_MAX_LABEL: Final = 63
 
 
 def base_address(text: str) -> str:
@@ -109,7 +109,7 @@ def base_address(text: str) -> str:
     segments = parts.path.rstrip("/").split("/")[1:]
     if any(segment in {"", ".", ".."} for segment in segments):
         raise ValueError("the path holds an empty, `.` or `..` segment: write it out plainly")
-    if not all(0 < len(label) <= _LONGEST_LABEL for label in host.removesuffix(".").split(".")):
+    if not all(0 < len(label) <= _MAX_LABEL for label in host.removesuffix(".").split(".")):
         raise ValueError(f"{host!r} cannot be a host name: write one such as api.example.com")
     if parts.scheme == "http" and not is_loopback(host):
         raise ValueError("use https: http sends the token in the clear")

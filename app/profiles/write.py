@@ -25,7 +25,7 @@ from app.profiles.table import is_struct, unwrapped
 from app.profiles.token import TOKEN_KINDS, Token
 from app.profiles.values import MAY_BE_EMPTY, ONE_OR_MORE, Between, OneOrMore, QuietHours
 
-LONGEST_NAME: Final = 40
+MAX_NAME: Final = 40
 SCHEMA_FILE: Final = "config.schema.json"
 """The name of the schema next to a configuration whose first line names it."""
 _TYPES: Final[Mapping[object, str]] = {bool: "boolean", int: "integer", float: "number"}
@@ -46,8 +46,8 @@ def name_problem(name: str) -> str | None:
         return "It needs a name, such as acme."
     if name == ENVIRONMENT_PROFILE:
         return "This name belongs to RUNWARDEN_BASE_URL: choose another."
-    if len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
-        return f"A name is one line of at most {LONGEST_NAME} characters, without blanks around it."
+    if len(name) > MAX_NAME or not name.isprintable() or name != name.strip():
+        return f"A name is one line of at most {MAX_NAME} characters, without blanks around it."
     return None
 
 

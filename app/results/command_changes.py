@@ -23,7 +23,7 @@ from storage.records.results import Change, ChangedFile
 _TONES: Final = {"+": "32", "-": "31", "@": "36", "d": "1", "\\": "2"}
 """SGR codes by the kind of a patch's line."""
 _TAB: Final = 8
-_LONGEST_LINE: Final = 4_000
+_MAX_LINE_LENGTH: Final = 4_000
 """Characters."""
 _BAR: Final = 40
 """Cells of a file's bar of added and removed lines."""
@@ -79,7 +79,7 @@ def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
             continue
         text = patch.line(number).decode(errors="replace").expandtabs(_TAB)
         tone = _TONES.get(chr(kind)) if colour else None
-        safe = safe_text(text, limit=_LONGEST_LINE)
+        safe = safe_text(text, limit=_MAX_LINE_LENGTH)
         yield f"\x1b[{tone}m{safe}\x1b[0m" if tone else safe
 
 
@@ -213,7 +213,7 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
                 output.write(review.text.encode())
                 continue
             for line in review.text.split("\n"):
-                output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_LONGEST_LINE))
+                output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_MAX_LINE_LENGTH))
     return Exit.DONE
 
 

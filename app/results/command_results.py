@@ -48,9 +48,9 @@ TAIL: Final = 64 << 10
 """Bytes of a log that are shown unless all are asked for."""
 PAUSE_S: Final = 3.0
 """Pause after a fault of the connection."""
-LONGEST_LINE: Final = 1 << 16
+MAX_LINE: Final = 1 << 16
 """Bytes of a line without an end that are held before they are printed, unless nothing is cut."""
-LONGEST_SHOWN: Final = 4_000
+MAX_SHOWN: Final = 4_000
 END_FACTS: Final = "outcome reason failure_kind summary question commit"
 
 
@@ -441,14 +441,14 @@ class LogReader:
             for line in self.drawn.of(step):
                 self.output.print(line.drawn(colour=self.output.colour))
         *raw_lines, self._rest = (self._rest + chunk.data).split(b"\n")
-        if len(self._rest) > (NO_LIMIT if self.drawn.whole else LONGEST_LINE):
+        if len(self._rest) > (NO_LIMIT if self.drawn.whole else MAX_LINE):
             raw_lines.append(self._rest)
             self._rest = b""
         for raw in raw_lines:
             self._line(raw)
 
     def _line(self, raw: bytes) -> None:
-        limit = NO_LIMIT if self.drawn.whole else LONGEST_SHOWN
+        limit = NO_LIMIT if self.drawn.whole else MAX_SHOWN
         colour = self.output.colour and self.emit is None
         line = safe_log_line(raw.decode("utf-8", "replace"), limit=limit, colour=colour)
         if self.emit:

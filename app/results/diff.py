@@ -16,7 +16,7 @@ _HUNK: Final = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9
 _INDEX: Final = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?")
 _ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
 _ESCAPED: Final = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
-_LONGEST_HEADER: Final = 10_000
+_MAX_HEADER: Final = 10_000
 """Bytes of a header's line that are read: paths are shorter."""
 _STEP: Final = 4_096
 
@@ -124,8 +124,8 @@ class Patch:
 
     def _read(self) -> Iterator[bool]:
         while self._at < len(self.data):
-            end = self.data.find(b"\n", self._at, self._at + _LONGEST_HEADER)
-            line = self.data[self._at : self._at + _LONGEST_HEADER if end < 0 else end]
+            end = self.data.find(b"\n", self._at, self._at + _MAX_HEADER)
+            line = self.data[self._at : self._at + _MAX_HEADER if end < 0 else end]
             if head := _HUNK.match(line):
                 yield from self._hunk(head)
             elif line.startswith(b"GIT binary patch"):

@@ -37,9 +37,9 @@ EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _DEFAULT: Final = "refs/fetched/default"
 _NOT_A_BRANCH: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|^[/.]|[/.]$|^$")
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-_MOST_COMMITS: Final = 2_000
-_MOST_PATCH: Final = 64 << 20
-_MOST_PACKS: Final = 50
+_MAX_COMMITS: Final = 2_000
+_MAX_PATCH: Final = 64 << 20
+_MAX_PACKS: Final = 50
 """Each fetch leaves one, and each makes every later reading a little slower."""
 _UNTOUCHED_S: Final = 3_600.0
 _DIFF: Final = ("--no-ext-diff", "--no-textconv", "--no-color", "-M", "--ignore-submodules=none")
@@ -115,7 +115,7 @@ class Mirror:
                 wanted += [f"+{default}:{_DEFAULT}"] if default else []
                 if wanted:
                     await self._bring(*wanted)
-                if len(list((self.git_dir / "objects/pack").glob("*.pack"))) > _MOST_PACKS:
+                if len(list((self.git_dir / "objects/pack").glob("*.pack"))) > _MAX_PACKS:
                     with suppress(GitError):
                         await self.git.read(self.git_dir, *_PROMISOR, "repack", "-a", "-d", "--quiet")
                 name = default.removeprefix("refs/heads/").removeprefix("refs/remotes/origin/") if default else ""
@@ -167,7 +167,7 @@ class Mirror:
 
     async def commits(self, head: str, without: str | None) -> list[Commit]:
         """The commits of a branch, oldest first, without those that another one has; at most the last 2,000."""
-        arguments = ["log", "-z", f"--format={_FIELDS}", "--no-show-signature", f"--max-count={_MOST_COMMITS}", head]
+        arguments = ["log", "-z", f"--format={_FIELDS}", "--no-show-signature", f"--max-count={_MAX_COMMITS}", head]
         out = await self.git.read(self.git_dir, *arguments, *([f"^{without}"] if without else []), "--")
         fields = out.decode(errors="replace").split("\0")
         commits = []
@@ -201,10 +201,10 @@ class Mirror:
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/")
         note = ""
         try:
-            patch = await self.git.read(self.git_dir, "diff", *_DIFF, *form, *ends, "--", most=_MOST_PATCH)
+            patch = await self.git.read(self.git_dir, "diff", *_DIFF, *form, *ends, "--", most=_MAX_PATCH)
         except TooLargeError as error:
             patch = error.data
-            note = f"The change is larger than {_MOST_PATCH >> 20} MB: this is its beginning."
+            note = f"The change is larger than {_MAX_PATCH >> 20} MB: this is its beginning."
         files = await asyncio.to_thread(Patch(patch).changed_files)
         return Change(base, head, base_name, files, patch, note=note, is_whole=not note)
 
@@ -247,7 +247,7 @@ class Mirror:
         """
         reviews = []
         for file in written_reviews(change.files, patterns):
-            text = (await self.blob(file.new_blob or "", _LARGEST_REVIEW)).decode(errors="replace")
+            text = (await self.blob(file.new_blob or "", _MAX_REVIEW)).decode(errors="replace")
             reviews.append(Review(file.path, text, await asyncio.to_thread(findings, text)))
         return tuple(reviews)
 
@@ -388,8 +388,8 @@ def with_commits(turn: Turn, commits: tuple[Commit, ...]) -> TurnCommits:
 
 _REMEMBERED: Final = 50
 """Runs whose repositories were asked lately."""
-_MOST_REVIEWS: Final = 20
-_LARGEST_REVIEW: Final = 2 << 20
+_MAX_REVIEWS: Final = 20
+_MAX_REVIEW: Final = 2 << 20
 
 
 class NoTurnError(GitError):
@@ -530,7 +530,7 @@ class RunRepositories:
 def written_reviews(files: Sequence[ChangedFile], patterns: Sequence[str]) -> list[ChangedFile]:
     """The changed text files whose path is a review's; at most twenty, and none that was deleted."""
     there = (file for file in files if file.kind not in {"deleted", "submodule"} and not file.is_binary)
-    return [file for file in there if any(fnmatchcase(file.path, pattern) for pattern in patterns)][:_MOST_REVIEWS]
+    return [file for file in there if any(fnmatchcase(file.path, pattern) for pattern in patterns)][:_MAX_REVIEWS]
 
 
 async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> tuple[str | None, str, Sequence[Commit]]:

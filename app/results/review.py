@@ -25,8 +25,8 @@ _WEIGHTS: Final[dict[str, Severity]] = {
     **dict.fromkeys(("minor", "medium", "warning"), "minor"),
     **dict.fromkeys(("note", "low", "info", "nit"), "note"),
 }
-_LONGEST: Final = 2_000
-_MOST: Final = 1_000
+_MAX_LINE: Final = 2_000
+_MAX_RESULTS: Final = 1_000
 
 
 def findings(text: str) -> tuple[Finding, ...]:
@@ -34,9 +34,9 @@ def findings(text: str) -> tuple[Finding, ...]:
     results = list[Finding]()
     fence, path = "", ""
     for at, whole in enumerate(text.split("\n")):
-        line = whole[:_LONGEST].rstrip("\r")
+        line = whole[:_MAX_LINE].rstrip("\r")
         marker = _FENCE.match(line)
-        if len(results) == _MOST:
+        if len(results) == _MAX_RESULTS:
             break
         if fence:
             closes = marker and marker[1].startswith(fence) and not line.strip(" `~")

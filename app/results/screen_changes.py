@@ -37,7 +37,7 @@ from widgets.kit.line_table import LineTable, TableLine
 from widgets.kit.text_view import TextSearch
 from widgets.results.diff import Colours, DiffRows, DiffView, colours
 
-MOST_REMARKS: Final = 6
+MAX_REMARKS: Final = 6
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -64,7 +64,7 @@ async def apply_sheet(results: Results, detail: RunDetail, change: Change) -> Co
 
     patch = Patch(change.patch)
     await asyncio.to_thread(patch.read)
-    remarks = check(change, patch)[:MOST_REMARKS]
+    remarks = check(change, patch)[:MAX_REMARKS]
     nearest = nearest_checkout(results, repository)
     offered: Path | str = ""
     try:

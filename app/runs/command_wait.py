@@ -35,10 +35,10 @@ EVENT_COLUMNS: Final = tuple(
     Column[Document](name, name=name) for name in ("at", "run_id", "repository", "branch_name", "from", "to", "cursor")
 )
 FIRST_PAUSE_S: Final = 0.5
-LONGEST_PAUSE_S: Final = 5.0
-MOST_LOOK_UPS: Final = 3
+MAX_PAUSE_S: Final = 5.0
+MAX_LOOK_UPS: Final = 3
 """Runs looked up one by one; for more, a sweep of all active runs is cheaper."""
-MOST_REASONS: Final = 20
+MAX_REASONS: Final = 20
 """Failed runs whose reasons are asked for."""
 WAIT_S: Final = 10.0
 """Seconds to wait after a rate limit that names no time."""
@@ -225,21 +225,21 @@ class RunWaiter(Struct, frozen=True):
             if not waiting or remaining_s <= 0 or (self.fail_fast and is_bad):
                 await self.engine.runs.learn_of_failures()
                 ended = {run_id: await self._result(run_id) for run_id in run_ids}
-                for run_id in [run_id for run_id, result in ended.items() if result.has_failed][:MOST_REASONS]:
+                for run_id in [run_id for run_id, result in ended.items() if result.has_failed][:MAX_REASONS]:
                     ended[run_id] = replace(ended[run_id], reason=await self._reason(run_id))
                 return ended
             # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final. A run
             # that is not listed yet has none, and its id cannot be looked up.
-            is_sweep_due = len(waiting) > MOST_LOOK_UPS or not examined.issuperset(waiting.values())
+            is_sweep_due = len(waiting) > MAX_LOOK_UPS or not examined.issuperset(waiting.values())
             examined.update(filter(None, waiting.values()))
             asked_for_s = await self._refresh(list(waiting), sweep=is_sweep_due)
-            for run_id in [run_id for run_id in waiting if statuses.get(run_id) == "queued"][:MOST_LOOK_UPS]:
+            for run_id in [run_id for run_id in waiting if statuses.get(run_id) == "queued"][:MAX_LOOK_UPS]:
                 reason = await self._reason(run_id)
                 if reason and reasons.get(run_id) != reason:
                     self.tell(f"{run_id}  {reason}")
                 reasons[run_id] = reason
             await asyncio.sleep(max(0.0, min(max(pause_s, asked_for_s), remaining_s)))
-            pause_s = min(pause_s * 1.3, LONGEST_PAUSE_S)
+            pause_s = min(pause_s * 1.3, MAX_PAUSE_S)
 
     async def _reason(self, run_id: str) -> str:
         return safe_text(await self.engine.extension.reason(run_id))
@@ -263,7 +263,7 @@ class RunWaiter(Struct, frozen=True):
             raise
         except ApiError as error:
             self.tell(f"Still waiting; {error.message}")
-            return (isinstance(error, RateLimitedError) and error.retry_after_s) or LONGEST_PAUSE_S
+            return (isinstance(error, RateLimitedError) and error.retry_after_s) or MAX_PAUSE_S
         return 0.0
 
 

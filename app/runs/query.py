@@ -26,7 +26,7 @@ _WORD: Final = re.compile(r"\S*")
 _VALUE: Final = re.compile(r"[^\s,]*")
 _QUOTED: Final = re.compile(r'"((?:\\["\\]|[^"])*)("?)')
 _ESCAPED: Final = re.compile(r'\\(["\\])')
-LONGEST: Final = 4_000
+MAX_QUERY: Final = 4_000
 SpanKind = Literal["sign", "key", "value", "word", "problem"]
 _FIELDS: Final[dict[KeyName, str]] = {
     "status": "statuses",
@@ -37,7 +37,7 @@ _FIELDS: Final[dict[KeyName, str]] = {
 }
 LISTS: Final = tuple(f"{no}{name}" for name in _FIELDS.values() for no in ("", "not_"))
 """The fields of a filter that are lists, of values that are asked for or excluded."""
-MOST: Final = 12
+MAX_OPTIONS: Final = 12
 TAKES_ONE: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
 """The keys that take one value."""
 _SHORTEST_NAME: Final = 2
@@ -256,12 +256,12 @@ def spans(term: Term, *, is_problem: bool = False) -> Iterator[TextSpan]:
 def parse(text: str, now: datetime) -> Query:
     """The filter of the line's valid parts, and a problem for each mistake; durations count back from `now`."""
     parser = _Parser(now)
-    for term in terms(text[:LONGEST]):
+    for term in terms(text[:MAX_QUERY]):
         if (problem := parser.add(term)) is not None:
             parser.problems.append(problem)
         parser.spans += spans(term, is_problem=problem is not None)
-    if len(text) > LONGEST:
-        parser.blame(LONGEST, len(text), f"The line is longer than {LONGEST:,} characters.", "Shorten it.")
+    if len(text) > MAX_QUERY:
+        parser.blame(MAX_QUERY, len(text), f"The line is longer than {MAX_QUERY:,} characters.", "Shorten it.")
     wanted = parser.finish()
     return Query(wanted, tuple(sorted(parser.problems, key=attrgetter("start"))), tuple(parser.spans))
 
@@ -433,7 +433,7 @@ def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, 
             for value in _matching(typed, _known(wanted, known))
             if value not in others
         ]
-    return tuple(option for option in options if line[option.start : option.end] != option.insert)[:MOST]
+    return tuple(option for option in options if line[option.start : option.end] != option.insert)[:MAX_OPTIONS]
 
 
 def _keys(start_of_name: str, start: int, end: int) -> Iterator[Suggestion]:

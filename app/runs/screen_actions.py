@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from textual.binding import Binding
 
 from app.console.base import BaseScreen
-from app.console.session import FIX_TOAST_S, LONGEST_COPY, FollowRun, OpenRun, Session, mark_of
+from app.console.session import FIX_TOAST_S, MAX_COPY, FollowRun, OpenRun, Session, mark_of
 from app.engine.text import json_escaped, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 FormName = Literal["retry", "continue"]
-MOST_MARKS: Final = 1_000
+MAX_MARKS: Final = 1_000
 """Runs marked at a time: for more there are filters."""
 WRITES: Final = frozenset({"new_run", "continue_run", "retry", "cancel_run"})
 ON_A_RUN: Final = frozenset(
@@ -173,7 +173,7 @@ class RunActions(BaseScreen):
     def action_copy_run_id(self) -> None:
         """Copy the run's id; of several runs, a line each."""
         if ids := self.chosen_ids:
-            lines = "\n".join(safe_text(run_id, limit=LONGEST_COPY) for run_id in ids)
+            lines = "\n".join(safe_text(run_id, limit=MAX_COPY) for run_id in ids)
             self.session.copy_as_is(lines, f"{len(ids):,} run ids" if len(ids) > 1 else lines)
 
     async def action_copy_run_json(self) -> None:
@@ -214,11 +214,11 @@ class RunActions(BaseScreen):
 async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort: RunSort) -> tuple[str, ...]:
     """Ids of all matching runs; none, with a reason, if they are too many."""
     total = await engine.cache.count(condition)
-    if total > MOST_MARKS:
-        why = f"{total:,} runs match; at most {MOST_MARKS:,} are marked at a time. Narrow the filter first."
+    if total > MAX_MARKS:
+        why = f"{total:,} runs match; at most {MAX_MARKS:,} are marked at a time. Narrow the filter first."
         session.notify(why, severity="warning")
         return ()
-    return tuple(row.run_id for row in await engine.cache.rows(condition, sort, offset=0, limit=MOST_MARKS))
+    return tuple(row.run_id for row in await engine.cache.rows(condition, sort, offset=0, limit=MAX_MARKS))
 
 
 async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: Sequence[str]) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def turn_of(action: "Action") -> SentMessage:
 
 TAIL: Final = 32 * 1024
 """Bytes requested of a log's end."""
-MOST_HELD: Final = 64
+MAX_HELD: Final = 64
 """Runs whose tail is kept; the one read the longest ago is dropped first."""
 _TIME: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:[\d.,]+(Z|[+-]\d\d:?\d\d)?\]?\s*")
 """The time before a line, for which the pane has no room."""
@@ -94,7 +94,7 @@ class FailureLogs:
         except ApiError as error:
             why = f"The log cannot be read now. {error.message}"
             self._tails[key] = now, LogTail(missing=safe_text(why, limit=400))
-        while len(self._tails) > MOST_HELD:
+        while len(self._tails) > MAX_HELD:
             del self._tails[next(iter(self._tails))]
         self._read_again()
 

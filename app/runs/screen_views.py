@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 FILE: Final = "console.json"
 VERSION: Final = 1
-MOST_VIEWS: Final = 50
-MOST_TERMINALS: Final = 20
+MAX_VIEWS: Final = 50
+MAX_TERMINALS: Final = 20
 """Terminals whose last query is kept."""
 EARLIER_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
 """The columns shown at first before there were others; the file has them, even for a user who chose none."""
@@ -83,13 +83,13 @@ class Preferences(LastQuery, frozen=True):
         """Remember what the console of this terminal shows."""
         last, terminal = LastQuery(query.view.name, query.sort, str(query.grouping or "")), this_terminal()
         others = [(where, each) for where, each in self.last.items() if where != terminal]
-        newest = dict([*others, (terminal, last)][-MOST_TERMINALS:])
+        newest = dict([*others, (terminal, last)][-MAX_TERMINALS:])
         return replace(self, view=last.view, sort=last.sort, group=last.group, last=newest)
 
-    def with_view(self, view: ViewSettings, index: int = MOST_VIEWS) -> "Preferences":
+    def with_view(self, view: ViewSettings, index: int = MAX_VIEWS) -> "Preferences":
         """Insert a saved view at this index or at the end, instead of one with the same name."""
         others = self.without_view(view.name).views
-        return replace(self, views=(*others[:index], view, *others[index:])[-MOST_VIEWS:])
+        return replace(self, views=(*others[:index], view, *others[index:])[-MAX_VIEWS:])
 
     def without_view(self, name: str) -> "Preferences":
         """Remove the saved view of that name."""

@@ -16,7 +16,7 @@ from storage.records import RunRow, RunSummary
 from storage.records.results import FindingCounts, LogChunk, Turn, Unavailable
 from storage.records.run import ASKS
 
-LONGEST: Final = 200
+MAX_SUMMARY: Final = 200
 TAIL: Final = 16 * 1024
 """Bytes requested of the end of a working run's log."""
 _VERBS: Final = dict.fromkeys(("said", "thought", "error", "printed"), "") | {
@@ -127,7 +127,7 @@ def last_step(chunk: LogChunk) -> str:
     if chunk.steps is None:
         return _line("\n".join(reversed(chunk.data.decode("utf-8", "replace").splitlines())))
     steps = (_line(step.text) and _VERBS[step.kind] + _line(step.text) for step in chunk.steps if step.kind in _VERBS)
-    return next(filter(None, reversed(list(steps))), "")[:LONGEST]
+    return next(filter(None, reversed(list(steps))), "")[:MAX_SUMMARY]
 
 
 def _joined(*parts: str) -> str:
@@ -136,4 +136,4 @@ def _joined(*parts: str) -> str:
 
 def _line(text: str) -> str:
     """The first line with words, as one."""
-    return next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")[:LONGEST]
+    return next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")[:MAX_SUMMARY]

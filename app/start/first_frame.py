@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 1
-MOST_FRAMES, MOST_BYTES = 20, 1 << 20
+MAX_FRAMES, MAX_BYTES = 20, 1 << 20
 _VARIABLES = (
     *("TERM", "COLORTERM", "NO_COLOR", "HOME", "XDG_CONFIG_HOME"),
     *("RUNWARDEN_CONFIG", "RUNWARDEN_PROFILE", "RUNWARDEN_BASE_URL", "RUNWARDEN_DATA_DIR"),
@@ -54,7 +54,7 @@ class FirstFrame:
             with open(os.open(new, flags, 0o600), "w", encoding="utf-8") as file:
                 file.write("\n".join((self._key, config, str(time.time()), title, *rows)))
             os.replace(new, path)
-            for old in self._newest_first("")[MOST_FRAMES:]:
+            for old in self._newest_first("")[MAX_FRAMES:]:
                 os.unlink(old)
         except (OSError, ValueError):
             return
@@ -79,7 +79,7 @@ class FirstFrame:
         path = path if os.path.exists(path) else next(iter(self._newest_first(self._kind)), path)
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), encoding="utf-8") as file:
             self._refuse_shared(entry := os.fstat(file.fileno()))
-            if not stat.S_ISREG(entry.st_mode) or entry.st_mode & 0o077 or entry.st_size > MOST_BYTES:
+            if not stat.S_ISREG(entry.st_mode) or entry.st_mode & 0o077 or entry.st_size > MAX_BYTES:
                 raise ValueError("It is no frame, or others can read it.")
             key, config, at, title, *rows = file.read().split("\n")
         if key != self._key or config != configuration(config.partition(" ")[2]):

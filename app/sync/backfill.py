@@ -36,7 +36,7 @@ from storage.records.coverage import BackfillPhase, BackfillProgress
 
 PARALLEL: Final = 8
 """Windows requested at a time, unless the service limits it."""
-LONGEST: Final = 20
+MAX_WINDOW_PAGES: Final = 20
 """Pages of a window, by the density of the last page: the newest part of a long gap is filled first."""
 DENSE: Final = timedelta(seconds=20)
 """No window is shorter, and the token follows a page that spans less: asking with dates repeats two seconds."""
@@ -49,7 +49,7 @@ LOOK_S: Final = 2.0
 REST_S: Final = 15.0
 """Seconds between two checks for missing history."""
 FIRST_WAIT_S: Final = 5.0
-LONGEST_WAIT_S: Final = 300.0
+MAX_WAIT_S: Final = 300.0
 """The wait after a failure doubles from the first to the longest."""
 OLDER_RUNS: Final = 1_000
 """Runs fetched for one request of a user."""
@@ -113,7 +113,7 @@ class WindowFill:
 
     reader: RunReader
     effort: Effort
-    longest: float = LONGEST
+    longest: float = MAX_WINDOW_PAGES
     """Pages of a window."""
     is_odd: bool = False
     """Whether some answer was out of order, or not about the dates asked for: it completed nothing."""
@@ -265,7 +265,7 @@ class Backfill:
             wait_s = error.retry_after_s if isinstance(error, RateLimitedError) else None
             if wait_s is None:
                 wait_s = self._wait_s
-                self._wait_s = min(LONGEST_WAIT_S, 2 * self._wait_s)
+                self._wait_s = min(MAX_WAIT_S, 2 * self._wait_s)
             self._enter("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.kind)
             await self._share()
             return wait_s
@@ -293,7 +293,7 @@ class Backfill:
             )
             reader = self._on_demand if is_asked else self._in_background
             async with self._shared(hears_pause=not is_asked):
-                await self._fill(reader, missing, effort, LONGEST)
+                await self._fill(reader, missing, effort, MAX_WINDOW_PAGES)
             return await self._ended(is_done=effort.runs_left <= 0 or not await missing())
 
     async def _ended(self, *, is_done: bool) -> bool:
@@ -320,7 +320,7 @@ class Backfill:
             return [each for each in await self._missing(since) if gap is None or gap.overlaps(each)]
 
         most, longest = (
-            (math.inf, LONGEST) if since else (OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL)
+            (math.inf, MAX_WINDOW_PAGES) if since else (OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL)
         )
         before = await self._cache.coverage(), await self._cache.count(RunFilter())
         self._asked_for += 1

@@ -50,7 +50,7 @@ STAND_ASIDE_S: Final = 2.5 * STANDBY_S
 LOOK_AGAIN_S: Final = 15.0
 """How soon a poll that waits for the budget checks it again."""
 PRIORITIES: Final[dict[Subject, Priority]] = {"runs": Priority.ACTIVE, "health": Priority.HEALTH}
-LONGEST_S: Final = 60.0
+MAX_S: Final = 60.0
 """The longest interval after failures, unless the configured one is longer: no page should come later for them."""
 SLOWEST_S: Final = 900.0
 """The longest interval after refusals."""
@@ -91,7 +91,7 @@ class Cadence:
 
     def failed(self, now_s: float) -> None:
         """Double the interval, up to the ceiling; the wait is random, from the base to the interval."""
-        self.interval_s = min(max(LONGEST_S, self.base_s), self.interval_s * 2)
+        self.interval_s = min(max(MAX_S, self.base_s), self.interval_s * 2)
         longest_s = max(self.interval_s, self.rationed_s)
         self.due_at_s = now_s + self.base_s + self.draw() * (longest_s - self.base_s)
 

@@ -40,7 +40,7 @@ HEAD_RUNS: Final = 20
 """Runs that the head shows at least."""
 LOOK_UPS: Final = 10
 """Runs looked up in one refresh; the others wait for the next ones."""
-LONGEST_PAUSE: Final = 64
+MAX_PAUSE: Final = 64
 """Refreshes between two look-ups of a run if the answers do not show whether it still exists."""
 POLLER: Final = "poller"
 """The lease of the process that polls."""
@@ -257,7 +257,7 @@ class RunSync:
         due = [run for run in missing if self._asked[run.run_id][0] <= self._refreshes]
         for run in sorted(due, key=lambda run: self._asked[run.run_id][0])[:LOOK_UPS]:
             is_clear = await self.look_up(run, is_whole=is_whole)
-            pause = 0 if is_clear else min(LONGEST_PAUSE, 2 * self._asked[run.run_id][1] or 1)
+            pause = 0 if is_clear else min(MAX_PAUSE, 2 * self._asked[run.run_id][1] or 1)
             self._asked[run.run_id] = self._refreshes + pause, pause
 
     async def _missed_turns(self, updated: Sequence[str]) -> None:

@@ -26,9 +26,9 @@ SECOND: Final = timedelta(seconds=1)
 """Tolerance for times: a service may round them to whole seconds, and list a run shortly after its creation."""
 IN_A_ROW: Final = 3
 """After this many known and unchanged runs in a row, the following runs count as known as well."""
-MOST_PAGES_WITHOUT_NEW: Final = 2
+MAX_PAGES_WITHOUT_NEW: Final = 2
 """Pages in a row without a new run. One is normal: runs move while a list is read."""
-MOST_UNREADABLE_PAGES: Final = 20
+MAX_UNREADABLE_PAGES: Final = 20
 """The same limit if the last page had only entries without a usable id."""
 
 
@@ -129,7 +129,7 @@ class RunReader(Struct, frozen=True):
             if not page.runs and not page.dropped:
                 raise EndlessListError("The service sent an empty page and promised another; the list would never end.")
             without_new = 0 if new else without_new + 1
-            if without_new >= (MOST_PAGES_WITHOUT_NEW if page.runs else MOST_UNREADABLE_PAGES):
+            if without_new >= (MAX_PAGES_WITHOUT_NEW if page.runs else MAX_UNREADABLE_PAGES):
                 raise EndlessListError(f"The service sent {without_new} pages of no new run; the list would never end.")
             tokens.add(token)
 

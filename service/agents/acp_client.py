@@ -37,7 +37,7 @@ _GREETING_S: Final = 240
 _FAREWELL_S: Final = 1.0
 """How long it may keep running after its answer; it is killed after twice that time."""
 _BUFFER: Final = 32 << 20
-_LONGEST_REPORT: Final = 1 << 20
+_MAX_REPORT: Final = 1 << 20
 """The largest report in bytes, as long as a line that `outcome` and `steps` read."""
 _TEXTS: Final = ("agent_message_chunk", "agent_thought_chunk", "plan")
 _AUTH_REQUIRED: Final = -32000
@@ -47,7 +47,7 @@ def report(kind: str, **facts: object) -> None:
     """Print a report: `kind` is the value of `acp`."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     line = json.dumps({"acp": kind, "at": now, **facts}, ensure_ascii=False)
-    if len(line) > _LONGEST_REPORT:
+    if len(line) > _MAX_REPORT:
         line = json.dumps({"acp": "left_out", "at": now, "characters": len(line)})
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

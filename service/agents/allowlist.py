@@ -10,7 +10,7 @@ from service.errors import ServiceError
 from service.network import Address, Host, is_public, resolve
 
 TLS_PORT: Final = 443
-LARGEST_PORT: Final = 65_535
+MAX_PORT: Final = 65_535
 _ENTRY: Final = re.compile(r"(?P<wild>\*\.)?(?P<host>[^:=*]+)(:(?P<port>[0-9]{1,5}))?(=(?P<address>[0-9a-f.:]+))?")
 _PUBLIC_NAME: Final = re.compile(r".*\.[a-z][^.]*")
 
@@ -45,7 +45,7 @@ class Entry:
         # A host that is not reached by public DNS is written with its port and address, and a wildcard has none.
         if (fixed is None and not is_named) or (fixed is not None and (match["wild"] or not match["port"])):
             raise ValueError("no such form")
-        if not 0 < port <= LARGEST_PORT or match["host"] != host.text:
+        if not 0 < port <= MAX_PORT or match["host"] != host.text:
             raise ValueError("no such port or host")
         ip = getattr(fixed, "ipv4_mapped", None) or fixed
         if ip is not None and (ip.is_link_local or ip.is_multicast or ip.is_unspecified):

@@ -13,7 +13,7 @@ from service.errors import ServiceError
 _NAMES: Final = ("instructions", "instructions_file", "conversation_file", "run_id", "branch")
 _ANY: Final = re.compile(r"\{(" + "|".join(_NAMES) + r")\}")
 _SAFE: Final = re.compile(r"(--[A-Za-z0-9][\w.-]*=)?" + _ANY.pattern)
-_LONGEST_BYTES: Final = 100_000
+_MAX_BYTES: Final = 100_000
 """Linux accepts up to 128 KiB in one argument."""
 PROXY_PORT: Final = 3128
 MODEL_PORT: Final = 3129
@@ -52,7 +52,7 @@ def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
             continue
         option, name = match.groups()
         value = values[name].replace("\0", "")
-        if len(value.encode("utf-8", "surrogateescape")) > _LONGEST_BYTES:
+        if len(value.encode("utf-8", "surrogateescape")) > _MAX_BYTES:
             raise PlaceholderError(f"the {name} are too long for an argument; use {{{name}_file}} in its argv")
         # A program would read a leading dash as an option; a leading space prevents that, with the same meaning.
         words.append(f"{option}{value}" if option else f" {value}" if value.startswith("-") else value)

@@ -18,9 +18,9 @@ _KEPT_S: Final = 300.0
 """How long it is used before the command is asked again."""
 _FAILED_KEPT_S: Final = 5.0
 """How long a failure is the answer to everyone who asks."""
-_LONGEST_S: Final = 20.0
-_LONGEST_OUTPUT: Final = 1 << 16
-_LONGEST_REASON: Final = 300
+_MAX_S: Final = 20.0
+_MAX_OUTPUT: Final = 1 << 16
+_MAX_REASON: Final = 300
 _WORD: Final = re.compile(r"[!-~]{1,16384}")
 
 
@@ -31,7 +31,7 @@ class NoKeyError(ServiceError):
 class PrintedKey:
     """What a command prints; threads that ask at the same time share its answer."""
 
-    def __init__(self, name: str, command: Sequence[str], patience_s: float = _LONGEST_S + 1) -> None:
+    def __init__(self, name: str, command: Sequence[str], patience_s: float = _MAX_S + 1) -> None:
         """`name`: the setting with the command, such as `key_command`, for errors; `patience_s`: how long one waits."""
         self._patience_s = patience_s
         self._name, self._noun = name, name.removesuffix("_command")
@@ -86,19 +86,19 @@ class PrintedKey:
                     self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
                 )
                 try:
-                    status = process.wait(_LONGEST_S)
+                    status = process.wait(_MAX_S)
                 finally:
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
             except (OSError, subprocess.TimeoutExpired) as error:
-                why = error.strerror if isinstance(error, OSError) else f"it took longer than {_LONGEST_S:g} s"
+                why = error.strerror if isinstance(error, OSError) else f"it took longer than {_MAX_S:g} s"
                 raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {why}") from error
             out.seek(0)
             err.seek(0)
-            key, words = (file.read(_LONGEST_OUTPUT).decode("utf-8", "replace").strip() for file in (out, err))
+            key, words = (file.read(_MAX_OUTPUT).decode("utf-8", "replace").strip() for file in (out, err))
         if status == 0 and _WORD.fullmatch(key):
             return key
         last_line = words.rpartition("\n")[2].strip() or f"it exited with status {status}"
         why = last_line if status else "its output is not one word"
-        raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {why[:_LONGEST_REASON]}")
+        raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {why[:_MAX_REASON]}")

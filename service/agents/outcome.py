@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from service.text import items, table
 
-_LONGEST: Final = 400
+_MAX_LINE: Final = 400
 _DEPTH: Final = 4
 """Gateways and programs put the JSON of an error into their own message."""
 _TITLE: Final = re.compile(r"<title>([^<]{1,200})</title>", re.IGNORECASE)
@@ -40,7 +40,7 @@ def in_words(text: str) -> str:
     for pattern, words in _PLAIN:
         text = pattern.sub(words, text)
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…"
 
 
 def _without_json(text: str, depth: int) -> str:
@@ -84,8 +84,8 @@ Ending = Literal["refused", "cut_short"]
 """How a model's answer ended, if not as it should."""
 _Unanswered = Literal["out_of_budget", "no_key", "not_permitted", "rate_limited", "model_unreachable"]
 Reason = Ending | _Unanswered | Literal["needs_answer", "timed_out", "idle", "setup_failed", "failed"]
-_LONGEST_LINE: Final = 1 << 20
-_LONGEST_TEXT: Final = 4000
+_MAX_LINE_LENGTH: Final = 1 << 20
+_MAX_TEXT: Final = 4000
 _SHOWN_LINES: Final = 3
 """How many of its last lines explain why a program failed."""
 _SEARCHED_LINES: Final = 40
@@ -226,7 +226,7 @@ def acp(event: dict[str, object], report: AgentReport) -> None:
         report.session = _session(event.get("id"))
     elif kind == "update" and update.get("sessionUpdate") == "agent_message_chunk" and not is_remark(update):
         text = table(update.get("content")).get("text")
-        report.printed = f"{report.printed}{text if isinstance(text, str) else ''}"[:_LONGEST_TEXT]
+        report.printed = f"{report.printed}{text if isinstance(text, str) else ''}"[:_MAX_TEXT]
         report.summary = _text(report.printed)
     elif kind == "update" and str(update.get("sessionUpdate")).startswith("tool_call"):
         report.printed = ""
@@ -255,7 +255,7 @@ def aider(line: str, report: AgentReport) -> None:
     elif re.match(r"litellm\.\w*Error|.*API (provider|key).*(missing|not found)|Missing these environment", line):
         report.error = line
     elif not report.printed.endswith(_EDIT) and not line.startswith("```"):
-        report.printed = f"{report.printed}\n{line}"[-_LONGEST_TEXT:]
+        report.printed = f"{report.printed}\n{line}"[-_MAX_TEXT:]
 
 
 @dataclass(eq=False)
@@ -281,7 +281,7 @@ class OutcomeReader:
             lines = [*[line for line in last if line[:1] != b"{"][-_SHOWN_LINES:], *_EVENT.findall(whole)]
         for line in lines:
             self._read_line(line)
-        if len(self._held) > _LONGEST_LINE:
+        if len(self._held) > _MAX_LINE_LENGTH:
             self._held = b""
 
     @property
@@ -323,11 +323,11 @@ class OutcomeReader:
         if text:
             self._last = [*self._last[1 - _SHOWN_LINES :], in_words(text)]
             if self.of_line is not None:
-                self.of_line(text[:_LONGEST_TEXT], self.report)
+                self.of_line(text[:_MAX_TEXT], self.report)
 
 
 def _text(value: object) -> str | None:
-    return value[:_LONGEST_TEXT].strip() or None if isinstance(value, str) else None
+    return value[:_MAX_TEXT].strip() or None if isinstance(value, str) else None
 
 
 def _session(value: object) -> str | None:

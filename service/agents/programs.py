@@ -16,7 +16,7 @@ from service.agents.presets import PRESETS, preset_for
 from service.errors import ServiceError
 
 _NODE_MODULES: Final = "node_modules"
-_LONGEST_SHEBANG: Final = 512
+_MAX_SHEBANG: Final = 512
 _DEEPEST: Final = 4
 """The longest chain of interpreters that are scripts themselves."""
 
@@ -95,7 +95,7 @@ def _shebang(file: Path) -> list[str]:
     """Return the words of a script's first line, its interpreter first; empty: it is no script, or not readable."""
     try:
         with file.open("rb") as opened:
-            line = opened.read(_LONGEST_SHEBANG).partition(b"\n")[0]
+            line = opened.read(_MAX_SHEBANG).partition(b"\n")[0]
     except OSError:
         return []
     return os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []

@@ -20,14 +20,14 @@ from service.text import items, table
 StepKind = Literal["said", "thought", "ran", "edited", "used", "result", "answered", "ended", "error", "printed", "log"]
 """`used`: a tool that is neither a command nor an edit. `answered`: an answer of the model, with its tokens.
 `printed`: a line that is no event. `log`: a line that the service wrote."""
-LONGEST_LINE: Final = 1 << 20
+MAX_LINE: Final = 1 << 20
 _OWN_LINE: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z) (.*)", re.DOTALL)
 _TREE: Final = "/workspace/"
 """The path of the checkout in the sandbox."""
 _PATHS: Final = ("file_path", "filePath", "notebook_path", "path")
 _OLD: Final = ("old_string", "oldString", "old_str", "oldText")
 _NEW: Final = ("new_string", "newString", "new_str", "content", "file_text", "new_source", "newText")
-_MOST: Final = 1e14
+_MAX_FIGURE: Final = 1e14
 """No figure is larger."""
 
 
@@ -70,20 +70,20 @@ def window(
     is left for a later call.
     """
     last = min(before or size, size)
-    start = min(offset, last) if offset >= 0 else max(0, last + max(offset, -LONGEST_LINE))
-    end = min(start + LONGEST_LINE, last)
+    start = min(offset, last) if offset >= 0 else max(0, last + max(offset, -MAX_LINE))
+    end = min(start + MAX_LINE, last)
     # The byte before it shows whether a line begins there.
     data = read(max(0, start - 1), end - max(0, start - 1))
     lines = data.partition(b"\n")[2] if start else data
     begin = end - len(lines)
-    if offset < 0 and begin == end and -offset < min(LONGEST_LINE, last):
-        return window(preset, read, size, -LONGEST_LINE, before, is_ended=is_ended)
+    if offset < 0 and begin == end and -offset < min(MAX_LINE, last):
+        return window(preset, read, size, -MAX_LINE, before, is_ended=is_ended)
     following = end
     if not (end == last and (is_ended or before)):
         whole = lines[: lines.rfind(b"\n") + 1]
-        if not whole and len(lines) == LONGEST_LINE:
+        if not whole and len(lines) == MAX_LINE:
             return start, end, [Step("printed", "A line of more than 1 MiB: the raw log has it.")]
-        lines = whole[: settled(preset, whole)] or (whole if end - start == LONGEST_LINE else b"")
+        lines = whole[: settled(preset, whole)] or (whole if end - start == MAX_LINE else b"")
         following = begin + len(lines)
     return begin if offset < 0 and begin < end else start, following, steps_of(preset, lines)
 
@@ -292,7 +292,7 @@ def _parts(value: object, name: str) -> list[Event]:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_FIGURE
 
 
 def _seconds(value: object, unit: int = 1000) -> float | None:

@@ -15,10 +15,10 @@ from starlette.requests import ClientDisconnect
 from service.api.context import Reserve, context_of
 from service.api.errors import HttpError, bad_request, documented
 from service.errors import first_fault
-from service.reference import BRANCH, LONGEST_BRANCH, NO_NUL, PLATFORMS, SEGMENT
+from service.reference import BRANCH, MAX_BRANCH, NO_NUL, PLATFORMS, SEGMENT
 from service.store.messages import Timing
 
-_LARGEST_INTEGER: Final = 2**63 - 1
+_MAX_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
 _LARGE: Final = 16 << 10
 """Larger bodies are parsed in a thread, so that other requests are not delayed."""
@@ -53,7 +53,7 @@ _EMAIL: Final = (
 )
 _CONTENT: Final = (
     f"At any depth: no text or name may contain NUL or half of a surrogate pair, integers must fit into 64 bits (their "
-    f"size is at most {_LARGEST_INTEGER}), and numbers into a double. At most {_DEEPEST} levels may be nested. "
+    f"size is at most {_MAX_INTEGER}), and numbers into a double. At most {_DEEPEST} levels may be nested. "
     f"The operator limits the size of the body (413)."
 )
 _REFERENCES: Final = (
@@ -86,8 +86,8 @@ Words = Annotated[str, Field(min_length=1, pattern=r"\S", json_schema_extra={"pa
 BranchName = Annotated[
     str,
     Field(
-        description=f"A name that git accepts, of at most {LONGEST_BRANCH} bytes in UTF-8.",
-        json_schema_extra={"minLength": 1, "maxLength": LONGEST_BRANCH, "pattern": BRANCH},
+        description=f"A name that git accepts, of at most {MAX_BRANCH} bytes in UTF-8.",
+        json_schema_extra={"minLength": 1, "maxLength": MAX_BRANCH, "pattern": BRANCH},
     ),
 ]
 
@@ -158,7 +158,7 @@ class ProjectOnboarding(_Strict):
         }
     )
 
-    project_id: Annotated[int, Field(ge=0, le=_LARGEST_INTEGER, json_schema_extra=_INT64), _WHOLE] | None = None
+    project_id: Annotated[int, Field(ge=0, le=_MAX_INTEGER, json_schema_extra=_INT64), _WHOLE] | None = None
     """The project's id; no project has the id 0, so 0 counts as left out."""
     project_path: Annotated[Text, Field(json_schema_extra={"pattern": _PROJECT_PATH})] | None = None
 
@@ -304,7 +304,7 @@ def _check_content(document: object) -> None:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > len(str(_LARGEST_INTEGER)) + 1 or abs(int(digits)) > _LARGEST_INTEGER:
+    if len(digits) > len(str(_MAX_INTEGER)) + 1 or abs(int(digits)) > _MAX_INTEGER:
         raise ValueError("an integer does not fit into 64 bits")
     return int(digits)
 

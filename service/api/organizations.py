@@ -22,7 +22,7 @@ from service.store.invitations import Invitation
 
 router = APIRouter()
 partners = APIRouter(tags=["results"])
-_MOST_INVITATIONS: Final = 1000
+_MAX_INVITATIONS: Final = 1000
 
 
 class InvitationBody(BaseModel):
@@ -90,7 +90,7 @@ def create_organization(context: RequestContext, caller: Creator, creation: NewO
 def list_invitations(context: RequestContext, caller: Creator) -> dict[str, object]:
     """Return the newest 1,000 invitations to organizations that the caller's organization created, newest first."""
     with context.database.read() as connection:
-        newest = invitations.made_by(connection, caller.organization.id, _MOST_INVITATIONS)
+        newest = invitations.made_by(connection, caller.organization.id, _MAX_INVITATIONS)
     may_create = "CreateOrganizations" in caller.organization.entitlements
     return {"invitations": [_invitation_body(context, invitation) for invitation in newest], "may_create": may_create}
 

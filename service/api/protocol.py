@@ -18,7 +18,7 @@ from service.api.errors import body
 
 TRANSPORT: Final = "runwarden.transport"
 """Key in the ASGI scope's `state` for the connection's transport."""
-_LONGEST_HEAD: Final = 65_536
+_MAX_HEAD: Final = 65_536
 _logger = logging.getLogger(__name__)
 
 
@@ -54,7 +54,7 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
         """Pass the transport to the application, since the lab breaks real connections."""
         super().connection_made(transport)
-        self.conn = StrictConnection(h11.SERVER, max_incomplete_event_size=_LONGEST_HEAD)
+        self.conn = StrictConnection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD)
         # Everything that the system does not accept at once counts as unread.
         transport.set_write_buffer_limits(high=0)
         self.app_state: dict[str, object] = {**self.app_state, TRANSPORT: transport}

@@ -35,23 +35,23 @@ from service.rules import SCHEDULE
 from service.store import agents, dispatch, messages, postings, runs, turn_files, turns, usage
 from service.store.runs import FINAL
 from service.store.schema import ASKS, CANCELLED, WAS_CANCELLED
-from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, DiffKind, LogPiece
+from service.store.turn_files import FINDINGS, MAX_DIFF, PATCHES, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.text import storable
 
 T = TypeVar("T")
 _PIECE: Final = 256 << 10
-_LARGEST_KEPT: Final = 64 << 20
+_MAX_KEPT: Final = 64 << 20
 """The largest kept patch: it is the only copy of a change that was not pushed."""
-_LARGEST_FINDINGS: Final = 2 << 20
+_MAX_FINDINGS: Final = 2 << 20
 """The size of the findings of all of a run's turns together."""
-_MOST_QUESTIONS: Final = 100
-_MOST_CANCELLED: Final = 1000
-_LONGEST_WAIT_S: Final = 30
+_MAX_QUESTIONS: Final = 100
+_MAX_CANCELLED: Final = 1000
+_MAX_WAIT_S: Final = 30
 _PAUSE_S: Final = 0.5
 """How often a waiting request checks whether the log has grown."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
-_MOST: Final = 10**18 - 1
+_MAX_OFFSET: Final = 10**18 - 1
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _logger = logging.getLogger(__name__)
 router = APIRouter(tags=["results"])
@@ -218,10 +218,12 @@ _LOG: Final = _bytes(
 )
 _FORMS: Final = ("raw", "steps")
 _WHOLE: Final = {"type": "integer", "format": "int64", "default": 0}
-_BYTE: Final = {**_WHOLE, "maximum": _MOST}
+_BYTE: Final = {**_WHOLE, "maximum": _MAX_OFFSET}
 _LOG_PARAMETERS: Final = [
-    parameter("offset", "The first byte to return; a negative offset counts from the end.", **_BYTE, minimum=-_MOST),
-    parameter("wait", "Seconds to wait if there is nothing more yet.", **_WHOLE, minimum=0, maximum=_LONGEST_WAIT_S),
+    parameter(
+        "offset", "The first byte to return; a negative offset counts from the end.", **_BYTE, minimum=-_MAX_OFFSET
+    ),
+    parameter("wait", "Seconds to wait if there is nothing more yet.", **_WHOLE, minimum=0, maximum=_MAX_WAIT_S),
     parameter("before", "With steps: the byte before which to stop; 0 for the last byte.", **_BYTE, minimum=0),
     parameter("form", "steps: as JSON, if the agent's program is known.", type="string", enum=[*_FORMS], default="raw"),
 ]
@@ -252,7 +254,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
         used = usage.of_turns(connection, run_id)
         shares = usage.of_agents(connection, run_id)
         agent = agents.of_run(connection, run)
-        findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
+        findings = turn_files.newest(connection, run_id, FINDINGS, _MAX_FINDINGS)
         posted = [row.document() for row in postings.of_run(connection, run_id)]
         left = turn_files.artifacts_of(connection, run_id)
         by_turn = messages.by_turn(connection, run_id)
@@ -294,8 +296,8 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
 def read_questions(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the newest open questions of agents (at most 100) and the newest cancelled runs (at most 1,000)."""
     with context.database.read() as connection:
-        asking = turns.last_turns(connection, caller.organization.id, ASKS, _MOST_QUESTIONS)
-        cancelled = turns.last_turns(connection, caller.organization.id, WAS_CANCELLED, _MOST_CANCELLED)
+        asking = turns.last_turns(connection, caller.organization.id, ASKS, _MAX_QUESTIONS)
+        cancelled = turns.last_turns(connection, caller.organization.id, WAS_CANCELLED, _MAX_CANCELLED)
     questions = [
         {"run_id": row.run_id, "turn": row.number, "asked_at": rfc3339(row.finished_at), **row.question}
         for row in asking
@@ -329,8 +331,8 @@ async def read_log(
             raise bad_request("invalid_query", f"{name} must be one integer of at most 18 digits")
         numbers.append(int(texts[0]) if texts else 0)
     offset, wait_s, before = numbers
-    if not 0 <= wait_s <= _LONGEST_WAIT_S:
-        raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
+    if not 0 <= wait_s <= _MAX_WAIT_S:
+        raise bad_request("invalid_query", f"wait must be from 0 to {_MAX_WAIT_S} seconds")
     if before < 0 or (form := request.query_params.get("form", _FORMS[0])) not in _FORMS:
         raise bad_request("invalid_query", f"form must be {' or '.join(_FORMS)}, and before not negative")
     ask = partial(log_piece, context, caller, run_id, n, offset, None if form == _FORMS[0] else before)
@@ -436,7 +438,7 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
         way = f"read it with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
         way = way if turn.commit_sha else "it was not pushed; ask the operator of the service for it"
         raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; {way}")
-    if len(patch) > (LARGEST_DIFF if turn.commit_sha else _LARGEST_KEPT):
+    if len(patch) > (MAX_DIFF if turn.commit_sha else _MAX_KEPT):
         name = next(name for name, patch in PATCHES.items() if patch == kind)
         way = f"fetch it as an artifact: runwarden runs artifacts {turn.run_id} {name} --turn {turn.number}"
         raise HttpError(413, "diff_too_large", f"the diff is too large to show; {way}")
@@ -514,8 +516,8 @@ def say(
             return same.document()
         timings = [row.timing for row in sent if row.state == "waiting"]
         # When too many messages wait, one that stops the turn is still accepted.
-        if len(timings) >= messages.MOST_WAITING and (message.when != "stop" or "stop" in timings):
-            text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
+        if len(timings) >= messages.MAX_WAITING and (message.when != "stop" or "stop" in timings):
+            text = f"{messages.MAX_WAITING} messages wait for the run {run_id} already; say more when it has read them"
             raise HttpError(409, "too_many_messages", text)
         agent = agents.of_run(connection, run, turn.agent)
         is_able = message.when != "now" or (agent is not None and programs.hears(agent))

@@ -36,7 +36,7 @@ _STARTS: Final = ("patch", "branch")
 """The values of `start_from`, an extension of the specification (docs/dev/api.md)."""
 _MARK_BYTES: Final = 16
 _DEFAULT_SIZE: Final = 10
-_LARGEST_SIZE: Final = 100
+_MAX_SIZE: Final = 100
 _INTEGER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 _TEXT: Final = {"type": "string", "pattern": NO_NUL}
 _DATE: Final = {"type": "string", "format": "date-time"}
@@ -117,8 +117,8 @@ def listed(context: Context, caller: Caller, query: dict[str, str]) -> tuple[lis
     """
     text = query.get("page_size", str(_DEFAULT_SIZE))
     size = int(text) if _INTEGER.fullmatch(text) else 0
-    if not 1 <= size <= _LARGEST_SIZE:
-        raise bad_request("invalid_page_size", f"page_size must be an integer from 1 to {_LARGEST_SIZE}")
+    if not 1 <= size <= _MAX_SIZE:
+        raise bad_request("invalid_page_size", f"page_size must be an integer from 1 to {_MAX_SIZE}")
     with context.database.read() as connection:
         connected = {host.host: host.platform for host in hosts.of(connection, caller.organization.id)}
         platform, path = _repository(query, connected)

@@ -10,7 +10,7 @@ from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import SetupError, find_organization
 from service.store import deletions, dispatch, organizations, postings, repositories, runs, turn_files, turns
 from service.store.runs import FINAL, OPEN, Filters, Run
-from service.store.turn_files import LARGEST_LOG
+from service.store.turn_files import MAX_LOG
 from service.text import plural
 
 _WAIT_S: Final = 60.0
@@ -124,7 +124,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
         pieces = []
         for key in [(turn.run_id, turn.number) for turn in chosen]:
-            log = turn_files.log_piece(connection, admin.folder, key, 0, LARGEST_LOG) if what == "log" else None
+            log = turn_files.log_piece(connection, admin.folder, key, 0, MAX_LOG) if what == "log" else None
             diff = turn_files.diff(connection, admin.folder, key, "diff") if what == "diff" else None
             pieces.append((log and log.data) or diff or b"")
     documents: list[dict[str, object]] = [

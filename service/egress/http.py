@@ -20,8 +20,8 @@ import h11
 
 from service.errors import ServiceError
 
-_LONGEST_HEAD: Final = 65_536
-_LONGEST_BODY: Final = 64 << 20
+_MAX_HEAD: Final = 65_536
+_MAX_BODY: Final = 64 << 20
 _CHUNK: Final = 65_536
 Headers = Sequence[tuple[str, str]]
 
@@ -37,7 +37,7 @@ def _encoded(headers: Headers) -> list[tuple[bytes, bytes]]:
 class _Connection:
     def __init__(self, link: socket.socket, role: type[h11.CLIENT] | type[h11.SERVER]) -> None:
         self._link = link
-        self._wire = h11.Connection(role, max_incomplete_event_size=_LONGEST_HEAD)
+        self._wire = h11.Connection(role, max_incomplete_event_size=_MAX_HEAD)
 
     def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         while (event := self._wire.next_event()) is h11.NEED_DATA:
@@ -84,7 +84,7 @@ class AgentConnection(_Connection):
         try:
             while isinstance(event := self._next_event(), h11.Data):
                 whole += event.data
-                if len(whole) > _LONGEST_BODY:
+                if len(whole) > _MAX_BODY:
                     raise BodyError("its body is too long")
         except h11.RemoteProtocolError as error:
             raise BodyError("its body cannot be read") from error

@@ -45,7 +45,7 @@ _SPREAD: Final = 0.25
 """The share by which a pause varies, as many agents may wait for one provider."""
 _LOOK_S: Final = 0.5
 _NOT_THIS_KEY: Final = frozenset({401, 403})
-_LONGEST_REFUSAL: Final = 64 << 10
+_MAX_REFUSAL: Final = 64 << 10
 _HEADER: Final = re.compile(r"[\t -~]*")
 """The text that an HTTP header can carry."""
 
@@ -320,7 +320,7 @@ class ModelProxy(SandboxServer):
                 if not start and request.model and outside.status in _SUCCESS:
                     raise ConnectionResetError("an empty answer")
                 status = refusals.failed_stream(start) if outside.status in _SUCCESS else outside.status
-                while status is not None and len(start) < _LONGEST_REFUSAL and (piece := outside.read()):
+                while status is not None and len(start) < _MAX_REFUSAL and (piece := outside.read()):
                     start += piece
             except (OSError, h11.RemoteProtocolError) as error:
                 if self.closed.is_set():

@@ -15,7 +15,7 @@ from typing import Final
 
 import h11
 
-from service.agents.allowlist import LARGEST_PORT, Entry, RefusedError, addresses_of, decide
+from service.agents.allowlist import MAX_PORT, Entry, RefusedError, addresses_of, decide
 from service.agents.options import AgentOptions
 from service.agents.presets import allowed_models
 from service.egress.budget import UsageMeter
@@ -28,7 +28,7 @@ from service.settings import AgentLimits
 from service.text import printable
 
 _PATIENCE_S: Final = 30.0
-_MOST_REPORTED: Final = 50
+_MAX_REPORTED: Final = 50
 """The most refused hosts that one turn's log names."""
 
 
@@ -41,7 +41,7 @@ class Reporter:
 
     def __call__(self, key: str, text: str) -> None:
         """Report a refusal, unless one with the same key was."""
-        if key not in self._reported and len(self._reported) < _MOST_REPORTED:
+        if key not in self._reported and len(self._reported) < _MAX_REPORTED:
             self._reported.add(key)
             self.say(printable(text))
 
@@ -104,14 +104,14 @@ def parse_target(request: h11.Request) -> tuple[Host, int]:
         host = Host.parse(name)
     except HostError as error:
         raise RefusedError(f"{target[:300]} was refused: {error}") from error
-    if not port.isdigit() or not 0 < int(port[:6]) <= LARGEST_PORT:
+    if not port.isdigit() or not 0 < int(port[:6]) <= MAX_PORT:
         raise RefusedError(f"{target[:300]} was refused: a port is missing")
     return host, int(port)
 
 
 _HEADER, _RECORD_HEADER = 4, 5
 _MAJOR_VERSION: Final = 3
-_LONGEST: Final = 1 << 16
+_MAX_HELLO_BYTES: Final = 1 << 16
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
 _SERVER_NAME: Final = 0
@@ -135,7 +135,7 @@ def read_hello(connection: socket.socket, begun: bytes, host: Host) -> bytes:
     while len(hello) < _HEADER or len(hello) < _HEADER + int.from_bytes(hello[1:4]):
         read = _at_least(connection, read, at + _RECORD_HEADER)
         length = int.from_bytes(read[at + 3 : at + 5])
-        if read[at] != _HANDSHAKE or read[at + 1] != _MAJOR_VERSION or not 0 < length <= _LONGEST - at:
+        if read[at] != _HANDSHAKE or read[at + 1] != _MAJOR_VERSION or not 0 < length <= _MAX_HELLO_BYTES - at:
             raise NotTlsError("it is not TLS")
         read = _at_least(connection, read, at + _RECORD_HEADER + length)
         hello += read[at + _RECORD_HEADER : at + _RECORD_HEADER + length]

@@ -12,7 +12,7 @@ from service.agents.prices import ListPrice, Price
 from service.text import items, table
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_LONGEST: Final = 32 << 20
+_MAX_EVENT_BYTES: Final = 32 << 20
 """The most bytes of one event; a longer one is dropped."""
 
 
@@ -43,7 +43,7 @@ class EventStream:
             if not self._drops_line:
                 yield from self._line(bytes(self._held))
             self._drops_line, self._held = False, bytearray(line)
-        if self._size + len(self._held) > _LONGEST:
+        if self._size + len(self._held) > _MAX_EVENT_BYTES:
             self._held.clear()
             self._data, self._size = [], 0
             self._drops_line = self.is_cut = True
@@ -69,7 +69,7 @@ class EventStream:
             self._name = value
 
 
-_LONGEST_ANSWER: Final = 32 << 20
+_MAX_ANSWER: Final = 32 << 20
 _ENDINGS: Final[dict[str, Ending]] = {
     **dict.fromkeys(("max_tokens", "length", "max_output_tokens", "MAX_TOKENS"), "cut_short"),
     **dict.fromkeys(("refusal", "content_filter", "SAFETY", "PROHIBITED_CONTENT"), "refused"),
@@ -173,7 +173,7 @@ class Meter:
                 self._held += piece
             for name, data in self._events.feed(piece):
                 self._read_event(name, data)
-        if len(self._held) > _LONGEST_ANSWER:
+        if len(self._held) > _MAX_ANSWER:
             # What cannot be held cannot be read, and counts as whole.
             self._held, self._is_document, self._has_ended = bytearray(), False, True
 

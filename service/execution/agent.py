@@ -25,12 +25,12 @@ from service.store.messages import Message
 _CHUNK: Final = 65_536
 _POLL_S: Final = 0.25
 _SUPERVISOR_TIMEOUT_S: Final = 15.0
-_LONGEST_REPORT: Final = 4096
+_MAX_REPORT: Final = 4096
 LINGERS_S: Final = 5.0
 """How long a program may keep running after it has reported that it is done."""
 GRACE_S: Final = 2.0
 """How long a program may take to exit after its input was closed, before it is killed."""
-_LONGEST_WORDS: Final = 500
+_MAX_WORDS: Final = 500
 _MESSAGE: Final = "This message came while you worked:\n\n{}\n\nTake it into account, and continue the task."
 _EXITED: Final = "exit 0"
 """The supervisor's report on a program that exits as it should."""
@@ -292,7 +292,7 @@ class _SupervisedAgent:
                 for name in self._reader.report.heard:
                     if name in self._untaken:
                         message = self._untaken.pop(name)
-                        words = " ".join(message.text.split())[:_LONGEST_WORDS]
+                        words = " ".join(message.text.split())[:_MAX_WORDS]
                         who = message.caller or "a caller"
                         self._log.add_line(f"{rfc3339(now_micros())} {who} says: {words}")
         return chunk != b""
@@ -300,7 +300,7 @@ class _SupervisedAgent:
     def _read_report(self) -> str:
         self._control.settimeout(_SUPERVISOR_TIMEOUT_S)
         try:
-            report = self._control.recv(_LONGEST_REPORT).decode("utf-8", "replace")
+            report = self._control.recv(_MAX_REPORT).decode("utf-8", "replace")
         except OSError:
             report = ""
         while chunk := self._stdout.read(_CHUNK):

@@ -15,7 +15,7 @@ from service.settings import ArtifactLimits
 from service.store.turn_files import PATCHES
 from service.text import plural
 
-_LONGEST_NAME: Final = 255
+_MAX_NAME: Final = 255
 
 
 Put = Callable[[str, bytes], None]
@@ -69,8 +69,8 @@ def refusal(name: str, status: os.stat_result, limits: ArtifactLimits, held: dic
         "links are not followed": stat.S_ISLNK(status.st_mode),
         "they are no regular files": not stat.S_ISREG(status.st_mode),
         "a hard link may be to a file elsewhere: copy it": status.st_nlink > 1,
-        f"their names have control characters, or more than {_LONGEST_NAME}": not name.isprintable()
-        or len(name) > _LONGEST_NAME,
+        f"their names have control characters, or more than {_MAX_NAME}": not name.isprintable()
+        or len(name) > _MAX_NAME,
         f"the service uses these names itself: {', '.join(PATCHES)}": name in PATCHES,
     }
     sizes = {"files": len({*held, name}), "file_bytes": status.st_size, "turn_bytes": together}

@@ -22,12 +22,12 @@ from service.findings import collect
 from service.git import GitCommandError, GitRunner
 from service.text import one_line, plural
 
-_MOST_NAMED = 5
-_LONGEST_NAME = 200
-_LONGEST_PART = 255
+_MAX_NAMED = 5
+_MAX_NAME = 200
+_MAX_PART = 255
 """How many bytes a file's name can have on Linux."""
-_MOST_KEPT_COMMITS = 50
-_MOST_OUTSIDE = 1000
+_MAX_KEPT_COMMITS = 50
+_MAX_OUTSIDE = 1000
 _SOME_NOT_ADDED = 1
 """The exit status of `git add --ignore-errors` that could store some files only."""
 _logger = logging.getLogger(__name__)
@@ -264,8 +264,8 @@ class Checkout:
         self, made: Sequence[tuple[str, ...]], files: ChangedFiles, keep: Callable[[str], str]
     ) -> tuple[str | None, ChangedFiles]:
         """Make the agent's commits again; return the last, and all files that any of them touches."""
-        if len(made) > _MOST_KEPT_COMMITS:
-            self.note(f"the agent made more than {_MOST_KEPT_COMMITS} commits: they became one")
+        if len(made) > _MAX_KEPT_COMMITS:
+            self.note(f"the agent made more than {_MAX_KEPT_COMMITS} commits: they became one")
             return None, files
         git, git_dir = self.git, self.git_dir
         again: dict[str, str] = {}
@@ -366,7 +366,7 @@ class Checkout:
         # Its findings have been read. git would fail if .gitignore hid a folder that a pathspec leaves out.
         trees.remove(self._tree / collect.FOLDER)
         for path, folder, entries in trees.walk(self._tree):
-            left = trees.LONGEST_PATH - len(os.fsencode(path))
+            left = trees.MAX_PATH - len(os.fsencode(path))
             for entry in entries:
                 name = f"{path}{entry.name}"
                 # git would enter a repository that the agent made, and obey the configuration it finds there.
@@ -377,12 +377,12 @@ class Checkout:
                     if not trees.unlock(entry.name, within=folder):
                         locked.append(f"{name}/")
                 # git silently skips files in folders that are too deep, and fails as a whole at other such files.
-                elif left < _LONGEST_PART and len(os.fsencode(entry.name)) > left:
+                elif left < _MAX_PART and len(os.fsencode(entry.name)) > left:
                     trees.remove(entry.name, within=folder)
                     gone.append(path)
                 else:
                     trees.unlock_file(entry, folder)
-                    if self.part and len(self._outside) < _MOST_OUTSIDE and not lies_in(name, self.part):
+                    if self.part and len(self._outside) < _MAX_OUTSIDE and not lies_in(name, self.part):
                         self._outside.append(name)
                     self._has_attributes |= entry.name == ".gitattributes"
         return gone, locked
@@ -415,7 +415,7 @@ def _folded(name: str) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Return the first names, printable and cut, and how many more there are."""
-    shown = [one_line(name.encode("utf-8", "replace").decode()) for name in names[:_MOST_NAMED]]
+    shown = [one_line(name.encode("utf-8", "replace").decode()) for name in names[:_MAX_NAMED]]
     # Files in too deep folders look alike.
-    cut = dict.fromkeys(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in shown)
-    return ", ".join(cut) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+    cut = dict.fromkeys(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in shown)
+    return ", ".join(cut) + (f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else "")

@@ -28,7 +28,7 @@ from service.settings import DataFolder
 
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 PYTHON: Final = "{python}"
-_LONGEST_GUIDANCE: Final = 64 << 10
+_MAX_GUIDANCE: Final = 64 << 10
 _HOW_TO_ASK: Final = (
     "Nobody answers while you work. Only if you cannot go on without a decision, write it into "
     f'{FILE} as {{"question": "…", "choices": ["…", "…"]}} and stop; otherwise decide yourself and finish.'
@@ -105,7 +105,7 @@ class AgentCommand:
             # RuntimeError: a link that leads to itself.
             with contextlib.suppress(OSError, RuntimeError):
                 target = (tree / name).resolve(strict=True)
-                if target.is_relative_to(tree) and target.is_file() and target.stat().st_size <= _LONGEST_GUIDANCE:
+                if target.is_relative_to(tree) and target.is_file() and target.stat().st_size <= _MAX_GUIDANCE:
                     guidance = f"{self.inside.tree}/{name}"
                     break
         first = self.agent.argv[0] if self.program is None else str(self.program.path)

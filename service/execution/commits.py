@@ -29,15 +29,15 @@ _SEARCHED_COMMITS: Final = 500
 _SUBJECT_LENGTH: Final = 60
 _CONFLICT: Final = 1
 """The exit status of `git merge-tree` when files are in conflict."""
-_MOST_COMMITS: Final = 1000
-_MOST_LINKS: Final = 5
-_LARGEST_REFS: Final = 1 << 20
+_MAX_COMMITS: Final = 1000
+_MAX_LINKS: Final = 5
+_MAX_REFS: Final = 1 << 20
 _KEY_FAULTS: Final = {
     "unprotected private key": "others may read it; run: chmod 600",
     "passphrase": "it has a passphrase; remove it with: ssh-keygen -p",
 }
 """The faults of a signing key, each with words that ssh-keygen prints about it."""
-_MOST_CONTENT: Final = 256 << 20
+_MAX_CONTENT: Final = 256 << 20
 """A patch of files with no more bytes than this is always made; patches are held in memory."""
 _PATCH: Final = (
     *(*COMPARE, "--numstat", "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
@@ -163,7 +163,7 @@ def own_commit(git: GitRunner, git_dir: Path, head: str, trailer: str) -> tuple[
 def commit_of(git: GitRunner, git_dir: Path, sha: str, trailer: str) -> TurnCommit:
     """Read a turn's commit; those before it that have its trailer belong to it."""
     form = f"--format=%H %T %P%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
-    listed = git("log", "--first-parent", f"--max-count={_MOST_COMMITS}", form, sha, "--", git_dir=git_dir)
+    listed = git("log", "--first-parent", f"--max-count={_MAX_COMMITS}", form, sha, "--", git_dir=git_dir)
     entries = [line.partition("\t") for line in listed.splitlines()]
     own = [entry.split() for entry, _, marks in entries if trailer in marks.split(",")]
     tree, base = own[0][1], next(iter(own[-1][2:3]), None)
@@ -192,7 +192,7 @@ def moved(git: GitRunner, git_dir: Path, commit: TurnCommit, head: str, branch: 
         raise GitCommandError(f"the branch {branch} was rewritten while the agent worked; {KEPT}") from error
     whole, conflicts = auto_merge(git, git_dir, (head, commit.sha))
     if conflicts:
-        named = ", ".join(conflicts[:_MOST_LINKS]) + (" …" if len(conflicts) > _MOST_LINKS else "")
+        named = ", ".join(conflicts[:_MAX_LINKS]) + (" …" if len(conflicts) > _MAX_LINKS else "")
         text = f"others pushed to {branch} while the agent worked, and its change conflicts with theirs in {named}"
         raise GitCommandError(f"{text}; {KEPT}")
     # A merge stays a merge, and several commits stay several commits.
@@ -221,7 +221,7 @@ def history_of(git: GitRunner, theirs: Path, head: str, branches: Iterable[str],
     `branches`: commits of the repository.
     """
     known = {base, *branches}
-    order = ("--topo-order", "--reverse", "--parents", f"--max-count={_MOST_COMMITS}")
+    order = ("--topo-order", "--reverse", "--parents", f"--max-count={_MAX_COMMITS}")
     listed = git("rev-list", *order, head, *(f"^{commit}" for commit in known), git_dir=theirs)
     made = [tuple(line.split()) for line in listed.splitlines()]
     reached = ({head} | {parent for commit in made for parent in commit[1:]}) - {commit[0] for commit in made}
@@ -232,7 +232,7 @@ def history_of(git: GitRunner, theirs: Path, head: str, branches: Iterable[str],
 def head_of(git_dir: Path) -> str | None:
     """Return the commit of HEAD in a git-dir in which an agent may have changed anything; None: there is none."""
     name = "HEAD"
-    for _ in range(_MOST_LINKS):
+    for _ in range(_MAX_LINKS):
         text = _read(git_dir / name).strip()
         if _ID.fullmatch(text):
             return text
@@ -245,7 +245,7 @@ def head_of(git_dir: Path) -> str | None:
 
 def _read(file: Path) -> str:
     with contextlib.suppress(OSError):
-        return trees.read(file, _LARGEST_REFS).decode("utf-8", "replace")
+        return trees.read(file, _MAX_REFS).decode("utf-8", "replace")
     return ""
 
 
@@ -314,7 +314,7 @@ def content_bytes(git: GitRunner, git_dir: Path, files: ChangedFiles) -> int:
 
 def oversize(limits: ChangeLimits, content_bytes: int) -> str | None:
     """Return why a change is so large that no patch is made of it; None: one is made."""
-    most = max(_MOST_CONTENT, 4 * limits.bytes)
+    most = max(_MAX_CONTENT, 4 * limits.bytes)
     if content_bytes <= most:
         return None
     why = f"the files that it touches have {content_bytes} bytes, more than {most} (four times change.bytes)"

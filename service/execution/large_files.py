@@ -19,7 +19,7 @@ from service.git import GitCommandError, GitRunner
 _POINTER: Final = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-.*\n)*oid sha256:([0-9a-f]{64})\nsize [0-9]+\n?"
 )
-_LONGEST_POINTER: Final = 1024
+_MAX_POINTER: Final = 1024
 _PIECE: Final = 1 << 20
 FILTER: Final = (
     '[filter "lfs"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge --skip -- %f\n'
@@ -39,7 +39,7 @@ def tracked(git: GitRunner, git_dir: Path, tree: str, names: Sequence[str] | Non
 def object_in(file: Path) -> str | None:
     """Return the id of the object that a file of a checkout points to; None: it is no pointer."""
     with contextlib.suppress(OSError):
-        if match := _POINTER.fullmatch(trees.read(file, _LONGEST_POINTER)):
+        if match := _POINTER.fullmatch(trees.read(file, _MAX_POINTER)):
             return match[1].decode()
     return None
 
@@ -99,7 +99,7 @@ class LargeFiles:
         for blob in blobs:
             # Zeros, which git does not find: the file is only before or after.
             with contextlib.suppress(GitCommandError):
-                if int(self.git("cat-file", "-s", blob, git_dir=git_dir)) <= _LONGEST_POINTER:
+                if int(self.git("cat-file", "-s", blob, git_dir=git_dir)) <= _MAX_POINTER:
                     content = self.git.feed(None, "cat-file", "blob", blob, git_dir=git_dir)
                     if match := _POINTER.fullmatch(content.encode("utf-8", "surrogateescape")):
                         oids.add(match[1].decode())

@@ -18,10 +18,10 @@ _KEPT: Final = "refs/fetched/"
 _DEFAULT: Final = f"{_KEPT}default"
 _BRANCH: Final = f"{_KEPT}branch"
 """The branch of the latest fetch; there is one fetch at a time."""
-_MOST_PACKS: Final = 40
+_MAX_PACKS: Final = 40
 """Beyond it the small ones become one: each fetch brings a pack."""
 _FIRST_BATCH: Final = 256
-_LARGEST_BATCH: Final = 4096
+_MAX_BATCH: Final = 4096
 _BATCH_S: Final = 20.0
 """How long the fetch of a batch of contents should take: a connection that breaks costs one of them."""
 _PROMISOR: Final = """[remote "not-fetched"]
@@ -150,7 +150,7 @@ class RepositoryMirror:
                 done = min(done + count, len(missing))
                 self._git.progress(f"{100 * done // len(missing)}% of the contents of {len(missing)} files")
                 in_time = int(count * _BATCH_S / (time.monotonic() - begun + 0.1))
-                count = max(1, min(in_time, 4 * count, _LARGEST_BATCH))
+                count = max(1, min(in_time, 4 * count, _MAX_BATCH))
             self._join_packs()
 
     def _bring(self, *wanted: str) -> None:
@@ -161,7 +161,7 @@ class RepositoryMirror:
 
     def _join_packs(self) -> None:
         folder = self.git_dir / "objects/pack"
-        if len(list(folder.glob("*.pack"))) > _MOST_PACKS:
+        if len(list(folder.glob("*.pack"))) > _MAX_PACKS:
             self._git("repack", "-d", "--quiet", "--geometric=2", git_dir=self.git_dir)
             if self._part is not None:
                 # All objects are the host's, but git does not mark the pack that it made of several.

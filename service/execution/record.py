@@ -12,7 +12,7 @@ from service.clock import Clock
 from service.store import messages, turn_files, turns
 from service.store.database import AWAY, Database
 from service.store.messages import Message
-from service.store.turn_files import LARGEST_DIFF, PATCHES, Key
+from service.store.turn_files import MAX_DIFF, PATCHES, Key
 from service.store.turns import Turn
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class TurnAtWork:
             if not database.is_sqlite:
                 with self.log_file.open("rb") as file:
                     file.seek(self._shared)
-                    added = file.read(turn_files.LARGEST_LOG)
+                    added = file.read(turn_files.MAX_LOG)
             if added or finish is not None:
                 with database.write() as connection:
                     if added:
@@ -112,7 +112,7 @@ class TurnRecorder:
         """Stop watching over an attempt, and store the rest of its log and its patches; large ones are artifacts."""
         self._at_work.remove(at_work)
         sizes = {kind: file.stat().st_size for kind, file in at_work.diffs.items() if file.exists()}
-        large = {name: sizes[kind] for name, kind in PATCHES.items() if sizes.get(kind, 0) > LARGEST_DIFF}
+        large = {name: sizes[kind] for name, kind in PATCHES.items() if sizes.get(kind, 0) > MAX_DIFF}
 
         def store(connection: sa.Connection) -> None:
             for name, size in large.items():

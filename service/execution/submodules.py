@@ -15,7 +15,7 @@ from service.reference import location
 
 _POINTER: Final = "^version https://git-lfs.github.com/spec/v1$"
 """The first line of a file in Git LFS."""
-_MOST: Final = 100
+_MAX_SUBMODULES: Final = 100
 """Submodules of one checkout, those of submodules included: they may form a loop."""
 
 
@@ -59,8 +59,8 @@ class Submodules:
         addresses = {path: values[f"{name}.url"] for name, path in paths.items() if f"{name}.url" in values}
         for path, sha in links(self.git, git_dir, commit):
             shown = f"{prefix}{path}"
-            if len(self.filled) == _MOST:
-                self.note(f"the submodule {shown} is not fetched: a checkout has at most {_MOST}")
+            if len(self.filled) == _MAX_SUBMODULES:
+                self.note(f"the submodule {shown} is not fetched: a checkout has at most {_MAX_SUBMODULES}")
                 return
             try:
                 address = self._address(url, addresses.get(path))

@@ -30,12 +30,12 @@ from service.store.database import Database
 from service.store.outages import clock_time
 from service.store.turns import Turn, TurnOutcome, TurnPause
 
-_MOST_ATTEMPTS: Final = 20
+_MAX_ATTEMPTS: Final = 20
 _NEXT_S: Final = 5.0
 """How long a paused turn lets other turns ask its provider first, if the provider does not say when it is back."""
 _PROGRESS_S: Final = 15.0
 """How often the log shows the progress of a fetch or push."""
-_LONGEST_RETRY_S: Final = 120.0
+_MAX_RETRY_S: Final = 120.0
 _SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 """The system's errors for a full disk, and for a lack of files, processes or memory."""
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
@@ -116,9 +116,9 @@ class TurnExecution:
         if agent is None:
             text = f"the agent {turn.agent or run.agent!r} is no longer configured; add it again and continue the run"
             return _failed_turn(turn, text)
-        if turn.attempt - turn.pauses > _MOST_ATTEMPTS:
+        if turn.attempt - turn.pauses > _MAX_ATTEMPTS:
             why = "workers died or ran out of resources, or the model was down; continue the run"
-            return _failed_turn(turn, f"gave up after {_MOST_ATTEMPTS} attempts: {why}")
+            return _failed_turn(turn, f"gave up after {_MAX_ATTEMPTS} attempts: {why}")
         key = (run_id, number)
         workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
         # From here on, a deletion of the run waits for the end of this attempt.
@@ -271,7 +271,7 @@ class TurnExecution:
             text = f"{host} has not answered since {clock_time(since)}: {what}; continue the run when it does"
             return _failed_turn(turn, text, "host_unreachable")
         # Twice as long each time.
-        pause_s = min(max(waited_s, self._forge.retry_s), _LONGEST_RETRY_S)
+        pause_s = min(max(waited_s, self._forge.retry_s), _MAX_RETRY_S)
         why = f"waiting for {host} since {clock_time(since)}: {what}"
         paused = TurnPause(now + int(pause_s * SECOND_MICROS), why, is_counted=False, since=since)
         return self._pause(attempt, paused, f"{why}; the slot is free, and the next attempt is in {pause_s:.0f} s")

@@ -43,7 +43,7 @@ from service.store.turns import Turn, TurnOutcome
 from service.store.usage import TurnMeter
 from service.text import plural, storable
 
-_MOST_PUSHES: Final = 5
+_MAX_PUSHES: Final = 5
 """How often a commit is put on top of a branch that moves."""
 
 
@@ -466,7 +466,7 @@ class Attempt:
     def _deliver(self, commit: TurnCommit, change: TurnChange, summary: str | None) -> TurnOutcome:
         """Push a commit; if others pushed to the branch in the meantime, on top of theirs."""
         checkout, branch = self._checkout, self.run.branch
-        for _ in range(_MOST_PUSHES):
+        for _ in range(_MAX_PUSHES):
             head = checkout.snapshot.branches.get(branch)
             if head is not None and head != commit.base:
                 commit = commits.moved(self.git, checkout.git_dir, commit, head, branch)
@@ -505,7 +505,7 @@ class Attempt:
             if now_at is None:
                 raise GitCommandError(f"the branch {branch} was deleted while the agent worked; {commits.KEPT}")
         else:
-            raise GitCommandError(f"{branch} moved at each of {_MOST_PUSHES} pushes; continue the run to try again")
+            raise GitCommandError(f"{branch} moved at each of {_MAX_PUSHES} pushes; continue the run to try again")
         self.note(f"pushed {sha} to {branch}")
         return self._completed(sha, summary, change)
 

@@ -15,9 +15,9 @@ from service.execution import processes
 from service.settings import DataFolder
 from service.text import storable, table
 
-_LARGEST_RESULT = 256 * 1024
-_LONGEST_SUMMARY = 4000
-_LONGEST_MESSAGE = 20_000
+_MAX_RESULT = 256 * 1024
+_MAX_SUMMARY = 4000
+_MAX_MESSAGE = 20_000
 _logger = logging.getLogger(__name__)
 
 
@@ -79,10 +79,10 @@ class Workspace:
     def result(self) -> Result:
         """Read the agent's report on its work; nothing in it can fail the turn."""
         try:
-            document = table(json.loads(trees.read(self.result_file, _LARGEST_RESULT)))
+            document = table(json.loads(trees.read(self.result_file, _MAX_RESULT)))
         except (OSError, ValueError, RecursionError):
             return Result()
-        longest = {"summary": _LONGEST_SUMMARY, "commit_message": _LONGEST_MESSAGE}
+        longest = {"summary": _MAX_SUMMARY, "commit_message": _MAX_MESSAGE}
         texts = {name: document[name] for name in longest if isinstance(document.get(name), str)}
         return Result(**{name: storable(text).strip()[: longest[name]] or None for name, text in texts.items()})
 

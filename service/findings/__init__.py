@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from service.errors import ServiceError, first_fault
 from service.text import items, one_line, plural, printable, table
 
-MOST: Final = 200
+MAX_FINDINGS: Final = 200
 """How many findings of a turn are kept."""
 Severity = Literal["blocker", "major", "minor", "note"]
 SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
@@ -24,9 +24,9 @@ _SHOWN: Final = 200
 _SARIF_SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "note", "none": "note"}
 _CRITICAL: Final = 9.0
 """The `security-severity` (0 to 10) from which on GitHub calls an alert critical."""
-_LONGEST_MESSAGE: Final = 4_000
-_LONGEST_TITLE: Final = 200
-_LONGEST_ARGUMENT: Final = 400
+_MAX_MESSAGE: Final = 4_000
+_MAX_TITLE: Final = 200
+_MAX_ARGUMENT: Final = 400
 
 
 class FindingsError(ServiceError):
@@ -38,7 +38,7 @@ def _in_one_line(most: int) -> Callable[[str], str]:
 
 
 def _in_lines(text: str) -> str:
-    return cut(printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n"), _LONGEST_MESSAGE)
+    return cut(printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n"), _MAX_MESSAGE)
 
 
 def cut(text: str, most: int) -> str:
@@ -100,7 +100,7 @@ class FindingsFile(BaseModel):
     """The whole file."""
 
     version: Literal[1]
-    findings: list[Finding] = Field(max_length=MOST)
+    findings: list[Finding] = Field(max_length=MAX_FINDINGS)
 
 
 class IdentifiedFinding(Finding):
@@ -184,10 +184,10 @@ def sarif_drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
             written = table(result.get("message"))
             named = table(table(rule.get("messageStrings")).get(_text(written.get("id"))))
             message = _text(written.get("text")) or _text(written.get("markdown")) or _text(named.get("text"))
-            message = message[:_LONGEST_MESSAGE]
+            message = message[:_MAX_MESSAGE]
             for number, argument in enumerate(items(written.get("arguments"))[:20]):
-                text = _text(argument)[:_LONGEST_ARGUMENT]
-                message = message.replace(f"{{{number}}}", text)[: 2 * _LONGEST_MESSAGE]
+                text = _text(argument)[:_MAX_ARGUMENT]
+                message = message.replace(f"{{{number}}}", text)[: 2 * _MAX_MESSAGE]
             message = message.strip()
             short = _text(table(rule.get("shortDescription")).get("text"))
             title, _, _ = (message or short or rule_id).strip().partition("\n")
@@ -207,8 +207,8 @@ def sarif_drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
                 "path": _path(table(location.get("artifactLocation")).get("uri"), root),
                 "line": line,
                 "end_line": None if line is None else end,
-                "title": title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}…",
-                "message": "" if message == title else message[:_LONGEST_MESSAGE],
+                "title": title if len(title) <= _MAX_TITLE else f"{title[:_MAX_TITLE]}…",
+                "message": "" if message == title else message[:_MAX_MESSAGE],
             }
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from service import trees
 from service.findings import (
-    MOST,
+    MAX_FINDINGS,
     SEVERITIES,
     Finding,
     FindingsError,
@@ -29,13 +29,13 @@ FOLDER: Final = ".runwarden"
 FILES: Final = (f"{FOLDER}/findings.json", f"{FOLDER}/findings.sarif")
 """The files that an agent may write; nothing in their folder is part of a commit."""
 ARTIFACTS: Final = f"{FOLDER}/artifacts"
-_LARGEST: Final = {FILES[0]: 1 << 20, FILES[1]: 4 << 20}
+_MAX_FILE_BYTES: Final = {FILES[0]: 1 << 20, FILES[1]: 4 << 20}
 _LINK: Final = "a link is not followed"
-_LARGEST_SOURCE: Final = 4 << 20
-_MOST_READ: Final = 10_000
+_MAX_SOURCE: Final = 4 << 20
+_MAX_READ: Final = 10_000
 """How many findings of a file are looked at. A SARIF file of the allowed size may hold far more."""
 _CONTEXT_LINES: Final = 5
-_LARGEST_KEPT: Final = 256 << 10
+_MAX_KEPT: Final = 256 << 10
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -57,12 +57,12 @@ def collect(
             return None
     for path in FILES:
         try:
-            data = read(tree, path, _LARGEST[path])
+            data = read(tree, path, _MAX_FILE_BYTES[path])
             written = read_json(data)
             entries = iter(drafts(written) if path == FILES[0] else sarif_drafts(written, root))
-            findings += checked((_masked(entry, mask) for entry in islice(entries, _MOST_READ)), remarks)
+            findings += checked((_masked(entry, mask) for entry in islice(entries, _MAX_READ)), remarks)
             if next(entries, None) is not None:
-                remarks.append(f"{path} is read up to finding {_MOST_READ:,}")
+                remarks.append(f"{path} is read up to finding {_MAX_READ:,}")
             usable += 1
         except FileNotFoundError:
             continue
@@ -73,12 +73,12 @@ def collect(
     if not usable:
         return None
     different = list(dict.fromkeys(findings))
-    heaviest = sorted(different, key=lambda finding: SEVERITIES.index(finding.severity))[:MOST]
-    known = list(identified(different if len(different) <= MOST else heaviest, tree))
+    heaviest = sorted(different, key=lambda finding: SEVERITIES.index(finding.severity))[:MAX_FINDINGS]
+    known = list(identified(different if len(different) <= MAX_FINDINGS else heaviest, tree))
     sizes = accumulate(len(finding.model_dump_json()) for finding in known)
-    kept = tuple(finding for finding, size in zip(known, sizes, strict=True) if size <= _LARGEST_KEPT)
+    kept = tuple(finding for finding, size in zip(known, sizes, strict=True) if size <= _MAX_KEPT)
     if left_out := len(different) - len(kept):
-        remarks.append(f"{plural(left_out, 'finding')} left out: at most {MOST} and {_LARGEST_KEPT} bytes are kept")
+        remarks.append(f"{plural(left_out, 'finding')} left out: at most {MAX_FINDINGS} and {_MAX_KEPT} bytes are kept")
     return kept
 
 
@@ -101,7 +101,7 @@ def identified(findings: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFi
         if finding.path != path:
             path, text = finding.path, ""
             with contextlib.suppress(OSError, ValueError):
-                text = read(tree, path, _LARGEST_SOURCE).decode("utf-8", "replace")
+                text = read(tree, path, _MAX_SOURCE).decode("utf-8", "replace")
             lines = text.removesuffix("\n").split("\n") if text else []
         line, end = finding.line, finding.end_line
         if line is not None and line > len(lines):

@@ -11,10 +11,10 @@ from service.findings import FindingsError, collect, cut, read_json
 from service.text import one_line, printable
 
 FILE: Final = f"{collect.FOLDER}/question.json"
-_LARGEST: Final = 1 << 20
-_LONGEST: Final = 2000
-_MOST_CHOICES: Final = 9
-_LONGEST_CHOICE: Final = 200
+_MAX_FILE_BYTES: Final = 1 << 20
+_MAX_TEXT: Final = 2000
+_MAX_CHOICES: Final = 9
+_MAX_CHOICE: Final = 200
 _MARKS: Final = ("?", "\uff1f", "\u061f", "\u055e", "\u1367")
 """Question marks: Latin, East Asian, Arabic, Armenian and Ethiopic."""
 _MARKUP: Final = " \t*_`~\"'()[]{}<>«»“”‘’„‚「」『』"  # noqa: RUF001 — what may stand around a sentence
@@ -53,7 +53,7 @@ def asked(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Questio
     A file that cannot be used is a question as well: the agent did not finish, and its last message may say why.
     """
     try:
-        document = read_json(collect.read(tree, FILE, _LARGEST))
+        document = read_json(collect.read(tree, FILE, _MAX_FILE_BYTES))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -69,12 +69,12 @@ def asked(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Questio
     if not isinstance(choices, list) or not all(isinstance(choice, str) and choice.strip() for choice in choices):
         remarks.append(f"{FILE}: the choices are left out: they must be a list of texts")
         choices = []
-    if len(choices) > _MOST_CHOICES:
-        remarks.append(f"{FILE}: the first {_MOST_CHOICES} choices are kept, of {len(choices):,}")
-    if len(question.strip()) > _LONGEST:
-        remarks.append(f"{FILE}: the first {_LONGEST} characters of the question are kept, of {len(question):,}")
-    kept = (_clean(one_line(choice.strip()), _LONGEST_CHOICE, mask) for choice in choices[:_MOST_CHOICES])
-    return Question(_clean(question.strip(), _LONGEST, mask), tuple(dict.fromkeys(kept)))
+    if len(choices) > _MAX_CHOICES:
+        remarks.append(f"{FILE}: the first {_MAX_CHOICES} choices are kept, of {len(choices):,}")
+    if len(question.strip()) > _MAX_TEXT:
+        remarks.append(f"{FILE}: the first {_MAX_TEXT} characters of the question are kept, of {len(question):,}")
+    kept = (_clean(one_line(choice.strip()), _MAX_CHOICE, mask) for choice in choices[:_MAX_CHOICES])
+    return Question(_clean(question.strip(), _MAX_TEXT, mask), tuple(dict.fromkeys(kept)))
 
 
 def offer(words: str | None) -> str | None:
@@ -92,7 +92,7 @@ def offer(words: str | None) -> str | None:
     asking = [text for text in sentences[-2:] if text.rstrip(_MARKUP).endswith(_MARKS) or _ASKS.search(text)]
     if not asking or asking[-1] is not sentences[-1]:
         return None
-    return " ".join(map(str.strip, asking))[-_LONGEST:]
+    return " ".join(map(str.strip, asking))[-_MAX_TEXT:]
 
 
 def _unusable(remark: str, remarks: list[str]) -> Question:

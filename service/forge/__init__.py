@@ -27,12 +27,12 @@ _FIXES: Final = {
     404: "; the token of the connected host may not see it, or it is gone",
 }
 _PAGE: Final = 50
-_MOST_PAGES: Final = 40
-_LARGEST: Final = 8 << 20
+_MAX_PAGES: Final = 40
+_MAX_ANSWER_BYTES: Final = 8 << 20
 """The largest answer in bytes: fifty pull requests with long texts."""
 _HUNK: Final = re.compile(r"@@ -[0-9,]+ \+([0-9]+)")
-_LONGEST_REASON: Final = 300
-_LONGEST_WAIT_S: Final = 3600.0
+_MAX_REASON: Final = 300
+_MAX_WAIT_S: Final = 3600.0
 
 
 class ForgeError(ServiceError):
@@ -130,7 +130,7 @@ class ForgeHttp:
     def pages(self, path: str, **query: str) -> Iterator[Mapping[str, Any]]:
         """Yield the objects of a list, page by page; one without a last page is a failure."""
         seen = 0
-        for page in range(1, _MOST_PAGES + 1):
+        for page in range(1, _MAX_PAGES + 1):
             # Forgejo calls the size of a page its limit.
             parameters = urlencode({**query, "per_page": _PAGE, "limit": _PAGE, "page": page})
             answer = self.answer("GET", f"{path}?{parameters}")
@@ -145,14 +145,14 @@ class ForgeHttp:
             total = answer.headers.get("x-total-count", "")
             if not has_next and not (answer.body and total.isdecimal() and seen < int(total)):
                 return
-        raise ForgeError(f"{self._name} has more than {_MOST_PAGES * _PAGE} entries under {path}", is_final=True)
+        raise ForgeError(f"{self._name} has more than {_MAX_PAGES * _PAGE} entries under {path}", is_final=True)
 
     def answer(self, method: str, path: str, document: object = None) -> HostResponse:
         """Return a successful answer."""
         url = f"{self._base}{path}" if path.startswith("/") else path
         try:
             answer = ask(
-                url, self._timeout_s, headers=self._headers, method=method, document=document, largest=_LARGEST
+                url, self._timeout_s, headers=self._headers, method=method, document=document, largest=_MAX_ANSWER_BYTES
             )
         except AnswerTooLargeError as error:
             raise ForgeError(str(error), is_final=True) from error
@@ -176,7 +176,7 @@ def wait_of(answer: HostResponse) -> float | None:
     wait_s = next((wait_s for wait_s in waits if wait_s is not None), None)
     if wait_s is None and answer.status in _LIMITED and "rate limit" in reason_of(answer.body).lower():
         return 60.0
-    return None if wait_s is None else min(wait_s, _LONGEST_WAIT_S)
+    return None if wait_s is None else min(wait_s, _MAX_WAIT_S)
 
 
 def reason_of(body: object) -> str:
@@ -185,7 +185,7 @@ def reason_of(body: object) -> str:
     errors = items(body.get("errors"))
     details = [error.get("message") or error.get("code") if isinstance(error, dict) else error for error in errors]
     parts = [str(part) for part in (body.get("message") or body.get("error"), *details) if part]
-    text = " ".join(printable("; ".join(parts)).split())[:_LONGEST_REASON]
+    text = " ".join(printable("; ".join(parts)).split())[:_MAX_REASON]
     return f" ({text})" if text else ""
 
 

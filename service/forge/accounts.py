@@ -25,7 +25,7 @@ _FAILED_KEPT_S: Final = 300.0
 _TIMEOUT_S: Final = 3.0
 _PATIENCE_S: Final = 4.0
 """How long a delivery waits for each of the two facts: code hosts wait only ten seconds for its answer."""
-_MOST_THREADS: Final = 32
+_MAX_THREADS: Final = 32
 
 
 @dataclass(eq=False, repr=False)
@@ -33,7 +33,7 @@ class OwnAccounts:
     """Asks code hosts for the accounts of their tokens, and remembers the answers for an hour."""
 
     _database: Database
-    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_MOST_THREADS, "accounts"))
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_MAX_THREADS, "accounts"))
     _known: dict[tuple[str, str], tuple[str | None, float]] = field(default_factory=dict)
     """API address and token to the account, and to the monotonic second at which the entry expires."""
     _asked: dict[tuple[str, str], tuple[Future[str | None], float]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def completed(database: Database, platform: str, event: HookEvent) -> dict[str, 
             if not event.fault and any(rule.mismatch(event) is None for rule in repository.triggers)
         ]
     # A GitHub App's token can take longer than code hosts wait.
-    threads = ThreadPoolExecutor(_MOST_THREADS, "pull requests")
+    threads = ThreadPoolExecutor(_MAX_THREADS, "pull requests")
     answers = {owner: threads.submit(_looked_up, database, of, at, event) for owner, of, at in configured}
     threads.shutdown(wait=False)
     done = wait(answers.values(), _PATIENCE_S).done

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from service.forge import ForgeError, ForgeHttp, PostedText, PullRequest, ReviewComment, State, Thread, shown_lines
 from service.text import items, table
 
-_LONGEST_DESCRIPTION: Final = 140
-_MOST_PAGES: Final = 40
+_MAX_DESCRIPTION: Final = 140
+_MAX_PAGES: Final = 40
 _THREADS: Final = """
 query($owner: String!, $name: String!, $number: Int!, $after: String) {
   repository(owner: $owner, name: $name) { pullRequest(number: $number) {
@@ -26,7 +26,7 @@ query($owner: String!, $name: String!, $number: Int!, $after: String) {
     }
   } }
 }"""
-_MOST_CLOSED: Final = 200
+_MAX_CLOSED: Final = 200
 """How many of Forgejo's closed pull requests are read."""
 _CONFLICT: Final = 409
 _NO_CALL: Final = frozenset({404, 405})
@@ -98,7 +98,7 @@ class GitHub:
         self, commit: str, _branch: str, context: str, state: State, description: str, url: str | None = None
     ) -> None:
         """Set a commit's status, unless the newest status of its context, which is the one shown, is equal."""
-        document = {"state": state, "context": context, "description": description[:_LONGEST_DESCRIPTION]}
+        document = {"state": state, "context": context, "description": description[:_MAX_DESCRIPTION]}
         document |= {"target_url": url} if url else {}
         statuses = self.http.pages(f"{self.repository}/commits/{commit}/statuses")
         same = (entry for entry in statuses if entry.get("context") == context)
@@ -116,7 +116,7 @@ class GitHub:
         """Return all threads at lines."""
         nodes: list[Mapping[str, Any]] = []
         after = None
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             variables = {"owner": self._owner, "name": self._name, "number": number, "after": after}
             answer = self._query(_THREADS, variables)
             try:
@@ -128,7 +128,7 @@ class GitHub:
             except (KeyError, TypeError) as error:
                 raise ForgeError(f"GitHub shows no threads of pull request {number}") from error
         else:
-            raise ForgeError(f"pull request {number} has more than {_MOST_PAGES * 50} threads", is_final=True)
+            raise ForgeError(f"pull request {number} has more than {_MAX_PAGES * 50} threads", is_final=True)
         return [
             Thread(
                 id=str(node["id"]),
@@ -209,7 +209,7 @@ class Forgejo(GitHub):
         """
         documents = [*self.http.pages(f"{self.repository}/pulls", state="open")]
         closed = self.http.pages(f"{self.repository}/pulls", state="closed", sort="recentupdate")
-        documents += islice(closed, _MOST_CLOSED)
+        documents += islice(closed, _MAX_CLOSED)
         own = [_pull_request(document) for document in documents if self._is_of(document, branch)]
         return sorted(own, key=lambda pull_request: pull_request.number, reverse=True)
 

@@ -10,7 +10,7 @@ from service.forge import ForgeError, ForgeHttp, PostedText, PullRequest, Review
 from service.text import table
 
 _STATES: Final = {"pending": "running", "success": "success", "failure": "failed", "error": "canceled"}
-_LONGEST_DESCRIPTION: Final = 255
+_MAX_DESCRIPTION: Final = 255
 
 
 class GitLab:
@@ -59,7 +59,7 @@ class GitLab:
     ) -> None:
         """Set a commit's status, unless the commit already has it."""
         document = {"state": _STATES[state], "ref": branch, "name": context}
-        document |= {"description": description[:_LONGEST_DESCRIPTION]} | ({"target_url": url} if url else {})
+        document |= {"description": description[:_MAX_DESCRIPTION]} | ({"target_url": url} if url else {})
         try:
             self._http.document("POST", f"{self._project}/statuses/{commit}", document)
         except ForgeError as error:

@@ -20,13 +20,13 @@ from service.text import fence_of, not_closing, one_line, printable
 Forge = GitHub | GitLab
 FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab, "forgejo": Forgejo}
 """The code hosts' APIs, by the platform's name."""
-_LONGEST_TITLE: Final = 120
-_LONGEST_SUMMARY: Final = 8000
-_LONGEST_INSTRUCTIONS: Final = 2000
-_MOST_TURNS: Final = 10
-_LONGEST_LIST: Final = 40_000
+_MAX_TITLE: Final = 120
+_MAX_SUMMARY: Final = 8000
+_MAX_INSTRUCTIONS: Final = 2000
+_MAX_TURNS: Final = 10
+_MAX_LIST: Final = 40_000
 """The length of all instructions together: GitHub accepts 65,536 characters in the whole text."""
-_LARGEST_ESCAPE: Final = 5
+_MAX_ESCAPE: Final = 5
 """The most characters that encode one, as in `&amp;`."""
 _FENCED: Final = re.compile(r"^(`{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 # Without pipes: in a row of a table they end a cell, and with it the code.
@@ -84,7 +84,7 @@ class Subject:
         """Return text from outside as Markdown that only shows it, at most twice as long as the limit."""
         text = cut(self.mask(text or ""), limit)
         shown = inert(text)
-        return shown if len(shown) <= 2 * limit else inert(cut(text, limit // _LARGEST_ESCAPE))
+        return shown if len(shown) <= 2 * limit else inert(cut(text, limit // _MAX_ESCAPE))
 
     def shown_line(self, text: str | None, limit: int) -> str:
         """Return the first line of text from outside, harmless to the forge."""
@@ -135,7 +135,7 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
         if base is None or base == run.branch:
             text = f"there is no branch to merge {run.branch} into: the default branch is {base or 'not known'}"
             raise ForgeError(text, is_final=True)
-        title = subject.shown_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
+        title = subject.shown_line(subject.turn.summary or subject.turns[0].instructions, _MAX_TITLE)
         text = f"{_part(subject)}\n"
         is_draft = bool(subject.posting.wanted["is_draft"])
         current = forge.open(run.branch, base, title or run.branch, text, is_draft=is_draft)
@@ -154,7 +154,7 @@ def post_comment(forge: Forge, subject: Subject) -> Posted:
     text = (turn.failure or turn.summary or turn.reason) if turn.outcome else None
     standing = _STANDINGS[turn.outcome] if turn.outcome or turn.attempt else "is waiting for a slot"
     parts = [subject.mark, f"{in_code(subject.run.agent)} {standing}."]
-    parts.append(subject.shown(text, _LONGEST_SUMMARY))
+    parts.append(subject.shown(text, _MAX_SUMMARY))
     if subject.linked is not None and subject.linked.url:
         parts.append(f"Pull request: {subject.linked.url}")
     body = "\n\n".join(filter(None, [*parts, subject.origin]))
@@ -186,17 +186,17 @@ def own_account(forge: Forge) -> str | None:
 
 def _part(subject: Subject) -> str:
     run, items = subject.named_run, []
-    for turn in subject.turns[-_MOST_TURNS:]:
+    for turn in subject.turns[-_MAX_TURNS:]:
         # Indented by the number's width: otherwise the item would end, and with it a block that keeps text inert.
         number = f"{turn.number}. "
-        text = subject.shown(turn.own_instructions, _LONGEST_INSTRUCTIONS).strip()
+        text = subject.shown(turn.own_instructions, _MAX_INSTRUCTIONS).strip()
         items.append(f"{number}{text}".replace("\n", "\n" + " " * len(number)))
-    while sum(map(len, items)) > _LONGEST_LIST:
+    while sum(map(len, items)) > _MAX_LIST:
         del items[0]
     workers = " and ".join(dict.fromkeys(in_code(turn.agent or subject.run.agent) for turn in subject.turns))
     parts = [
         subject.mark,
-        subject.shown(subject.turn.summary, _LONGEST_SUMMARY),
+        subject.shown(subject.turn.summary, _MAX_SUMMARY),
         None if subject.issue is None else f"Closes #{subject.issue}",
         "#### Instructions",
         "\n".join(items),

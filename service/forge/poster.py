@@ -25,7 +25,7 @@ _HANDLERS: Final = {
     "status": post_status,
     "comment": post_comment,
 }
-_LONGEST_WAIT_S: Final = 900.0
+_MAX_WAIT_S: Final = 900.0
 _logger = logging.getLogger(__name__)
 
 
@@ -63,7 +63,7 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
                 postings.mark_posted(connection, posting, posted, clock())
             _logger.info("%s: posted the %s%s", run.id, posting.kind, f": {posted.url}" if posted.url else "")
             continue
-        wait_s = min(settings.forge.retry_s * 2 ** min(posting.attempts, 20), _LONGEST_WAIT_S)
+        wait_s = min(settings.forge.retry_s * 2 ** min(posting.attempts, 20), _MAX_WAIT_S)
         # The random part spreads the retries of postings that failed together.
         wait_s = max(failure.retry_after_s or 0.0, wait_s * random.uniform(0.5, 1.0))  # noqa: S311 — no secret
         due_at = clock() + int(wait_s * SECOND_MICROS)

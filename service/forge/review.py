@@ -19,14 +19,14 @@ from service.store.postings import POSTED, Posted
 
 _MARK: Final = "<!-- runwarden:"
 """The beginning of a mark; text from outside cannot hold one where marks are read."""
-_LONGEST_LIST: Final = 30_000
+_MAX_LIST: Final = 30_000
 """The characters of the list; GitHub accepts 65,536 for the whole text, with the data in its mark."""
 _REMEMBERED: Final = 500
-_MOST_COMMENTS: Final = 50
+_MAX_COMMENTS: Final = 50
 """The most comments that one push adds; further findings are listed in the review's text."""
 _PATIENCE: Final = 6
 """How many attempts wait for a pull request to show the push that was reviewed."""
-_MOST_FAULTS: Final = 3
+_MAX_FAULTS: Final = 3
 """How often the forge may fail at a comment before the findings that are left go into the text."""
 _HEAD: Final = re.compile(r"refs/(?:pull|merge-requests)/([0-9]{1,9})/head")
 Lines = Mapping[str, frozenset[int]]
@@ -65,7 +65,7 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
         raise ForgeError(text, status=409)
     findings = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
     report = Report(run.agent, commit, findings, subject.origin)
-    bring_up_to_date(forge, current.number, report, is_lasting=posting.attempts >= _MOST_FAULTS)
+    bring_up_to_date(forge, current.number, report, is_lasting=posting.attempts >= _MAX_FAULTS)
     return Posted(current.url)
 
 
@@ -107,7 +107,7 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     dismissed = memory.get("dismissed", set()) | by_users | deleted
     new = [finding for finding in report.found if finding.id not in threads.keys() | dismissed]
     comments = [(finding, comment) for finding in new if (comment := _comment_at(finding, lines, marks))]
-    comments = comments[:_MOST_COMMENTS]
+    comments = comments[:_MAX_COMMENTS]
     commented = {finding.id for finding, _ in comments}
     gone = {key: thread for key, thread in threads.items() if key not in there | resolved}
     back = {key: thread for key, thread in threads.items() if key in (there & resolved) - dismissed}
@@ -199,7 +199,7 @@ def _body(report: Report, findings: Findings, listed: Findings, marks: Marks, me
         for finding in listed:
             place = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
             items.append(f"- [ ] {in_code(place)} {_head(finding)} {marks.finding(finding.id)}")
-        shown = [item for item, size in zip(items, accumulate(map(len, items)), strict=True) if size <= _LONGEST_LIST]
+        shown = [item for item, size in zip(items, accumulate(map(len, items)), strict=True) if size <= _MAX_LIST]
         lines += ["", "Not at a line of this diff:", "", *shown]
         if len(shown) < len(items):
             lines.append(f"- and {len(items) - len(shown)} more")

@@ -19,9 +19,9 @@ from service.store.hosts import Host
 from service.text import table
 
 _TIMEOUT_S: Final = 60.0
-_LARGEST_ANSWER: Final = 16 << 20
+_MAX_ANSWER: Final = 16 << 20
 _INLINE: Final = 64 << 10
-_MOST_INLINE: Final = 2 << 20
+_MAX_INLINE: Final = 2 << 20
 _PASSING: Final = frozenset({408, 429, *range(500, 600)})
 _LIMITED: Final = re.compile("rate limit", re.IGNORECASE)
 _DELETED: Final = "0" * 40
@@ -81,7 +81,7 @@ class ApiCommits:
             return tree
         compared = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--ignore-submodules=none", "--root")
         raw = self._git(*compared, "--no-commit-id", *([base, sha] if base else [sha]), git_dir=git_dir).split("\0")
-        left, entries = _MOST_INLINE, []
+        left, entries = _MAX_INLINE, []
         for entry, path in zip(raw[:-1:2], raw[1::2], strict=True):
             _, mode, _, blob, _ = entry.split()
             if not path.isprintable() and any("\udc80" <= character <= "\udcff" for character in path):
@@ -109,7 +109,7 @@ class ApiCommits:
     def _ask(self, method: str, path: str, document: object) -> dict[str, Any]:
         def answer_with(token: str | None) -> HostResponse:
             headers, url = {"Authorization": f"Bearer {token}", "X-GitHub-Api-Version": "2022-11-28"}, self._base + path
-            return ask(url, _TIMEOUT_S, method=method, headers=headers, document=document, largest=_LARGEST_ANSWER)
+            return ask(url, _TIMEOUT_S, method=method, headers=headers, document=document, largest=_MAX_ANSWER)
 
         try:
             token = token_of(self._database, self._host)

@@ -27,7 +27,7 @@ _TIMEOUT_S: Final = 20.0
 _IN_FLIGHT_MICROS: Final = 600 * SECOND_MICROS
 """After this long, nobody waits for the answer to a rotation any more."""
 _EARLY_DAYS: Final = 7
-_LONGEST_DAYS: Final = 365
+_MAX_DAYS: Final = 365
 _logger = logging.getLogger(__name__)
 
 
@@ -162,7 +162,7 @@ def _due(shown: dict[str, Any], today: date) -> int | None:
     except (KeyError, ValueError):
         return None
     is_due = (ends_on - today).days <= min(_EARLY_DAYS, max(1, days // 3))
-    return min(days, _LONGEST_DAYS) if is_due else None
+    return min(days, _MAX_DAYS) if is_due else None
 
 
 def _ask(host: Host, token: str, method: str, path: str, document: object = None) -> HostResponse:

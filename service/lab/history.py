@@ -28,7 +28,7 @@ _FAILED_SHARE: Final = 0.12
 _AGAIN_SHARE: Final = 0.15
 _BRANCH_SHARE: Final = 0.4
 _TYPICAL_S: Final = 240
-_LONGEST_S: Final = 3600
+_MAX_S: Final = 3600
 _TASKS: Final = (
     *("Fix the flaky retry", "Review the login", "Bump the parser", "Explain the cache", "Tidy the imports"),
     *("Add dark mode", "Find dead code", "Harden the upload", "Speed up the search", "Document the API"),
@@ -149,7 +149,7 @@ def _rows(spec: HistoryRequest, owner: str, repositories: list[Repository], sinc
         created_at = until - int((until - since) * (1 - (number + rng.random()) / spec.runs))
         # Some repositories see far more runs than others.
         repository = repositories[int(len(repositories) * rng.random() ** 2)]
-        lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
+        lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _MAX_S) * SECOND_MICROS)
         status = "failed" if rng.random() < _FAILED_SHARE else "completed"
         if number >= spec.runs - spec.active:
             status, lasted = ("working", min(lasted, SECOND_MICROS)) if rng.random() < 1 / 2 else ("queued", 0)
@@ -187,7 +187,7 @@ def _team_rows(
             failure = "the repository could not be cloned: the requested URL returned error: 503"
         elif rng.random() < (_BAD_NIGHT_SHARE if is_bad_night else _TEAM_FAILED_SHARE):
             failure = _NIGHT_REASON if is_bad_night else rng.choice(_REASONS)
-        lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
+        lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _MAX_S) * SECOND_MICROS)
         lasted = min(lasted, max(SECOND_MICROS, until - at))  # Every run of a team ends within the history.
         run_id = f"run_{ids.ulid(at, rng.getrandbits)}"
         task = rng.choice(_TASKS)

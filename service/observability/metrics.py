@@ -42,11 +42,11 @@ _AGENTS: Final = 50
 _NOTHING: Final = UsageFigures(0, 0, 0, 0, 0)
 _ENDINGS: Final = 50
 """How many expiring keys have a series each: the first to expire."""
-_LONGEST_LABEL: Final = 100
+_MAX_LABEL: Final = 100
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TURN_S: Final = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 _OVERLAP_MICROS: Final = 600 * SECOND_MICROS
-_LONGEST_GAP_MICROS: Final = DAY_MICROS
+_MAX_GAP_MICROS: Final = DAY_MICROS
 """Turns that ended longer ago than this before a scrape are not counted."""
 _SHORTEST_TOKEN: Final = 16
 _logger = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ class _EndedTurns:
         """Count the turns that finished since the last time."""
         now = self._clock()
         # Read recent ones twice: they may have been committed late, or by a machine whose clock is behind.
-        earliest = max(self._began, self._read_until - _OVERLAP_MICROS, now - _LONGEST_GAP_MICROS)
+        earliest = max(self._began, self._read_until - _OVERLAP_MICROS, now - _MAX_GAP_MICROS)
         for turn in turns.ended_since(connection, earliest):
             if (turn.run_id, turn.number) in self._seen:
                 continue
@@ -276,7 +276,7 @@ class _ModelUsage:
 
 def label(text: str) -> str:
     """Return a text as the value of a label: one line, without characters that would break a scrape."""
-    return one_line(text)[:_LONGEST_LABEL]
+    return one_line(text)[:_MAX_LABEL]
 
 
 def _gauge(name: str, meaning: str, value: float | Mapping[Any, float], labels: str = "") -> GaugeMetricFamily:

@@ -34,7 +34,7 @@ _PROVIDERS: Final = {"gemini": "gcp.gemini", "vertex": "gcp.vertex_ai", "bedrock
 """Providers that the conventions call otherwise."""
 _TOOLS: Final = frozenset({"ran", "edited", "used"})
 """Steps that are calls of tools; their details stay in the log."""
-_LONGEST_LOG: Final = 16 << 20
+_MAX_LOG: Final = 16 << 20
 _UNTRACED: Final = "/livez$,/readyz$,/metrics$"
 _PARENT: Final = "traceparent"
 _FLUSH_S: Final = 5.0
@@ -123,7 +123,7 @@ class OtlpTracer(Tracer):
         """Trace the calls that the agent's program printed, as far as their times are known."""
         with log.open("rb") as file:
             file.seek(begin)
-            steps = steps_of(preset, file.read(_LONGEST_LOG))
+            steps = steps_of(preset, file.read(_MAX_LOG))
         results = {step.call: step for step in steps if step.kind == "result" and step.call}
         for step in steps:
             if step.kind not in _TOOLS:

@@ -156,12 +156,12 @@ def checked_address(email: str) -> tuple[str, str]:
 
 
 _logger = logging.getLogger(__name__)
-_LONGEST_WAIT_S: Final = 3600
+_MAX_WAIT_S: Final = 3600
 _READY: Final = 220
 """The code with which a mail server greets (RFC 5321 4.2.3)."""
 _USUAL_PORTS: Final = {"starttls": 587, "tls": 465, "none": 25}
 _PERMANENT: Final = range(500, 600)
-_LONGEST_REPLY: Final = 300
+_MAX_REPLY: Final = 300
 
 
 def write_to_outbox(folder: Path, message: MailMessage) -> None:
@@ -263,7 +263,7 @@ def _explained(error: Exception, name: str, settings: SmtpSettings) -> MailError
 
 def _reply(code: int, reply: bytes | str) -> str:
     text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
-    return f"{code} {one_line(text)}"[:_LONGEST_REPLY]
+    return f"{code} {one_line(text)}"[:_MAX_REPLY]
 
 
 def deliver(
@@ -291,7 +291,7 @@ def deliver(
             invitations.mark_sent(connection, invitation_id, clock())
         else:
             retry_s = settings.mail.retry_s
-            wait_s = max(retry_s, min(retry_s * 2 ** min(invitation.attempts, 12), _LONGEST_WAIT_S))
+            wait_s = max(retry_s, min(retry_s * 2 ** min(invitation.attempts, 12), _MAX_WAIT_S))
             due_at = None if failure.refused else now + int(wait_s * SECOND_MICROS)
             invitations.mark_failed(connection, invitation_id, str(failure), due_at=due_at)
     if failure is None:

@@ -26,7 +26,7 @@ _ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9._:\[\]-]{1,255}([/?][!-\"$-~]
 """An address of printable ASCII, without login or fragment."""
 _REDIRECT: Final = range(300, 400)
 _GONE: Final = 410
-_LONGEST_WAIT_S: Final = 3600.0
+_MAX_WAIT_S: Final = 3600.0
 _TURN_S: Final = 15.0
 """How long events are delivered to one endpoint before another endpoint gets its turn."""
 _logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def deliver(database: Database, settings: EventSettings, clock: Clock, endpoint_
             continue
         # The random part spreads the retries of events that failed together.
         spread = random.uniform(0.5, 1.0)  # noqa: S311 — no secret
-        wait_s = min(settings.retry_s * 2 ** min(event.attempts, 20), _LONGEST_WAIT_S) * spread
+        wait_s = min(settings.retry_s * 2 ** min(event.attempts, 20), _MAX_WAIT_S) * spread
         last = event.wanted_at + int(settings.give_up_s * SECOND_MICROS)
         due_at = min(now + int(max(wait_s, pause_s or 0.0) * SECOND_MICROS), last)
         is_over = is_gone or now >= last

@@ -8,13 +8,13 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 
 from service.agents.options import PresetName
-from service.agents.steps import LONGEST_LINE, Step, settled, steps_of
+from service.agents.steps import MAX_LINE, Step, settled, steps_of
 from service.api import results
 from service.api.context import RequestContext
 from service.page.site import HEADERS, page
 from service.page.text import cut, plain, terminal
 from service.page.visitor import Anybody, RunReader
-from service.store.turn_files import LARGEST_LOG
+from service.store.turn_files import MAX_LOG
 from service.text import printable
 
 _PAGE_BYTES: Final = 38 << 10
@@ -22,7 +22,7 @@ _ROW_BYTES: Final = 90
 """The approximate size of a row without its text."""
 _STEP: Final = 8000
 """Characters that are shown of a step."""
-_MOST_FOUND: Final = 100
+_MAX_FOUND: Final = 100
 _AROUND: Final = 100
 """Characters that are shown before and after a found text."""
 _WAIT_S: Final = 25
@@ -78,7 +78,7 @@ def show_log(
     """Show the end of a turn's log, the part at or before a line, or the lines with a text; a live one is followed."""
     run = results.run_document(run_id, context, caller)
     with results.turn_log(context, caller, run_id, turn) as log:
-        data, preset = log.read(0, LARGEST_LOG).data, log.preset
+        data, preset = log.read(0, MAX_LOG).data, log.preset
     if not log.is_ended:
         data = data[: data.rfind(b"\n") + 1]
         data = data[: settled(preset, data)] if preset else data
@@ -91,7 +91,7 @@ def show_log(
     rows, next_line = list(_rows(preset, data[start:end], first)), first + data.count(b"\n", start, end)
     matches = list(_found(preset, data, find)) if find.strip() else None
     facts: dict[str, Any] = {"turn": turn, "rows": rows, "first": first, "following": end, "next_line": next_line}
-    facts |= {"is_end": end >= len(data), "is_ended": log.is_ended, "find": find, "found": matches, "most": _MOST_FOUND}
+    facts |= {"is_end": end >= len(data), "is_ended": log.is_ended, "find": find, "found": matches, "most": _MAX_FOUND}
     return page("log", visitor, run=run, **facts)
 
 
@@ -101,7 +101,7 @@ def _found(preset: PresetName | None, data: bytes, find: str) -> Iterator[tuple[
     forms = {find, json.dumps(find)[1:-1], json.dumps(find, ensure_ascii=False)[1:-1]} if preset else {find}
     wanted, lowered = {form.encode("utf-8", "replace").lower() for form in forms}, data.lower()
     number, counted, end = 1, 0, 0
-    for _ in range(_MOST_FOUND):
+    for _ in range(_MAX_FOUND):
         places = {form: at for form in wanted if (at := lowered.find(form, end)) >= 0}
         if not places:
             return
@@ -135,7 +135,7 @@ async def follow(
 
     def more() -> Response:
         with results.turn_log(context, caller, run_id, turn) as log:
-            piece = log.read(offset, LONGEST_LINE if log.preset else 4 * _CHUNK)
+            piece = log.read(offset, MAX_LINE if log.preset else 4 * _CHUNK)
         data, is_last = piece.data, piece.offset + len(piece.data) == piece.size
         skipped = data.find(b"\n") + 1 if offset < 0 and piece.offset else 0
         if not (is_last and log.is_ended):

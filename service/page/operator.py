@@ -29,12 +29,12 @@ from service.store.hosts import Host
 from service.store.runs import FINAL, OPEN, Filters, Run
 from service.store.schema import by_owner, hosts
 
-_MOST: Final = 100
+_MAX_RUNS: Final = 100
 _PAGE: Final = 25
 _DAYS: Final = 30
 _AT_ONCE: Final = 100
 """Runs that are cancelled in one transaction."""
-_MOST_CANCELLED: Final = 1000
+_MAX_CANCELLED: Final = 1000
 """Runs of one preview; the page then offers to continue."""
 _SHOWN: Final = re.compile(r"(run_\w+):([0-9]{1,9})(?!\S)")
 ACTOR: Final = "operator:page"
@@ -50,15 +50,15 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         living = workers.heard_within(connection, context.settings.execution.worker_ttl_s, context.clock)
         taken = len(turns.dispatched(connection))
         owners = organizations.all_of(connection)
-        newest, hidden = owners[::-1][:_MOST], max(0, len(owners) - _MOST)
+        newest, hidden = owners[::-1][:_MAX_RUNS], max(0, len(owners) - _MAX_RUNS)
         connected = by_owner(connection, Host, hosts, [organization.id for organization in newest])
         invited = invitations.all_of(connection)
         ending = endings.soon(connection, now)
-        refused = postings.refused(connection, _MOST)
+        refused = postings.refused(connection, _MAX_RUNS)
         posted_for = runs.by_ids(connection, [posting.run_id for posting in refused])
         away = outages.ProviderOutages(connection).waiting(connection)
         disabled = [endpoint for endpoint in events.endpoints(connection) if endpoint.disabled_at is not None]
-        trail = audit.latest(connection, _MOST)[::-1]
+        trail = audit.latest(connection, _MAX_RUNS)[::-1]
         named = [name for row in trail for name in (row.target, row.organization_id, row.actor.split(":")[-1]) if name]
         named += [endpoint.organization_id for endpoint in disabled]
         named += [run.organization_id for run in posted_for.values()]
@@ -96,7 +96,7 @@ def list_runs(
     with context.database.read() as connection:
         matches, following, count = page_of(context, connection, filters, page_token, _PAGE)
         active = 0 if filters.status in FINAL else runs.active(connection, filters, 0)[1]
-        slugs = [organization.slug for organization in organizations.all_of(connection)[: -_MOST - 1 : -1]]
+        slugs = [organization.slug for organization in organizations.all_of(connection)[: -_MAX_RUNS - 1 : -1]]
     more = {"active": active, "slugs": slugs, "following": following, "cancelled": cancelled}
     return _runs(context, visitor, matches, count=count, org=org, chosen=filters.status, shown=None, **more)
 
@@ -107,7 +107,7 @@ def preview_cancel(context: RequestContext, visitor: Operator, filters: Chosen, 
     if filters.status not in {None, *OPEN} or (filters.status is None and filters.organization_id is None):
         raise HttpError(400, "invalid_filter", "choose an organization, or the status queued or working")
     with context.database.read() as connection:
-        matches = runs.active(connection, filters, _MOST_CANCELLED)[0][:_MOST_CANCELLED]
+        matches = runs.active(connection, filters, _MAX_CANCELLED)[0][:_MAX_CANCELLED]
     # A turn that is accepted after the preview is not among them.
     shown = " ".join(f"{run.id}:{run.turn}" for run in matches)
     return _runs(context, visitor, matches[:_PAGE], count=len(matches), org=org, chosen=filters.status, shown=shown)
@@ -121,7 +121,7 @@ def cancel(context: RequestContext, form: Writer, _: Operator) -> Response:
     if not shown:
         raise HttpError(400, "invalid_form", "open the preview first, and confirm it")
     cancelled = 0
-    for start in range(0, min(len(shown), _MOST_CANCELLED), _AT_ONCE):
+    for start in range(0, min(len(shown), _MAX_CANCELLED), _AT_ONCE):
         with context.database.write() as connection:
             chunk = shown[start : start + _AT_ONCE]
             cancelled += len(turns.cancel_each(connection, chunk, status or None, ACTOR, context.clock))

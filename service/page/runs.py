@@ -35,7 +35,7 @@ _BEFORE: Final = 5
 """Lines that are shown before the one that a finding is about."""
 _IMAGES: Final = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
 """The subtypes of the images that are shown, by the ending of their names. SVG may hold scripts."""
-_LARGEST_MARKDOWN: Final = 64 << 10
+_MAX_MARKDOWN: Final = 64 << 10
 _DAY: Final = 10
 """The length of a date such as 2026-11-28."""
 router = APIRouter()
@@ -215,7 +215,7 @@ def show_changes(
     except HttpError as error:
         if error.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             raise
-    is_large = patch is None or len(patch) > turn_files.LARGEST_DIFF
+    is_large = patch is None or len(patch) > turn_files.MAX_DIFF
     files = [] if patch is None or is_large else text.diff_files(patch.decode("utf-8", "replace"))
     if path:
         file = next((number for number, file_diff in enumerate(files) if file_diff.path == path), -1)
@@ -249,7 +249,7 @@ def show_artifact(
     ending = name.rpartition(".")[2].lower()
     if ending in _IMAGES:
         response.headers["Content-Type"] = f"image/{_IMAGES[ending]}"
-    is_text = ending in {"md", "markdown"} and len(response.body) <= _LARGEST_MARKDOWN
+    is_text = ending in {"md", "markdown"} and len(response.body) <= _MAX_MARKDOWN
     if save or not (is_text or ending in _IMAGES):
         response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
         return response

@@ -38,7 +38,7 @@ from service.store.tokens import SCOPES
 
 DURATIONS: Final = ("1d", "7d", "30d", "90d", "365d")
 _DAYS: Final = 30
-_MOST_EVENTS: Final = 100
+_MAX_EVENTS: Final = 100
 router = APIRouter(prefix="/settings")
 
 
@@ -179,7 +179,7 @@ def show_events(
     """Show the endpoints, and the newest events with their deliveries."""
     with context.database.read() as connection:
         rows = events.endpoints(connection, caller.organization.id)
-        newest = events.latest(connection, _MOST_EVENTS, caller.organization.id)
+        newest = events.latest(connection, _MAX_EVENTS, caller.organization.id)
     url = (typed or {}).get("url", "").strip()
     chosen = [kind for kind in events.TYPES if typed is None or typed.get(f"type-{kind}", "").strip()]
     facts: dict[str, Any] = {"types": events.TYPES, "chosen": chosen, "url": url}

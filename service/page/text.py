@@ -24,9 +24,9 @@ _HUNK: Final = re.compile(r"@@ -(\d{1,10})(?:,\d+)? \+(\d{1,10})(?:,\d+)? @@")
 _FILE_BYTES: Final = 300
 _ROW_BYTES: Final = 45
 """The approximate size of a file of a change without its lines, and of a line without its text."""
-_LONGEST: Final = 2000
+_MAX_LINE: Final = 2000
 """Characters that are shown of a line."""
-_LONGEST_COLOURED: Final = 500
+_MAX_COLOURED: Final = 500
 """Characters of a line that gets colours: a longer one was not written by hand."""
 _MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 _SGR: Final = re.compile(r"\x1b\[([0-9;]*)m")
@@ -66,7 +66,7 @@ def plain(text: str) -> str:
     return _SGR.sub("", _OTHER_SEQUENCES.sub("", text))
 
 
-def cut(text: str, most: int = _LONGEST) -> str:
+def cut(text: str, most: int = _MAX_LINE) -> str:
     """Return at most so many characters of a text, and how many more it has."""
     return text if len(text) <= most else f"{text[:most]} … {len(text) - most:,} more characters"
 
@@ -195,7 +195,7 @@ def _lexer_of(ending: str) -> Lexer | None:
 
 def _coloured(line: str, lexer: Lexer | None) -> Markup:
     line = cut(line)
-    if lexer is None or len(line) > _LONGEST_COLOURED:
+    if lexer is None or len(line) > _MAX_COLOURED:
         return escape(printable(line))
     spans = []
     for kind, value in lexer.get_tokens(line):

@@ -23,7 +23,7 @@ COOKIE: Final = "__Host-runwarden_session"
 CSRF: Final = "csrf"
 _SECRET: Final = frozenset({CSRF, "token", "code"})
 """Fields that are never shown again."""
-_MOST_FIELDS: Final = 200
+_MAX_FIELDS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ async def read_form(request: Request) -> Form:
 
         def parse() -> Form:
             try:
-                pairs = parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+                pairs = parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
             except ValueError as error:
                 raise bad_request("malformed_form", f"the form cannot be read: {error}") from error
             if any("\0" in part for pair in pairs for part in pair):

@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from service.findings import MOST, SEVERITIES, IdentifiedFinding, checked
+from service.findings import MAX_FINDINGS, SEVERITIES, IdentifiedFinding, checked
 from service.findings.collect import identified
 from service.git import GitCommandError, GitRunner
 from service.reviewer.tools import read_files, topic
@@ -157,7 +157,7 @@ class Review:
 
     def document(self) -> str:
         """Return the findings for programs, version 1 (docs/findings.schema.json)."""
-        findings = [finding.model_dump(exclude={"id"}) for finding in self._reported[:MOST]]
+        findings = [finding.model_dump(exclude={"id"}) for finding in self._reported[:MAX_FINDINGS]]
         return json.dumps({"version": 1, "findings": findings})
 
     def markdown(self, title: str) -> str:
@@ -188,7 +188,7 @@ class Review:
                 yield (
                     "A secret that is gone from the files is still in their history: it is valid until it is revoked.\n"
                 )
-        shown = self._reported[:MOST]
+        shown = self._reported[:MAX_FINDINGS]
         yield "## Findings\n" if shown else "## Findings\n\nNone.\n"
         for path in dict.fromkeys(finding.path for finding in shown):
             yield f"### {code(path)}\n"
@@ -198,8 +198,8 @@ class Review:
                 for finding in findings
             )
             yield ""
-        if len(self._reported) > MOST:
-            yield f"And {len(self._reported) - MOST} more: name paths or topics in the inputs to see them.\n"
+        if len(self._reported) > MAX_FINDINGS:
+            yield f"And {len(self._reported) - MAX_FINDINGS} more: name paths or topics in the inputs to see them.\n"
         advice = {finding.rule: finding.message for finding in shown if finding.message}
         if advice:
             yield "## What to do\n"

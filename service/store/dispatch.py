@@ -31,7 +31,7 @@ from service.store.schema import (
 from service.store.turns import MADE_UP, SLOTTED, Turn
 from service.text import plural
 
-_MOST_DUE: Final = 100
+_MAX_DUE: Final = 100
 _NOW: Final[sa.BindParameter[int]] = sa.bindparam("now")
 _LANE: Final = (runs.c.url, runs.c.branch)
 _NEXT_OF_OWNER: Final = (
@@ -64,7 +64,7 @@ _DUE: Final = {
 """The queries for due jobs, by kind: the key of each, and its place in the order."""
 _DUE_JOBS: Final = sa.union_all(
     *(
-        sa.select(sa.literal(kind), *query.order_by(sa.text("at")).limit(_MOST_DUE).subquery().c)
+        sa.select(sa.literal(kind), *query.order_by(sa.text("at")).limit(_MAX_DUE).subquery().c)
         for kind, query in _DUE.items()
     )
 ).order_by(sa.text("1, 3"))

@@ -22,7 +22,7 @@ WAITING: Final = "waiting"
 DELIVERED: Final = "delivered"
 GIVEN_UP: Final = "given up"
 STATES: Final = (WAITING, DELIVERED, GIVEN_UP)
-MOST_ENDPOINTS: Final = 10
+MAX_ENDPOINTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ def add_endpoint(
     if not types:
         raise EndpointError(f"choose at least one type of event: {', '.join(TYPES)}")
     lock_subject(connection, "endpoint", owner)
-    if len(endpoints(connection, owner)) >= MOST_ENDPOINTS:
-        raise EndpointError(f"an organization can have at most {MOST_ENDPOINTS} endpoints: remove one first")
+    if len(endpoints(connection, owner)) >= MAX_ENDPOINTS:
+        raise EndpointError(f"an organization can have at most {MAX_ENDPOINTS} endpoints: remove one first")
     added = Endpoint(f"ep_{ids.ulid(now)}", owner, url, types, _new_secret(), None, allowed, now, None, None)
     connection.execute(sa.insert(event_endpoints).values(asdict(added)))
     return added

@@ -13,7 +13,7 @@ from service.store.schema import found, given, messages, update
 
 Timing = Literal["now", "end", "stop"]
 """`now`: while the agent works; `end`: when its turn has ended; `stop`: stop the turn, then deliver it."""
-MOST_WAITING: Final = 20
+MAX_WAITING: Final = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ Kind = Literal["pull_request", "review", "status", "comment"]
 WAITING: Final = "waiting"
 POSTED: Final = "posted"
 REFUSED: Final = "refused"
-_MOST_COMPARED: Final = 5
+_MAX_COMPARED: Final = 5
 """How many pull requests with the same change are looked up on the code host."""
 
 
@@ -95,7 +95,7 @@ def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int
         )
         .order_by(postings.c.wanted_at.desc())
     )
-    return connection.execute(query.limit(_MOST_COMPARED)).all()
+    return connection.execute(query.limit(_MAX_COMPARED)).all()
 
 
 def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: int) -> None:

@@ -23,7 +23,7 @@ EXACT_BELOW: Final = 10_000
 """Counts below this are exact; larger ones may be a few seconds old."""
 _KEPT_S_PER_RUN: Final = 5e-6
 """Counting takes about 0.1 µs per run, so it costs at most a fiftieth of the time."""
-_MOST_KEPT: Final = 1000
+_MAX_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +288,6 @@ class RunCounter:
             with self._lock:
                 self._kept[filters] = number, self._monotonic() + number * _KEPT_S_PER_RUN
                 self._kept.move_to_end(filters)
-                while len(self._kept) > _MOST_KEPT:
+                while len(self._kept) > _MAX_KEPT:
                     self._kept.popitem(last=False)
         return number

@@ -21,14 +21,14 @@ UNREAD: Final = "unread"
 """The fault of an agent's findings: some, or all, are left out."""
 COMMIT: Final = "commit"
 """The file kind of a turn's commit that waits for its push, as a pack of git."""
-LARGEST_LOG: Final = 16 << 20
-LARGEST_DIFF: Final = 8 << 20
+MAX_LOG: Final = 16 << 20
+MAX_DIFF: Final = 8 << 20
 """The largest patch that is shown; a larger one is an artifact as well."""
 FILES: Final = (turn_files, log_pieces)
 ARTIFACTS: Final = (artifacts,)
 PATCHES: Final[dict[str, "DiffKind"]] = {"change.patch": "diff", "run.patch": "run.diff"}
 """The artifacts that are too large patches."""
-_MOST_LISTED: Final = 1000
+_MAX_LISTED: Final = 1000
 
 Key = tuple[str, int]
 """A run's id and a turn's number."""
@@ -117,7 +117,7 @@ def artifacts_of(connection: sa.Connection, run_id: str) -> dict[int, list[dict[
     query = sa.select(artifacts.c.number, artifacts.c.name, artifacts.c.size).where(artifacts.c.run_id == run_id)
     listed = defaultdict[int, list[dict[str, object]]](list)
     order = (artifacts.c.number.desc(), artifacts.c.name)
-    for number, name, size in connection.execute(query.order_by(*order).limit(_MOST_LISTED)):
+    for number, name, size in connection.execute(query.order_by(*order).limit(_MAX_LISTED)):
         listed[number].append({"name": name, "bytes": size})
     return listed
 
@@ -153,14 +153,14 @@ def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) 
     if not _is_latest(connection, key, attempt):
         return
     starts_at = log_size(connection, key) or 0
-    piece = piece[: max(0, LARGEST_LOG - starts_at)]
+    piece = piece[: max(0, MAX_LOG - starts_at)]
     if piece:
         insert_new(connection, log_pieces, _piece(key, starts_at, piece))
 
 
 def pack_log(connection: sa.Connection, key: Key) -> None:
     """Join the pieces of a log that is no longer written."""
-    whole = read_log(connection, key, 0, LARGEST_LOG)
+    whole = read_log(connection, key, 0, MAX_LOG)
     if whole:
         delete(connection, log_pieces, *of_turn(log_pieces, *key), log_pieces.c.ends_at <= len(whole))
         insert_new(connection, log_pieces, _piece(key, 0, whole))

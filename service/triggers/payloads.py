@@ -14,7 +14,7 @@ from service.rules import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, HookEven
 from service.text import one_line, printable
 
 _BOT: Final = re.compile(r".*\[bot\]|(forgejo|gitea)-actions|(project|group)_[0-9]+_bot(_.*)?")
-_LONGEST_WORDS: Final = 20_000
+_MAX_WORDS: Final = 20_000
 _HIDDEN: Final = re.compile(
     r"""
     <!--(?:-?>|.*?(?:-->|\Z)) | <\?.*?(?:\?>|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <![a-z][^>]*(?:>|\Z)
@@ -126,7 +126,7 @@ class Issue(Part):
     def about(self) -> dict[str, Any]:
         """The fields of an event about it."""
         whole = self.body.replace("\r", "")
-        text, rest = whole[:_LONGEST_WORDS], len(whole) - _LONGEST_WORDS
+        text, rest = whole[:_MAX_WORDS], len(whole) - _MAX_WORDS
         # Markdown has no hidden parts in blocks of code.
         lines = re.split(r"(?<=\n)", text)  # as the parser counts them
         parts, end = list[str](), 0
@@ -184,7 +184,7 @@ def faults(body: str, subject: str, *, is_edited: bool, is_authors: bool) -> str
         ("<!-- runwarden" in body, "the service wrote it"),
         (is_edited, "the comment was edited: only a new one counts"),
         (not is_authors, "it was sent by another than its author"),
-        (len(body) > _LONGEST_WORDS, f"it is longer than {_LONGEST_WORDS} characters"),
+        (len(body) > _MAX_WORDS, f"it is longer than {_MAX_WORDS} characters"),
         (bool(subject), subject),
     )
     return next((text for holds, text in reasons if holds), "")

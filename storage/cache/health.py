@@ -11,7 +11,7 @@ from storage.records import HealthChange, HealthSample, PlatformHealth
 from storage.records.health import HealthSpan
 from storage.values import from_us, sqlite_text, sqlite_text_or_none, to_us
 
-LONGEST_GAP: Final = timedelta(minutes=10)
+MAX_GAP: Final = timedelta(minutes=10)
 """Samples further apart do not cover the time between them."""
 
 KEPT: Final = timedelta(days=35)
@@ -46,7 +46,7 @@ def store(connection: sqlite3.Connection, samples: Collection[HealthSample], at:
             "UPDATE health_spans SET end_us = max(end_us, :at), samples = samples + 1"
             " WHERE id = (SELECT max(id) FROM health_spans WHERE platform = :platform)"
             " AND status = :status AND end_us >= :at - :gap",
-            {**span, "gap": LONGEST_GAP // timedelta(microseconds=1)},
+            {**span, "gap": MAX_GAP // timedelta(microseconds=1)},
         )
         if extended.rowcount == 0:
             connection.execute(

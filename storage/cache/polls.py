@@ -14,7 +14,7 @@ from storage.values import EPOCH, NO_TIME_US, from_us, from_us_or_none, sqlite_t
 
 CAP: Final = 5_000
 """The newest entries that are kept: months of an ordinary link, days of one that changes with every poll."""
-LONGEST_GAP: Final = timedelta(minutes=30)
+MAX_GAP: Final = timedelta(minutes=30)
 """Polls further apart than this become two entries, since the time between them is unknown."""
 MESSAGE_CAP: Final = 2_000
 """Characters kept of an error's message."""
@@ -60,7 +60,7 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         "http_status": outcome.http_status,
         "in_lab": int(outcome.in_lab),
         "dropped": outcome.dropped,
-        "gap_us": LONGEST_GAP // timedelta(microseconds=1),
+        "gap_us": MAX_GAP // timedelta(microseconds=1),
     }
     if connection.execute(_EXTEND, bound).rowcount == 0:
         connection.execute(_BEGIN, bound)

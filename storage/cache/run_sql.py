@@ -21,12 +21,12 @@ NOTHING_KNOWN: Final = f"{KNOWN_FROM}\n{RESULT_FROM}"
 """The part about a run whose instructions, agent and result are unknown, in the text that a search reads."""
 _BITS: Final = 10
 """Bits for the number of a run's findings of one severity."""
-_MOST_FINDINGS: Final = 2**_BITS - 1
+_MAX_FINDINGS: Final = 2**_BITS - 1
 _SHIFTS: Final = {name: _BITS * at for at, (name, _) in enumerate(reversed(FindingCounts().each))}
 _FINDINGS: Final = {
     "any": "findings > 0",
     "none": "findings = 0",
-    **{name: f"(findings >> {shift}) & {_MOST_FINDINGS} > 0" for name, shift in _SHIFTS.items()},
+    **{name: f"(findings >> {shift}) & {_MAX_FINDINGS} > 0" for name, shift in _SHIFTS.items()},
 }
 
 Key = tuple[str | int, ...]
@@ -66,7 +66,7 @@ RANK: Final = f"UPDATE runs SET severity = {severity_sql()} WHERE id = ?"
 def where(condition: RunFilter) -> Where:
     """The SQL condition of a filter."""
     since_us = NO_TIME_US + 1 if condition.since is None else to_us(condition.since)
-    until_us = LONGEST_US if condition.until is None else to_us(condition.until)
+    until_us = MAX_US if condition.until is None else to_us(condition.until)
     parts = [
         among("status", condition.statuses),
         _negated(among("status", condition.not_statuses)),
@@ -121,7 +121,7 @@ def packed(findings: FindingCounts | None) -> int:
     """The findings as a number that is higher the more severe they are; -1: unknown."""
     if findings is None:
         return -1
-    return sum(min(count, _MOST_FINDINGS) << _SHIFTS[name] for name, count in findings.each)
+    return sum(min(count, _MAX_FINDINGS) << _SHIFTS[name] for name, count in findings.each)
 
 
 def _findings(values: tuple[str, ...], *, is_excluded: bool = False) -> Where | None:
@@ -198,7 +198,7 @@ def before(sort: RunSort, key: tuple[str | int, ...]) -> tuple[Where, ...]:
 
 UNKNOWN_US: Final = -1
 """Stands for an unknown duration, and sorts below all known ones."""
-LONGEST_US: Final = 2**62
+MAX_US: Final = 2**62
 """Later than any time, and longer than any duration: an active run's `took_us` is counted down from here."""
 
 FIRST_SINCE_SQL: Final = f"iif(created_us = {NO_TIME_US}, asked_us, created_us)"
@@ -210,15 +210,15 @@ def took_sql(is_final: str = "is_final") -> str:
     return f"""CASE
         WHEN created_us = {NO_TIME_US} OR ({is_final} AND updated_us = {NO_TIME_US}) THEN {UNKNOWN_US}
         WHEN {is_final} THEN worked_us + max(0, updated_us - active_since_us)
-        ELSE {LONGEST_US} - active_since_us + worked_us END"""
+        ELSE {MAX_US} - active_since_us + worked_us END"""
 
 
 def took(took_us: int) -> WorkTime:
     """Decode `TurnTimes.took_us`."""
     if took_us == UNKNOWN_US:
         return WorkTime()
-    if took_us > LONGEST_US // 2:
-        return WorkTime(since=from_us(LONGEST_US - took_us))
+    if took_us > MAX_US // 2:
+        return WorkTime(since=from_us(MAX_US - took_us))
     return WorkTime(seconds=took_us / 1_000_000)
 
 
@@ -238,7 +238,7 @@ class TurnTimes(NamedTuple):
         if created_us == NO_TIME_US:
             return cls(asked_us, 0, UNKNOWN_US)
         if not is_final:
-            return cls(created_us, 0, LONGEST_US - created_us)
+            return cls(created_us, 0, MAX_US - created_us)
         return cls(created_us, 0, UNKNOWN_US if updated_us == NO_TIME_US else max(0, updated_us - created_us))
 
     def then(self, at_us: int, *, was_final: bool, is_final: bool) -> Self:
@@ -251,4 +251,4 @@ class TurnTimes(NamedTuple):
             since_us, worked_us = at_us, max(0, took_us)
         if is_final:
             return type(self)(since_us, worked_us, worked_us + max(0, at_us - since_us))
-        return type(self)(since_us, worked_us, LONGEST_US - since_us + worked_us)
+        return type(self)(since_us, worked_us, MAX_US - since_us + worked_us)

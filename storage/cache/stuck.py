@@ -20,7 +20,7 @@ SAMPLE: Final = 200
 """How many of a repository's newest finished runs its usual durations are computed from."""
 FACTOR: Final = 2
 """A run is stuck if it takes longer than this many times the 95th percentile."""
-LONGEST_GAP: Final = timedelta(minutes=20)
+MAX_GAP: Final = timedelta(minutes=20)
 """Answers further apart say nothing of the time between them: a run may have ended and been continued."""
 HOLD: Final = 0.75
 """A flag stays until the run's time is below this part of the limit, so that it does not flicker."""
@@ -34,7 +34,7 @@ INSERT INTO watched (run, since_us, last_us)
 SELECT r.id, g.asked_us, g.asked_us FROM runs AS r JOIN sightings AS g ON g.id = r.id
 WHERE {{active}} AND presence = 'current'
 ON CONFLICT (run) DO UPDATE SET last_us = excluded.last_us, since_us = CASE
-    WHEN excluded.last_us - last_us <= {LONGEST_GAP // _US} THEN since_us
+    WHEN excluded.last_us - last_us <= {MAX_GAP // _US} THEN since_us
     -- A stuck run that the service has not dated since is the same one after the gap.
     WHEN EXISTS (SELECT 1 FROM stuck JOIN runs ON id = stuck.run
         WHERE stuck.run = watched.run AND updated_us <= watched.last_us + {{ahead_us}}) THEN since_us

@@ -22,9 +22,9 @@ _END: Final = b"\x1d"
 """Follows each run's text. White space to `str.split`, so no word has it."""
 _STEP: Final = 32
 """Blocks made in one transaction: few, so that other writes do not wait long."""
-_MOST_MISSING: Final = 16
+_MAX_MISSING: Final = 16
 """Blocks whose runs are searched row by row; with more of them, the index would not help."""
-_MOST: Final = 20_000
+_MAX_MATCHES: Final = 20_000
 """Matching runs that are listed. A search that finds more has its first rows soon, and is counted row by row."""
 
 _WITHIN: Final = json.dumps(list(range(BLOCK)))
@@ -70,7 +70,7 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter) -> dict[str,
     found, words = parts
     for block, texts in connection.execute("SELECT block, texts FROM texts"):
         found += _numbers(block, texts, words)
-        if len(found) > _MOST:
+        if len(found) > _MAX_MATCHES:
             return None
     rest = where(replace(condition, search=""))
     sql = f"SELECT status, count(*) FROM {_AMONG} AND {rest.sql} GROUP BY status"
@@ -90,7 +90,7 @@ def _parts(connection: sqlite3.Connection, condition: RunFilter) -> tuple[list[i
     """The numbers of matching runs that are in no block, and the words to be searched for in the blocks."""
     missing = _missing(connection)
     words = search_words(condition)
-    if not words or len(missing) > _MOST_MISSING:
+    if not words or len(missing) > _MAX_MISSING:
         return None
     matches = where(RunFilter(search=condition.search))
     ranges = [(block * BLOCK, (block + 1) * BLOCK) for block in missing]

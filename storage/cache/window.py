@@ -21,7 +21,7 @@ from storage.values import Where, from_us, to_us
 
 NEAR: Final = 2000
 """The offset up to which skipping rows from the front costs less than counting them."""
-MOST_GROUPS: Final = 500
+MAX_GROUPS: Final = 500
 """Groups shown one by one; the last line covers the others."""
 _STEPS: Final = 20_000
 """SQLite virtual machine steps between two checks of the clock."""
@@ -268,10 +268,10 @@ def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy
         " SELECT name, c.runs, failed, coalesce(s.runs, 0), coalesce(a.runs, 0), count(*) OVER (), sum(c.runs) OVER ()"
         " FROM counted AS c LEFT JOIN flagged AS s USING (name) LEFT JOIN going AS a USING (name)"
         " ORDER BY failed DESC, coalesce(s.runs, 0) DESC, coalesce(a.runs, 0) DESC, newest_us DESC, name LIMIT ?",
-        (*wanted.parameters, *wanted.parameters, *wanted.parameters, MOST_GROUPS),
+        (*wanted.parameters, *wanted.parameters, *wanted.parameters, MAX_GROUPS),
     ).fetchall()
     groups = [RunGroup(*values[:5]) for values in counted]
-    if counted and (others := counted[0][5] - MOST_GROUPS) > 0:
+    if counted and (others := counted[0][5] - MAX_GROUPS) > 0:
         groups.append(RunGroup("", counted[0][6] - sum(group.runs for group in groups), others=others))
     return tuple(groups)
 

@@ -16,7 +16,7 @@ from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 KEPT: Final = timedelta(days=90)
 """How long an alert is remembered as reported, and a delivery is kept."""
 CLAIMS: Final = Claims("deliveries", "id", "outcome IS NULL")
-MOST_WAITING: Final = 5_000
+MAX_WAITING: Final = 5_000
 """How many alerts are handled at one time, oldest first."""
 MARK_KEPT: Final = timedelta(days=400)
 """How long a mark is kept, unless it mutes its item."""
@@ -75,7 +75,7 @@ def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
     """Open alerts, oldest first."""
     query = f"SELECT {_ALERT} FROM alerts WHERE outcome IS NULL ORDER BY entered_us, key LIMIT ?"
     alerts = []
-    for key, *named, body, at_us, about, entered_us in connection.execute(query, (MOST_WAITING,)).fetchall():
+    for key, *named, body, at_us, about, entered_us in connection.execute(query, (MAX_WAITING,)).fetchall():
         group, source, route, level, title = named
         subject = (group, source, route, level, title, json.loads(about))
         at, entered_at = from_us(at_us), from_us(entered_us)

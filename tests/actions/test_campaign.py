@@ -100,7 +100,7 @@ API = Repository.parse("acme/api")
 
 REFUSALS: Final = (400, 401, 403, 404, 405, 409, 413, 422, 429)
 DOUBTFUL: Final = (204, 206, 302, 307, 406, 408, 418, 424, 425, 499, 500, 501, 502, 503, 504)
-LONGEST_STALL_S: Final = 0.4
+MAX_STALL_S: Final = 0.4
 UNREAD: Final = 0.08
 """The share of connections that close before the request was read."""
 
@@ -154,7 +154,7 @@ async def succeed_late(it: Exchange) -> Step:
     is_early = it.rng.random() < 0.5
     if is_early:
         it.execute()
-    await asyncio.sleep(it.rng.uniform(0, LONGEST_STALL_S))
+    await asyncio.sleep(it.rng.uniform(0, MAX_STALL_S))
     if not is_early:
         it.execute()
     return it.answer
@@ -179,7 +179,7 @@ async def odd_success(it: Exchange) -> Step:
 async def break_off(it: Exchange) -> Step:
     """Send nothing, a part of the answer or garbage, at once or late."""
     it.maybe()
-    stall_s = it.rng.choice([0, 0, 0, LONGEST_STALL_S])
+    stall_s = it.rng.choice([0, 0, 0, MAX_STALL_S])
     then: Any = "close" if stall_s else it.rng.choice(["close", "reset"])
     garbage = (b"\x00" * 40, b"HTTP/9.9 yes\r\n\r\n", b"HTTP/1.1 abc X\r\n\r\n", b"220 smtp\r\n")
     hint = b"HTTP/1.1 103 Early Hints\r\n\r\n"

@@ -9,7 +9,7 @@ import app
 import widgets
 from tests.architecture.test_rooms import kind_of
 
-MOST_ABOVE = 2
+MAX_ABOVE = 2
 
 
 def test_nothing_hides_behind_a_tall_tree_of_classes() -> None:
@@ -25,4 +25,4 @@ def test_nothing_hides_behind_a_tall_tree_of_classes() -> None:
                     above[f"{found.name}.{kind.__name__}"] = len(ours)
 
     assert above["app.runs.screen.RunsScreen"] > 0
-    assert {name for name, count in above.items() if count > MOST_ABOVE} == set()
+    assert {name for name, count in above.items() if count > MAX_ABOVE} == set()

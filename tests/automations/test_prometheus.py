@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from app.automations.metrics import DURATIONS, MOST_VALUES, RunCounts, Snapshot, families
+from app.automations.metrics import DURATIONS, MAX_VALUES, RunCounts, Snapshot, families
 from storage.records.following import StatusChange
 from tests.service_process import ROOT
 
@@ -64,7 +64,7 @@ def test_hostile_names_neither_break_a_scrape_nor_grow_without_bound() -> None:
 
     counted = {sample.labels["status"]: sample.value for sample in found["runwarden_runs"].samples}
     assert counted["a?b"] == 500
-    assert (len(counted), sum(counted.values())) == (MOST_VALUES + 1, 1_500)
+    assert (len(counted), sum(counted.values())) == (MAX_VALUES + 1, 1_500)
 
 
 def test_runs_that_end_are_counted_by_how_long_they_took() -> None:

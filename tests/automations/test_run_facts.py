@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.bot import Bot
-from app.automations.occurrences import MOST_QUESTIONS
+from app.automations.occurrences import MAX_QUESTIONS
 from app.automations.replay import replay
 from app.automations.rule import fingerprint
 from app.inbox.inbox import Inbox
@@ -127,13 +127,13 @@ async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) 
     await runner.decide_and_act()
     place.move(minutes=1)
     cache = place.cache
-    await place.storm(MOST_QUESTIONS + 5, "acme/api")
+    await place.storm(MAX_QUESTIONS + 5, "acme/api")
     # Many updates arrive at once after failures, and none of them requests results.
     await cache.store_failure_facts(FailureFacts(), await cache.questions_due())
     await runner.decide_and_act()
 
     reasons = {each.occurrence.facts["run.reason"] for each in place.journal}
-    assert len(asked) == MOST_QUESTIONS
+    assert len(asked) == MAX_QUESTIONS
     assert reasons == {*(f"{run_id} does not compile" for run_id in asked), "no reason given"}
 
 

@@ -59,7 +59,7 @@ class CommandLine:
             patch.dict(os.environ, given, clear=True),
             # Waits are short in tests, so a command polls often.
             patch("app.runs.command_wait.FIRST_PAUSE_S", 0.05),
-            patch("app.runs.command_wait.LONGEST_PAUSE_S", 0.2),
+            patch("app.runs.command_wait.MAX_PAUSE_S", 0.2),
             patch("app.results.command_results.PAUSE_S", 0.05),
             chdir(self.home),
             CliRunner().isolation(stdin) as (out, err, _),

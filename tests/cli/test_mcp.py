@@ -251,7 +251,7 @@ def test_foreign_text_is_data(boarded: CommandLine, board: Lab) -> None:
 
 def test_proposals_have_an_end(boarded: CommandLine, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit keeps a runaway program from filling the inbox; a read-only profile accepts no proposals."""
-    monkeypatch.setattr("app.automations.acting.MOST_WAITING", 3)
+    monkeypatch.setattr("app.automations.acting.MAX_WAITING", 3)
     (refused,) = ask(boarded, START, options=("--read-only",))
     answers = ask(boarded, *(("propose_run", {"repository": "acme/api", "instructions": f"n {n}"}) for n in range(4)))
 

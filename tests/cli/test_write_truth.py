@@ -17,7 +17,7 @@ import pytest
 from storage import database
 from tests.cli.conftest import CommandLine
 from tests.lab import ORGANIZATION, RUN, Drop, Hang, Received, Respond, Server
-from tests.program import CREATE, LONGEST_S, Program
+from tests.program import CREATE, MAX_S, Program
 from tests.waiting import eventually
 
 START = ("runs", "start", "-R", "acme/api", "--json", "Review")
@@ -180,7 +180,7 @@ def test_a_stream_that_cannot_be_written_does_not_change_a_writes_exit_code(
     with os.fdopen(writing, "wb") as unread, Path("/dev/full").open("wb") as full:
         ends = {"gone": unread.fileno(), "full": full.fileno(), "": DEVNULL}
         streams = (DEVNULL, ends[stdout], ends[stderr])
-        ended = Program(CREATE[:-1], faulty.environment, cwd=faulty.home, streams=streams).wait(LONGEST_S)
+        ended = Program(CREATE[:-1], faulty.environment, cwd=faulty.home, streams=streams).wait(MAX_S)
 
     assert (ended, len(server.posts)) == (code, 1)
 

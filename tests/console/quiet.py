@@ -37,7 +37,7 @@ RESIZE_S = 0.009
 FRAME_S = 0.02
 MOMENT_S = 0.1
 """Timers up to this many seconds belong to an answer: the pause before a search or a resize, but not the next frame."""
-MOST_FRAMES = 8
+MAX_FRAMES = 8
 """A screen behind a sheet may repaint with every frame forever; no key needs more frames than this."""
 ENOUGH_S = 0.5
 """How long a pilot's key waits for background work, which may hang on purpose."""
@@ -158,7 +158,7 @@ async def answered(app: App[Any], at_most_s: float | None = None) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, QuietLoop)
     await loop.rest(at_most_s)
-    for _ in range(MOST_FRAMES):
+    for _ in range(MAX_FRAMES):
         if not (app.is_running and app.screen_stack):
             return
         if loop.listens and at_most_s is None:

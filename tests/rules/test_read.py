@@ -5,7 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.rule import MOST, NO_LIMIT, DoAgent, DoContinue, Limit, OnHealth, OnRun, OnSchedule, Rule, Scope
+from app.automations.rule import (
+    NO_LIMIT,
+    UNLIMITED,
+    DoAgent,
+    DoContinue,
+    Limit,
+    OnHealth,
+    OnRun,
+    OnSchedule,
+    Rule,
+    Scope,
+)
 from app.automations.sentence import limits, sentence, warnings
 from app.profiles import ConfigError, NotifySettings, Settings
 from app.profiles.load import parse
@@ -62,7 +73,7 @@ def test_the_examples_of_the_documentation_are_read() -> None:
     assert nightly.limit == Limit(3, 20, 100)
     assert page.limit == NO_LIMIT
     (few,) = rules(rule(limit="{ per_hour = 5 }"))
-    assert few.limit == Limit(MOST, 5, MOST)
+    assert few.limit == Limit(UNLIMITED, 5, UNLIMITED)
     assert (nightly.needs_approval, nightly.approval_expires, nightly.quiet) == (False, timedelta(hours=24), None)
 
 

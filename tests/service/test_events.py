@@ -20,7 +20,7 @@ from service.outgoing.webhooks import addresses_of, deliver
 from service.settings import EventSettings
 from service.store import deletions, events, hosts, invitations, turns
 from service.store.database import Database
-from service.store.events import DELIVERED, GIVEN_UP, MOST_ENDPOINTS, WAITING, Endpoint, EndpointError, Event
+from service.store.events import DELIVERED, GIVEN_UP, MAX_ENDPOINTS, WAITING, Endpoint, EndpointError, Event
 from service.store.hosts import Host
 from service.store.turns import TurnOutcome
 from tests.lab import Drip, Drop, Hang, Received, Respond, Server, Step
@@ -329,7 +329,7 @@ def test_an_organization_has_so_many_endpoints_and_no_more(desk: Desk) -> None:
     """Types must exist, and another organization has its own limit. Old events are removed, whatever their result."""
     with pytest.raises(EndpointError, match=r"choose at least one type.*run\.started"):
         desk.add("https://a.example/", ("run.exploded",))
-    for number in range(MOST_ENDPOINTS):
+    for number in range(MAX_ENDPOINTS):
         desk.add(f"https://a.example/{number}", ALL if number else ("run.ended",))
     with pytest.raises(EndpointError, match="at most 10 endpoints"):
         desk.add("https://a.example/more")
@@ -339,9 +339,9 @@ def test_an_organization_has_so_many_endpoints_and_no_more(desk: Desk) -> None:
     desk.late = DAY_MICROS
     desk.happen("health.changed", number=2)
     with desk.database.write() as connection:
-        assert events.remove(connection, desk.now() - SECOND_MICROS) == MOST_ENDPOINTS
+        assert events.remove(connection, desk.now() - SECOND_MICROS) == MAX_ENDPOINTS
         assert events.by_id(connection, "evt_\0") is events.endpoint(connection, "ep_\0") is None
-    assert [json.loads(one.payload)["data"]["number"] for one in desk.stored()] == [2] * (MOST_ENDPOINTS - 1)
+    assert [json.loads(one.payload)["data"]["number"] for one in desk.stored()] == [2] * (MAX_ENDPOINTS - 1)
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)

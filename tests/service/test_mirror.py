@@ -41,7 +41,7 @@ def test_a_mirror_keeps_two_names_however_many_were_fetched(
 
     Packs are joined, and a full mirror needs no object from the host.
     """
-    monkeypatch.setattr("service.execution.mirror._MOST_PACKS", 0)
+    monkeypatch.setattr("service.execution.mirror._MAX_PACKS", 0)
     git("branch", "other", "main", cwd=repository)
     first = mirror.fetch("next")
     moved = move(repository, "main", "next")
@@ -265,7 +265,7 @@ def test_a_merge_with_what_others_pushed_has_what_it_reads(
     tmp_path: Path, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three versions of a moved and changed file are fetched, even outside the part, and over joined packs."""
-    monkeypatch.setattr("service.execution.mirror._MOST_PACKS", 1)
+    monkeypatch.setattr("service.execution.mirror._MAX_PACKS", 1)
     (folder := tmp_path / "mirrors").mkdir()
     mirror = RepositoryMirror(folder, hosted.url, GitRunner(folder, 300), ("api",))
     base = mirror.fetch("main").default

@@ -29,7 +29,7 @@ PLACES = 2
 SETTLED_S = 60
 """Within this time of the database's return, every turn is taken up again."""
 SEEDS = [int(seed) for seed in os.environ.get("RUNWARDEN_OUTAGE_SEEDS", "1,2,3,4,5,6,7,8,9,10").split(",")]
-LONGEST_S = 1500
+MAX_S = 1500
 OPEN = "status IN ('queued', 'working')"
 TURNS = int(os.environ.get("RUNWARDEN_OUTAGE_TURNS", "300"))
 
@@ -83,7 +83,7 @@ class Storms:
         if is_frozen:
             worker.signal(signal.SIGCONT)
         else:
-            eventually(lambda: is_started(worker), "the worker starts", LONGEST_S, pause_s=1)
+            eventually(lambda: is_started(worker), "the worker starts", MAX_S, pause_s=1)
 
     def _settle(self) -> None:
         """Wait until each turn that had a slot has ended or was taken up again."""
@@ -198,5 +198,5 @@ def test_whatever_dies_with_the_database_each_turn_ends_once(
         for _ in range(TURNS // 30):
             if not ended(url):
                 storms.storm()
-        eventually(lambda: ended(url), "all turns end", LONGEST_S, saw=lambda: open_turns(url), pause_s=0.2)
+        eventually(lambda: ended(url), "all turns end", MAX_S, saw=lambda: open_turns(url), pause_s=0.2)
         check_end(made, url, TURNS, tmp_path / "gate")

@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.campaign
 AXE: Final = ROOT / ".venv/.npm/node_modules/axe-core/axe.min.js"
-MOST_TABS: Final = 400
+MAX_TABS: Final = 400
 TAB, ENTER, CONTROL = "\ue004", "\ue007", "\ue009"
 FOCUSED: Final = """
 const one = document.activeElement, look = getComputedStyle(one), box = one.getBoundingClientRect();
@@ -87,7 +87,7 @@ class Person:
 
     def reach(self, selector: str) -> None:
         """Press Tab until an element has the focus; the focus must be visible at each step."""
-        for _ in range(MOST_TABS):
+        for _ in range(MAX_TABS):
             focused = self.driver.execute_script(FOCUSED, selector)
             assert focused["nowhere"] or focused["visible"], f"the focus is not visible: {focused['what']}"
             if focused["is"]:

@@ -72,7 +72,7 @@ def test_large_counts_are_kept_for_a_moment_and_small_ones_not(
 ) -> None:
     """Only the latest large count is cached, for its own organization: first acme's, later the other one's."""
     monkeypatch.setattr(runs, "EXACT_BELOW", 3)
-    monkeypatch.setattr(runs, "_MOST_KEPT", 1)
+    monkeypatch.setattr(runs, "_MAX_KEPT", 1)
     now_s, found = [0.0], list[list[int]]()
     counts, owners = runs.RunCounter(lambda: now_s[0]), [accepted(database, "acme").organization_id for _ in range(3)]
     owners = [owners[0], accepted(database, "other").organization_id]

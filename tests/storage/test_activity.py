@@ -32,7 +32,7 @@ async def test_polls_that_go_alike_are_one_entry(cache: Cache, monkeypatch: pyte
     since = await cache.polls(10, "runs", NOON + 2 * MINUTE)
     later = await cache.polls(10, "runs", NOON + 2.1 * MINUTE)
     monkeypatch.setattr(polls, "CAP", 10)
-    gap = polls.LONGEST_GAP
+    gap = polls.MAX_GAP
     for after in (gap, gap * 2, gap * 3 + timedelta(seconds=1)):
         await poll(cache, NOON + 5 * MINUTE + after)
     apart = await cache.polls(2)

@@ -57,7 +57,7 @@ def test_the_worst_group_comes_first_with_its_numbers(database: Connections, mon
     ]  # fmt: skip
     assert (folded.total, folded.runs, folded.rows) == (4, 40, ())
     assert ask(database, Grouping("repository"), condition=RunFilter(statuses=("failed",))).runs == 3
-    monkeypatch.setattr(windows, "MOST_GROUPS", 2)
+    monkeypatch.setattr(windows, "MAX_GROUPS", 2)
     last = ask(database, Grouping("repository", is_folded=False)).heads[-1][1]
     assert (last.others, last.runs, last.rows) == (2, 18, 0)
     for text, by in (("repository", Grouping("repository")), ("branch unfolded", Grouping("branch", is_folded=False))):

@@ -115,11 +115,11 @@ def test_where_too_much_is_missing_every_run_is_read(
 ) -> None:
     """The same is done if a search finds very many."""
     with connected(tmp_path, runs) as database:
-        monkeypatch.setattr(texts, "_MOST_MISSING", 1)
+        monkeypatch.setattr(texts, "_MAX_MISSING", 1)
         assert texts.newest(database[1], RunFilter(search="7"), 5) is None
         check(database, runs, {})
         fill(database)
-        monkeypatch.setattr(texts, "_MOST", 100)
+        monkeypatch.setattr(texts, "_MAX_MATCHES", 100)
         assert texts.by_status(database[1], RunFilter(search="agent")) is None
         check(database, runs, {})
 

@@ -18,7 +18,7 @@ from app.api.errors import (
     ServerFailedError,
     UnreachableError,
 )
-from app.sync.polling import LONGEST_S, Cadence
+from app.sync.polling import MAX_S, Cadence
 from storage.records.activity import BudgetState
 
 RESTING = (Priority.ACTIVE, Priority.HEALTH, Priority.BACKFILL)
@@ -221,4 +221,4 @@ def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -
     cadence.due_at_s = 0.0
 
     assert waits[:9] == [0.0, 20.0, 40.0, 60.0, 30.0, 15.0, 10.0, 10.0, 10.0]
-    assert (waits[-1], cadence.wait_s(0.0)) == (LONGEST_S, 0.0)
+    assert (waits[-1], cadence.wait_s(0.0)) == (MAX_S, 0.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.start.first_frame import MOST_FRAMES, FirstFrame, configuration
+from app.start.first_frame import MAX_FRAMES, FirstFrame, configuration
 
 SIZE = (80, 24)
 ROWS = ["", "\x1b[1;38;2;1;2;3m● live\x1b[0m text"]
@@ -60,9 +60,9 @@ def test_nothing_is_kept_where_others_can_write_and_not_for_ever(kept: FirstFram
     kept.keep("none /", SIZE, "title", ROWS)
     assert file.read_text() == before
     file.parent.chmod(0o700)
-    for width in range(MOST_FRAMES + 5):
+    for width in range(MAX_FRAMES + 5):
         kept.keep("", (width, 24), "title", ROWS)
-    assert len(list(file.parent.iterdir())) == MOST_FRAMES
+    assert len(list(file.parent.iterdir())) == MAX_FRAMES
 
     config.write_text('default_profile = "another"')
     kept.keep(name, SIZE, "title", ROWS)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from mdurl._encode import encode_cache
 
 from tests.widgets.stage import staged
-from widgets.results.review import MOST_BLOCK_LINES, ReviewView, review_lines
+from widgets.results.review import MAX_BLOCK_LINES, ReviewView, review_lines
 
 REVIEW = """\
 # Review
@@ -90,7 +90,7 @@ async def test_nothing_of_a_hostile_review_reaches_the_terminal() -> None:
             await pilot.press("G")
 
             assert "".join(app.lines).isprintable(), name
-            assert 0 < view.total < 10 * MOST_BLOCK_LINES, name
+            assert 0 < view.total < 10 * MAX_BLOCK_LINES, name
 
 
 def test_our_own_marks_are_left_out_and_no_words_hide_behind_them() -> None:

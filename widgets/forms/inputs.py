@@ -14,9 +14,9 @@ from textual.widgets.text_area import Edit, EditResult, Location
 from app.engine.text import safe_text
 from widgets.kit import hidden
 
-LONGEST_LINE: Final = 4_000
+MAX_LINE: Final = 4_000
 """The most characters of a one-line input; longer pastes are cut."""
-_LONGEST_CLUSTER: Final = 64
+_MAX_CLUSTER: Final = 64
 """Characters beside the cursor that are searched for the end of what is drawn as one."""
 
 
@@ -59,7 +59,7 @@ class LineInput(Input):
 
     def replace(self, text: str, start: int, end: int) -> None:
         """Replace a range with the printable part of the text."""
-        kept = _one_line(text)[:LONGEST_LINE]
+        kept = _one_line(text)[:MAX_LINE]
         super().replace(kept, start, end)
         if len(kept) < len(text):
             self.post_message(CharactersRemoved(len(text) - len(kept)))
@@ -156,13 +156,13 @@ class ParagraphInput(TextArea):
     def get_cursor_left_location(self) -> Location:
         """Return the place before the flag, emoji or accented letter that ends at the cursor."""
         row, column = self.cursor_location
-        before = self.document.get_line(row)[max(0, column - _LONGEST_CLUSTER) : column]
+        before = self.document.get_line(row)[max(0, column - _MAX_CLUSTER) : column]
         return (row, column - len(_clusters(before)[-1])) if before else super().get_cursor_left_location()
 
     def get_cursor_right_location(self) -> Location:
         """Return the place after the flag, emoji or accented letter that begins at the cursor."""
         row, column = self.cursor_location
-        after = self.document.get_line(row)[column : column + _LONGEST_CLUSTER]
+        after = self.document.get_line(row)[column : column + _MAX_CLUSTER]
         return (row, column + len(_clusters(after)[0])) if after else super().get_cursor_right_location()
 
 

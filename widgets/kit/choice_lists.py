@@ -113,7 +113,7 @@ class PickList(OptionList, can_focus=False):
             self.post_message(self.Clicked(self._picks[index].value, event.chain > 1))
 
 
-_MOST_WAYS: Final = 500
+_MAX_WAYS: Final = 500
 """Textual tries every way to place the letters: 500 take 10 ms, those of six among a hundred equal ones minutes."""
 
 
@@ -122,7 +122,7 @@ def fuzzy(query: str, name: str) -> tuple[float, Sequence[int]] | None:
     if not query:
         return 0.0, ()
     letters, text = query.lower(), name.lower()
-    if letters not in text and prod(map(text.count, letters)) > _MOST_WAYS < _ways(letters, text):
+    if letters not in text and prod(map(text.count, letters)) > _MAX_WAYS < _ways(letters, text):
         return None
     # Where lower case changes the length, the places would be wrong: the case is compared as it is.
     score, positions = FuzzySearch(case_sensitive=len(text) != len(name), cache_size=1).match(query, name)

@@ -30,7 +30,7 @@ from widgets.kit import hidden
 from widgets.kit.badges import STYLES, tone_css
 from widgets.kit.cursor_view import HEADER, CursorView
 
-LONGEST: Final = 4_000
+MAX_LINE: Final = 4_000
 TAB: Final = "    "
 
 
@@ -45,7 +45,9 @@ class TextPiece(NamedTuple):
 
 def safe_line(text: str) -> str:
     """Foreign text as a line of a view."""
-    return safe_text(text[:LONGEST].replace("\t", TAB) + ("…" if len(text) > LONGEST else ""), limit=LONGEST * len(TAB))
+    return safe_text(
+        text[:MAX_LINE].replace("\t", TAB) + ("…" if len(text) > MAX_LINE else ""), limit=MAX_LINE * len(TAB)
+    )
 
 
 def overlay(pieces: Iterable[TextPiece], spans: Sequence[tuple[int, int]], ground: str) -> list[TextPiece]:
@@ -118,7 +120,7 @@ class TextView(CursorView):
 
     def action_sideways(self, steps: int) -> None:
         """Scroll sideways, eight cells at once."""
-        self._x = min(max(0, self._x + steps * 8), LONGEST)
+        self._x = min(max(0, self._x + steps * 8), MAX_LINE)
         self.refresh()
 
     def on_mouse_scroll_right(self) -> None:

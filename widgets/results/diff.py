@@ -21,7 +21,7 @@ from app.results.diff import HEADER, HUNK, Patch
 from storage.records.results import ChangedFile
 from widgets.kit import hidden, unkeyed
 from widgets.kit.cells import beside, joined, shorten
-from widgets.kit.text_view import LONGEST, TAB, TextPiece, TextView, overlay, safe_line
+from widgets.kit.text_view import MAX_LINE, TAB, TextPiece, TextView, overlay, safe_line
 
 ColourSpan = tuple[int, int, str]
 """The beginning and the end of a span, in characters, and its tone."""
@@ -30,11 +30,11 @@ Colours = Sequence[Sequence[ColourSpan]]
 Spans = tuple[tuple[int, int], ...]
 """Parts of a line: the beginning and the end of each, in characters."""
 
-MOST_BYTES: Final = 300_000
+MAX_BYTES: Final = 300_000
 """A larger file is not coloured."""
-MOST_CHARACTERS: Final = 2_000
+MAX_CHARACTERS: Final = 2_000
 """A file with a longer line is not coloured: lexers take seconds for one."""
-MOST_WORDS: Final = 300
+MAX_WORDS: Final = 300
 LEAST_ALIKE: Final = 0.35
 """The similarity from which two lines are compared word by word."""
 _WORDS: Final = re.compile(r"\w+|\s+|[^\w\s]")
@@ -63,7 +63,7 @@ NEW: Final = 1
 
 def colours(blob: bytes, name: str) -> Colours:
     """The syntax of a file with this name; empty if it is not known or would take too long. Runs in a thread."""
-    if len(blob) > MOST_BYTES or any(len(line) > MOST_CHARACTERS for line in blob.split(b"\n")):
+    if len(blob) > MAX_BYTES or any(len(line) > MAX_CHARACTERS for line in blob.split(b"\n")):
         return ()
     from pygments.lexers import get_lexer_for_filename
     from pygments.token import Comment, Keyword, Name, Number, Operator, String
@@ -105,7 +105,7 @@ def colours(blob: bytes, name: str) -> Colours:
 def changed_words(old: str, new: str) -> tuple[Spans, Spans]:
     """The parts in which an old and a new line differ; none if the lines have too little in common."""
     before, after = _WORDS.findall(old), _WORDS.findall(new)
-    if max(len(before), len(after)) > MOST_WORDS:
+    if max(len(before), len(after)) > MAX_WORDS:
         return (), ()
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     if matcher.ratio() < LEAST_ALIKE:
@@ -434,7 +434,7 @@ class DiffView(TextView):
         """The lines on show in a row, without their signs."""
         file, at = self._file_and_row(row)
         lines = set() if at == HEADING else {self._files[file].left[at], self._files[file].right[at]} - {NONE}
-        return (self._rows.patch.line(line, LONGEST)[1:] for line in lines)
+        return (self._rows.patch.line(line, MAX_LINE)[1:] for line in lines)
 
     @property
     def _files(self) -> list[FileRows]:
@@ -501,4 +501,4 @@ class DiffView(TextView):
         return pieces
 
     def _raw(self, line: int) -> str:
-        return self._rows.patch.line(line, LONGEST + 2).decode("utf-8", "replace")
+        return self._rows.patch.line(line, MAX_LINE + 2).decode("utf-8", "replace")

@@ -22,7 +22,7 @@ from textual.strip import Strip
 
 from storage.records.results import LogChunk
 from widgets.kit.cursor_view import HEADER
-from widgets.kit.text_view import LONGEST, TextPiece, TextView, safe_line
+from widgets.kit.text_view import MAX_LINE, TextPiece, TextView, safe_line
 
 FAILED_STEP: Final = re.compile(rb"(?m)^\x1b\[31m")
 """A step's first line, as `StepLine.drawn` colours one that failed."""
@@ -36,7 +36,7 @@ _TONES: Final = ("quiet", "bad", "good", "warn", "busy", "wait", "function", "pl
 
 
 BLOCK: Final = 256 * 1024
-LONGEST_READ: Final = 16 * 1024
+MAX_READ: Final = 16 * 1024
 _END: Final = re.compile(b"\n")
 
 
@@ -93,9 +93,9 @@ class LogSpool(Struct, eq=False):
         """A line without its break; of a very long one the beginning, or the last part if it was overwritten."""
         begin = self._start(row)
         end = self._ends[row] if row < len(self._ends) else self._last
-        data = self._read(begin, min(end, begin + LONGEST_READ))
-        if end - begin > LONGEST_READ and b"\r" in data:
-            return self._read(end - LONGEST_READ, end)
+        data = self._read(begin, min(end, begin + MAX_READ))
+        if end - begin > MAX_READ and b"\r" in data:
+            return self._read(end - MAX_READ, end)
         return data
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
@@ -306,7 +306,7 @@ def log_pieces(raw: bytes) -> list[TextPiece]:
     text = raw.decode("utf-8", "replace").rstrip("\r")
     *before, last = [part for part in text.split("\r") if part] or [""]
     pieces, tone, decoder = [], "plain", AnsiDecoder()
-    for number, part in enumerate(_SGR.split(last[: LONGEST + 1])):
+    for number, part in enumerate(_SGR.split(last[: MAX_LINE + 1])):
         if number % 2:
             # Hidden and blinking text, and backgrounds, are left out.
             list(decoder.decode(f"\x1b[{part.replace(':', ';')}m"))

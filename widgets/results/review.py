@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-MOST_CHARACTERS: Final = 400_000
-MOST_BLOCK_LINES: Final = 300
+MAX_CHARACTERS: Final = 400_000
+MAX_BLOCK_LINES: Final = 300
 LEAST_WIDTH: Final = 20
 MARKER: Final = re.compile(r"(?s)<!-- runwarden.*?-->")
 """The service's own comment, which marks a review."""
@@ -46,12 +46,12 @@ def review_lines(text: str, width: int) -> tuple[ReviewLine, ...]:
     from markdown_it import MarkdownIt
 
     with _PARSING:
-        tokens = MarkdownIt("commonmark").enable("table").parse(text[:MOST_CHARACTERS])
+        tokens = MarkdownIt("commonmark").enable("table").parse(text[:MAX_CHARACTERS])
     page = _Page(max(LEAST_WIDTH, width))
     page.lay_out(tokens)
     if not page.lines and text.strip():  # The blocks are nested too deep for the parser.
-        page.code(text[:MOST_CHARACTERS])
-    if len(text) > MOST_CHARACTERS:
+        page.code(text[:MAX_CHARACTERS])
+    if len(text) > MAX_CHARACTERS:
         page.add([TextPiece("… The rest is left out: the file is too long.", "warn")])
     return tuple(page.lines)
 
@@ -151,7 +151,7 @@ class _Page:
     def code(self, text: str) -> None:
         """Add code unchanged."""
         lines = text.rstrip("\n").split("\n")
-        for line in lines[:MOST_BLOCK_LINES]:
+        for line in lines[:MAX_BLOCK_LINES]:
             self.add([TextPiece(fit(safe_line(line), self.room), "plain", "code")])
             self.source += 1
         self.left_out(len(lines))
@@ -159,7 +159,7 @@ class _Page:
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
         """Add a table, a row a line; columns share the width in proportion to their content."""
-        shown = rows[:MOST_BLOCK_LINES]
+        shown = rows[:MAX_BLOCK_LINES]
         needs = [max(1, *map(cell_len, column)) for column in zip(*shown, strict=False)]
         room = self.room - 2 * len(needs)
         widths = needs
@@ -175,8 +175,8 @@ class _Page:
 
     def left_out(self, lines: int) -> None:
         """Add a remark on how many lines are not shown."""
-        if lines > MOST_BLOCK_LINES:
-            self.add([TextPiece(f"… {lines - MOST_BLOCK_LINES:,} more lines", "quiet")])
+        if lines > MAX_BLOCK_LINES:
+            self.add([TextPiece(f"… {lines - MAX_BLOCK_LINES:,} more lines", "quiet")])
 
 
 def _inline(tokens: "Sequence[Token]", tone: str) -> Iterator[TextPiece]:

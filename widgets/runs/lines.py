@@ -21,7 +21,7 @@ from widgets.runs.columns import PlacedRunColumn, RowFacts, RunLayout
 PARTS: Final = (*STYLES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
 
 SEARCHED: Final = frozenset({"repository", "branch", "run", "asked", "result", "agent"})
-SHORTEST: Final = 4
+MIN_CUT_CELLS: Final = 4
 """The fewest cells shown of a column that the right edge cuts."""
 TAIL_MARGIN: Final = 6
 """Cells that are neither rule nor text: the cursor's mark, a gap on both sides of the text, and the right margin."""
@@ -164,7 +164,7 @@ def unseen_note(unseen: int) -> str:
 def _visible(placed: PlacedRunColumn, width: int, scroll_x: int) -> int:
     """The cells of a column up to the right edge of the view; a remainder too short to read is left out."""
     cells = min(placed.width, scroll_x + width - AIR - placed.x)
-    return cells if cells == placed.width or cells >= SHORTEST else 0
+    return cells if cells == placed.width or cells >= MIN_CUT_CELLS else 0
 
 
 def _scrolled(segments: list[Segment], layout: RunLayout, width: int, scroll_x: int, background: Style) -> Strip:

@@ -215,7 +215,7 @@ async def test_the_sheet_lists_the_newest_requests(
     staged: Staged, configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tab counts all of them, however many there are."""
-    monkeypatch.setattr("app.automations.screen_data.MOST_WAITING", 2)
+    monkeypatch.setattr("app.automations.screen_data.MAX_WAITING", 2)
     async with staged(changed=configured(ONE)) as scene:
         for number in range(1, 4):
             await waits(scene, 9 - number, run_id=f"run_{number}", run_branch=f"fix/{number}")

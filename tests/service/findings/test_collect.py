@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from service.findings import MOST, FindingsFile, IdentifiedFinding, packed
+from service.findings import MAX_FINDINGS, FindingsFile, IdentifiedFinding, packed
 from service.findings.collect import clear, collect
 from service.secrets import Secrets
 from tests.service.conftest import Own
@@ -175,7 +175,7 @@ def test_sarif_as_scanners_write_it_and_of_any_types(tmp_path: Path) -> None:
 
 def test_of_too_many_the_heaviest_are_kept_and_what_few_bytes_make_large_stays_small(tmp_path: Path) -> None:
     """Placeholders in SARIF must not multiply without limit."""
-    many = [EVAL | {"rule": f"r{number}", "severity": "note"} for number in range(MOST)]
+    many = [EVAL | {"rule": f"r{number}", "severity": "note"} for number in range(MAX_FINDINGS)]
     found = read(written(tmp_path, {"version": 1, "findings": [*many, EVAL | {"severity": "blocker"}]}))
     place = {"physicalLocation": {"artifactLocation": {"uri": "src/a.py"}}}
     bomb = {"message": {"text": "{0}" * 5_000, "arguments": ["x" * 5_000]}, "locations": [place]}
@@ -186,7 +186,7 @@ def test_of_too_many_the_heaviest_are_kept_and_what_few_bytes_make_large_stays_s
     tracemalloc.stop()
 
     assert found.findings is not None
-    assert (len(found.findings), found.findings[0].severity) == (MOST, "blocker")
+    assert (len(found.findings), found.findings[0].severity) == (MAX_FINDINGS, "blocker")
     assert found.remarks[0].startswith("1 finding left out")
     assert peak < 15 << 20
 
