@@ -46,7 +46,6 @@ class Engine(Struct, frozen=True):
     settings: Settings
     profile: Profile
     client: Client
-    budget: Budget
     cache: Cache
     ledger: Ledger
     runs: RunSync
@@ -94,10 +93,9 @@ class Engine(Struct, frozen=True):
                 stack.push_async_callback(state.close)
             except StorageError as error:
                 state = error  # Without it the cache can be read and the service asked.
-            budget = Budget(files.cache)
-            client = await _make_client(profile, budget)
+            client = await _make_client(profile, Budget(files.cache))
             stack.push_async_callback(client.aclose)
-            await budget.load()
+            await client.budget.load()
             opened = stack.pop_all()
         cache, ledger = files.cache, files.ledger
         events = EventBus()
@@ -147,7 +145,6 @@ class Engine(Struct, frozen=True):
             settings=settings,
             profile=profile,
             client=client,
-            budget=budget,
             cache=cache,
             ledger=ledger,
             state=state,
@@ -165,6 +162,11 @@ class Engine(Struct, frozen=True):
             summaries=RunSummaries(cache, ledger, patient_extension, clock, timedelta(seconds=poll.runs_s)),
             _opened=opened,
         )
+
+    @property
+    def budget(self) -> Budget:
+        """When requests may be sent, as all processes of the profile share it."""
+        return self.client.budget
 
     @property
     def token_problem(self) -> TokenError | None:
