@@ -31,7 +31,7 @@ DURABLE: Final[Mapping[str, str | int]] = {
     "foreign_keys": 1,
 }
 """The settings for a file that cannot be made again: it is durable before it is fast."""
-_COPY_CURE: Final = "Restore it from an earlier copy, or save its readable parts with `sqlite3 FILE .recover`."
+_COPY_FIX: Final = "Restore it from an earlier copy, or save its readable parts with `sqlite3 FILE .recover`."
 
 
 class Schema(Struct, frozen=True):
@@ -40,9 +40,9 @@ class Schema(Struct, frozen=True):
     name: str
     steps: Mapping[str, tuple[str, ...]]
     """SQL statements by the migration's name, in order; a migration that was released never changes."""
-    newer_cure: str
-    damage_cure: str
-    older_cure: str = "Move the file away; a new one is begun."
+    newer_fix: str
+    damage_fix: str
+    older_fix: str = "Move the file away; a new one is begun."
 
 
 def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
@@ -116,7 +116,7 @@ def data_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
-def check_integrity(connection: sqlite3.Connection, path: Path, damage_cure: str) -> None:
+def check_integrity(connection: sqlite3.Connection, path: Path, damage_fix: str) -> None:
     """Check the whole file; `quick_check` misses some damage.
 
     Raises:
@@ -124,7 +124,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path, damage_cure: str
     """
     (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if verdict != "ok":
-        raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {damage_cure}", path=path)
+        raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {damage_fix}", path=path)
 
 
 def open_durable(path: Path, schema: Schema) -> sqlite3.Connection:
@@ -140,7 +140,7 @@ def open_durable(path: Path, schema: Schema) -> sqlite3.Connection:
         try:
             migrate(connection, schema, path)
             # At each start: these files are small.
-            check_integrity(connection, path, schema.damage_cure)
+            check_integrity(connection, path, schema.damage_fix)
         except BaseException:
             connection.close()
             raise
@@ -179,9 +179,9 @@ def _missing(connection: sqlite3.Connection, schema: Schema, path: Path) -> list
     applied = {name for (name,) in rows.fetchall()}
     if unknown := sorted(applied - schema.steps.keys()):
         if unknown[0] < min(schema.steps):
-            text = f"A Runwarden from before the first release wrote {path} ({', '.join(unknown)}). {schema.older_cure}"
+            text = f"A Runwarden from before the first release wrote {path} ({', '.join(unknown)}). {schema.older_fix}"
             raise DatabaseOlderError(text, path=path)
-        text = f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_cure}"
+        text = f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_fix}"
         raise DatabaseNewerError(text, path=path)
     return [name for name in schema.steps if name not in applied]
 
@@ -199,10 +199,10 @@ def copy_database(source: Path, target: Path) -> None:
     partial.unlink(missing_ok=True)
     make_private(partial)
     try:
-        with translated(source, _COPY_CURE), closing(connect(source, {})) as reading:
+        with translated(source, _COPY_FIX), closing(connect(source, {})) as reading:
             reading.execute("VACUUM INTO ?", (str(partial),))
-        with translated(partial, _COPY_CURE), closing(connect(partial, {})) as copy:
-            check_integrity(copy, source, _COPY_CURE)
+        with translated(partial, _COPY_FIX), closing(connect(partial, {})) as copy:
+            check_integrity(copy, source, _COPY_FIX)
         partial.rename(target)
     finally:
         partial.unlink(missing_ok=True)

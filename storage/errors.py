@@ -76,8 +76,8 @@ _PRIMARY_CODE: Final = 0xFF
 """Extended result codes keep their primary code in the low byte."""
 
 _BY_CODE: Final[dict[int, tuple[type[StorageError], str]]] = {
-    sqlite3.SQLITE_CORRUPT: (DatabaseDamagedError, "The database {path} is damaged. {damage_cure}"),
-    sqlite3.SQLITE_NOTADB: (DatabaseDamagedError, "The file {path} is not a database. {damage_cure}"),
+    sqlite3.SQLITE_CORRUPT: (DatabaseDamagedError, "The database {path} is damaged. {damage_fix}"),
+    sqlite3.SQLITE_NOTADB: (DatabaseDamagedError, "The file {path} is not a database. {damage_fix}"),
     sqlite3.SQLITE_FULL: (DiskFullError, "No space is left for {path}. Free some, then try again."),
     sqlite3.SQLITE_READONLY: (
         DatabaseReadOnlyError,
@@ -104,22 +104,22 @@ _BY_CODE: Final[dict[int, tuple[type[StorageError], str]]] = {
 }
 
 
-def storage_error(error: sqlite3.Error, path: Path, *, damage_cure: str) -> StorageError | None:
+def storage_error(error: sqlite3.Error, path: Path, *, damage_fix: str) -> StorageError | None:
     """Translate SQLite's error; None if SQLite blames our statement, which is a bug."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     if code is None or (code & _PRIMARY_CODE) not in _BY_CODE:
         return None
     kind, message = _BY_CODE[code & _PRIMARY_CODE]
-    return kind(message.format(path=path, damage_cure=damage_cure, detail=error), path=path)
+    return kind(message.format(path=path, damage_fix=damage_fix, detail=error), path=path)
 
 
 @contextmanager
-def translated(path: Path, damage_cure: str, on_damage: Callable[[], None] | None = None) -> Iterator[None]:
+def translated(path: Path, damage_fix: str, on_damage: Callable[[], None] | None = None) -> Iterator[None]:
     """Raise SQLite's errors as `StorageError`s; call `on_damage` before one about damage."""
     try:
         yield
     except sqlite3.Error as error:
-        failure = storage_error(error, path, damage_cure=damage_cure)
+        failure = storage_error(error, path, damage_fix=damage_fix)
         if isinstance(failure, DatabaseDamagedError) and on_damage is not None:
             on_damage()
         if failure is None:

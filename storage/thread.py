@@ -31,14 +31,14 @@ class DatabaseThread:
     """
 
     def __init__(
-        self, path: Path, name: str, damage_cure: str, *, interruptible: bool, on_damage: Callable[[], None] | None
+        self, path: Path, name: str, damage_fix: str, *, interruptible: bool, on_damage: Callable[[], None] | None
     ) -> None:
         self.path = path
         self._jobs: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._is_ended = False
         self._connection: sqlite3.Connection | None = None
         self._interruptible = interruptible
-        self._damage_cure = damage_cure
+        self._damage_fix = damage_fix
         self._on_damage = on_damage
         self._identity: tuple[int, int] | None = None
         self._guard = Lock()
@@ -52,7 +52,7 @@ class DatabaseThread:
         connect: Callable[[], sqlite3.Connection],
         *,
         name: str,
-        damage_cure: str,
+        damage_fix: str,
         interruptible: bool = False,
         on_damage: Callable[[], None] | None = None,
     ) -> Self:
@@ -62,11 +62,11 @@ class DatabaseThread:
             path: The database, for messages.
             connect: Opens the connection; called on the thread.
             name: The thread's name.
-            damage_cure: The fix for a damaged file.
+            damage_fix: The fix for a damaged file.
             interruptible: Cancelling an awaiting task stops its running statement: for readers only.
             on_damage: Called on the thread when a job finds damage.
         """
-        thread = cls(path, name, damage_cure, interruptible=interruptible, on_damage=on_damage)
+        thread = cls(path, name, damage_fix, interruptible=interruptible, on_damage=on_damage)
         try:
             await thread._submit(lambda: thread._open(connect))
         except BaseException:
@@ -128,14 +128,14 @@ class DatabaseThread:
     def _closed_error(self) -> StorageClosedError:
         return StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path)
 
-    def check_place(self, cure: str) -> None:
+    def check_place(self, fix: str) -> None:
         """Check that the file is still there, at the path that other processes use.
 
         Raises:
             DatabaseUnopenableError: It was moved or deleted, or another file replaced it.
         """
         if self.has_moved:
-            raise DatabaseUnopenableError(f"{self.path} was moved or deleted. {cure}", path=self.path)
+            raise DatabaseUnopenableError(f"{self.path} was moved or deleted. {fix}", path=self.path)
 
     @property
     def has_moved(self) -> bool:
@@ -144,7 +144,7 @@ class DatabaseThread:
 
     def _open(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._close()
-        with translated(self.path, self._damage_cure, self._on_damage):
+        with translated(self.path, self._damage_fix, self._on_damage):
             self._connection = connect()
         self._identity = file_identity(self.path)
 
@@ -155,7 +155,7 @@ class DatabaseThread:
         with self._guard:
             self._running = ticket
         try:
-            with translated(self.path, self._damage_cure, self._on_damage):
+            with translated(self.path, self._damage_fix, self._on_damage):
                 return job(connection)
         except Exception as error:
             # Its frames hold cursors. While one of an interrupted statement is open, the next job is interrupted, too.

@@ -174,7 +174,7 @@ class Mistake(Struct, frozen=True):
     location: SafeText
     """Line and key; empty: the problem is in no single line."""
     message: SafeText
-    cure: SafeText
+    fix: SafeText
 
 
 class RuleEditor(Widget):
@@ -209,7 +209,7 @@ class RuleEditor(Widget):
         quiet = STYLES["quiet"]
         if isinstance(result, Mistake):
             where = Content.styled(f"✗ {result.location or 'not a valid rule'}", f"{STYLES['bad']} bold")
-            lines = [where, Content(result.message), Content.styled(result.cure, quiet)]
+            lines = [where, Content(result.message), Content.styled(result.fix, quiet)]
         else:
             off = " Disabled: enabled = false." if result.mode == "off" else ""
             lines = [Content.assemble(("✓ ", STYLES["good"]), result.sentence, (off, STYLES["warn"]))]

@@ -76,8 +76,8 @@ class InboxRow(Struct, frozen=True):
             yield "back", (safe_text(f"{AGAIN}{item.back}"), "warn")
         if item.at != NO_TIME:
             yield "last", (safe_text(f"{ago(item.at, now)}, {stamp(item.at)}"), "plain")
-        if item.cure:
-            yield "by command", (safe_text(item.cure, limit=1000), "quiet")
+        if item.fix:
+            yield "by command", (safe_text(item.fix, limit=1000), "quiet")
 
     def below_facts(self, now: datetime) -> Content:
         """The item's runs or requests, newest first, in two lines each, then the number of further ones."""

@@ -132,8 +132,8 @@ class Sending:
             outcome = f"The service refused: {verdict.error.message}"
         else:
             return replace(action, state="unknown", error=verdict.error)
-        cure = f"Once the ledger can be written: {self.actions.command_line} actions resolve {action.action_id} {word}"
-        error = replace(verdict.error, kind=NOT_RECORDED, message=f"{outcome} {why} {cure}")
+        fix = f"Once the ledger can be written: {self.actions.command_line} actions resolve {action.action_id} {word}"
+        error = replace(verdict.error, kind=NOT_RECORDED, message=f"{outcome} {why} {fix}")
         return replace(action, state="unknown", error=error)
 
 

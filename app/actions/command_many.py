@@ -77,8 +77,8 @@ async def cancel(
             await engine.runs.refresh()
             matches = await engine.cache.runs(condition, None)
             if len(matches) > (most := limit or engine.settings.console.send_cap):
-                cure = f"Narrow the filter, or give --limit {len(matches)}."
-                raise failed("usage", f"Nothing was sent: {len(matches):,} runs match, more than {most}. {cure}")
+                fix = f"Narrow the filter, or give --limit {len(matches)}."
+                raise failed("usage", f"Nothing was sent: {len(matches):,} runs match, more than {most}. {fix}")
         else:
             lookup = RunLookup(engine)
             matches = tuple([await lookup.to_change(run_id, invocation.output.note) for run_id in run_ids])

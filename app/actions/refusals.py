@@ -173,12 +173,12 @@ class BlockedError(ActionRefusedError):
         subject, action_id = existing.subject, existing.action_id
         if existing.state == "unknown":
             why = f"The outcome of an earlier attempt for {subject} is unknown ({action_id})."
-            cure = f"Check whether it took effect, then: {command_line} actions resolve {action_id}"
-            cure += " --created ID | --not-created | --send-again"
+            fix = f"Check whether it took effect, then: {command_line} actions resolve {action_id}"
+            fix += " --created ID | --not-created | --send-again"
         else:
             why = f"An attempt for {subject} is being sent ({action_id})."
-            cure = f"Wait for it: {command_line} actions show {action_id}"
-        super().__init__(f"{why} Nothing was sent. {cure}")
+            fix = f"Wait for it: {command_line} actions show {action_id}"
+        super().__init__(f"{why} Nothing was sent. {fix}")
         self.existing = existing
 
 

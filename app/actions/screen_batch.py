@@ -103,9 +103,9 @@ class RunBatch(Struct, frozen=True):
         agents = [run for run in self.runs if has_more and isinstance(self.asked[run.run_id].request, StartAgent)]
         return self._problem(agents, "named agents take no instructions", "Leave this empty.") if agents else None
 
-    def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:
+    def _problem(self, runs: Sequence[Run], what: str, fix: str) -> FieldProblem:
         count = f"{len(runs):,} of {plural(len(self.runs), 'run')}"
-        return FieldProblem("instructions", f"In {count} {what}. {cure} The first one is {runs[0].run_id}.")
+        return FieldProblem("instructions", f"In {count} {what}. {fix} The first one is {runs[0].run_id}.")
 
     def _known(self, run: Run) -> dict[str, str]:
         asked = self.asked.get(run.run_id)

@@ -390,7 +390,7 @@ def why_not_done(action: Action) -> str:
     error = action.error or ActionFailure("unknown", "The reason is unknown.")
     if action.state == "not_sent":
         return f"Not sent: {error.message} Nothing left this machine; you can send it again."
-    cure = error_kind(error.kind).write_fix
+    fix = error_kind(error.kind).write_fix
     if error.kind == "forbidden" and action.kind == "organization.create":
-        cure = _MAY_NOT_CREATE
-    return f"Rejected: {reason(error)} Nothing was done. {cure}"
+        fix = _MAY_NOT_CREATE
+    return f"Rejected: {reason(error)} Nothing was done. {fix}"

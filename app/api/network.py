@@ -229,6 +229,6 @@ async def send_heartbeat(address: str, network: Network) -> str | None:
         ) as client:
             answer = await client.get(address)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
-        cure = f" Its certificate is refused. {TRUST}" if REFUSED in str(error) else ""
-        return f"The heartbeat was not taken{network.through(address)}: {type(error).__name__}.{cure}"
+        fix = f" Its certificate is refused. {TRUST}" if REFUSED in str(error) else ""
+        return f"The heartbeat was not taken{network.through(address)}: {type(error).__name__}.{fix}"
     return None if answer.is_success else f"The heartbeat was answered with {answer.status_code}."

@@ -240,7 +240,7 @@ class AutomationForm(ModalScreen[str | None]):
                 Mistake(
                     safe_text(", ".join(filter(None, (line, key)))),
                     safe_text(rule.message[:1].upper() + rule.message[1:], limit=400),
-                    safe_text(rule.cure, limit=400),
+                    safe_text(rule.fix, limit=400),
                 ),
                 now,
             )

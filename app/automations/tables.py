@@ -70,14 +70,14 @@ class AutomationTables(Struct, frozen=True):
             document = tomlkit.parse(self.text)
             tables = document.get(_KEY, AoT([]))
         except TOMLKitError as error:  # It refuses some valid TOML.
-            raise ConfigError(f"this cannot be edited here: {error}.", cure=fix, file=self.file) from error
+            raise ConfigError(f"this cannot be edited here: {error}.", fix=fix, file=self.file) from error
         if not isinstance(tables, AoT) or len(tables) != len(self.names):
-            raise ConfigError("these automations are not separate tables.", cure=fix, file=self.file)
+            raise ConfigError("these automations are not separate tables.", fix=fix, file=self.file)
         return document, tables
 
     def _index(self, name: str) -> int:
         if name not in self.names:
-            raise ConfigError(f"there is no automation {name!r} any more.", cure="Read it again.", file=self.file)
+            raise ConfigError(f"there is no automation {name!r} any more.", fix="Read it again.", file=self.file)
         return self.names.index(name)
 
 
@@ -101,7 +101,7 @@ def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> R
     """
     (rule,) = read_rules(Table(Path("automation"), written, _one(written)), settings)
     if rule.name.casefold() in {name.casefold() for name in others}:
-        raise ConfigError("another automation has this name.", cure="Choose another name.", key="name")
+        raise ConfigError("another automation has this name.", fix="Choose another name.", key="name")
     return rule
 
 
@@ -124,4 +124,4 @@ def _one(text: str) -> dict[str, object]:
     match values:
         case {"automations": [dict()], **rest} if not rest:
             return values
-    raise ConfigError("this is not one automation.", cure="Write one [[automations]] table, and nothing else.")
+    raise ConfigError("this is not one automation.", fix="Write one [[automations]] table, and nothing else.")

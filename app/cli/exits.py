@@ -84,10 +84,10 @@ def require_extra(extra: str) -> None:
     """
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:
-        cure = how_to_add(",".join([*installed_extras(), extra]))
+        fix = how_to_add(",".join([*installed_extras(), extra]))
         raise failed(
             "missing_extra",
-            f"The {extra} extra is not installed ({', '.join(missing)} missing). Install it {cure}.",
+            f"The {extra} extra is not installed ({', '.join(missing)} missing). Install it {fix}.",
             missing=list(missing),
         )
 

@@ -51,7 +51,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
         problem = f"Marks unknown: items that are done are listed too. {state}"
     entries = [
         facts(item, "key kind title severity count choices")
-        | {"at": None if item.at == NO_TIME else rfc3339(item.at), "back": item.back or None, "cure": item.cure or None}
+        | {"at": None if item.at == NO_TIME else rfc3339(item.at), "back": item.back or None, "fix": item.fix or None}
         | {"runs": list(item.run_ids), "by": item.by or None}
         for item in items
     ]
@@ -60,7 +60,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
         Column("kind", lambda item: item.kind, "kind", tone=lambda item: TONES.get(item.severity, "")),
         Column("what", lambda item: item.title, "title", flexible=True),
         Column("when", lambda item: "" if item.at == NO_TIME else exact_ago(item.at, now), "at"),
-        Column("to do", lambda item: item.cure, "cure", flexible=True),
+        Column("to do", lambda item: item.fix, "fix", flexible=True),
         Column("key", lambda item: item.key, "key"),
     )
     more = {

@@ -34,7 +34,7 @@ MAX_MESSAGES: Final = 100
 SILENT_AFTER: Final = timedelta(minutes=10)
 """A bot that was idle for this long is reported as missing; cron would have started it by then."""
 _MAX_REASON: Final = 100
-_MAX_CURE: Final = 1000
+_MAX_FIX: Final = 1000
 """Long enough for commands with paths: a shortened command cannot be pasted."""
 _MAX_TITLE: Final = 200
 _RUNS_AT_ONCE: Final = 50
@@ -54,7 +54,7 @@ class Cause:
     many: str = ""
     """The title for several events, without the number in front of it. Empty: the same as `one`."""
     entries: list[InboxEntry] = field(default_factory=list)
-    cure: str = ""
+    fix: str = ""
     """The arguments of the command that resolves it; for approvals without the decisions."""
     subject: str = ""
     choices: tuple[str, ...] = ()
@@ -138,8 +138,8 @@ class Inbox:
         for action in await self.engine.ledger.unresolved():
             title = f"Unknown outcome: {WRITE_KINDS[action.kind].words} {action.subject}".rstrip()
             number = action.action_id
-            cure = f"actions resolve {number}"
-            causes.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
+            fix = f"actions resolve {number}"
+            causes.append(_single("unknown", f"action:{number}", title, action.created_at, number, fix))
         if isinstance(self.engine.state, State):
             causes += await self._automations(now, self.engine.state)
             causes += await self._deliveries(now, self.engine.state)
@@ -173,9 +173,9 @@ class Inbox:
         for run in rows:
             if (question := questions.get(run.run_id)) is not None:
                 key, title = f"question:{run.run_id}", f"{run.repository} asks: {' '.join(question.question.split())}"
-                cure = f"runs continue {shlex.quote(run.run_id)} ANSWER"
+                fix = f"runs continue {shlex.quote(run.run_id)} ANSWER"
                 entries = [_entry(key, run, ahead, run.branch_name)]
-                asking.append(Cause(key, "question", title, "", entries, choices=question.choices, cure=cure))
+                asking.append(Cause(key, "question", title, "", entries, choices=question.choices, fix=fix))
                 continue
             named, colon, _ = run.repository.partition(":")
             platform = named if colon else DEFAULT_PLATFORM
@@ -227,7 +227,7 @@ class Inbox:
             words = in_words(decision, details.get(run_id))
             about = f"Approve {words}" if words else f"{rule} waits for approval"
             many = f"requests of {rule} wait for approval"
-            cause = Cause(f"approval:{rule}", "approval", "", many, cure="automations approve", subject=rule)
+            cause = Cause(f"approval:{rule}", "approval", "", many, fix="automations approve", subject=rule)
             number = decision.decision_id
             entry = InboxEntry(f"approval:{number}", decision.decided_at, "", run_id, about, decision_id=number)
             approvals.setdefault(rule, cause).entries.append(entry)
@@ -239,14 +239,14 @@ class Inbox:
                 last = next(iter(await state.journal(name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
                 at = stored.since if last is None else last.decided_at
                 title = f"{name} is paused: {stored.paused}"
-                cure = f"automations resume {shlex.quote(name)}"
-                causes.append(_single("paused", f"paused:{name}", title, at, name, cure))
+                fix = f"automations resume {shlex.quote(name)}"
+                causes.append(_single("paused", f"paused:{name}", title, at, name, fix))
         for newest, count in await state.limited(now - LOOK_BACK):
             if newest.rule in names:
                 title = f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}"
                 key = f"limited:{newest.rule}"
-                cure = f"automations log {shlex.quote(newest.rule)}"
-                causes.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
+                fix = f"automations log {shlex.quote(newest.rule)}"
+                causes.append(_single("limited", key, title, newest.decided_at, newest.rule, fix))
         until = await state.lease_until(LEASE)
         is_approved = bool(await state.open_decisions(outcome="approved"))
         if (rules or is_approved) and (until is None or until < now - SILENT_AFTER):
@@ -260,9 +260,9 @@ class Inbox:
         for delivery in await state.recent_deliveries(MAX_MESSAGES, "failed"):
             if delivery.made_at > now - LOOK_BACK:
                 route, newest = delivery.message.route, delivery.message.title
-                key, cure = f"undelivered:{route}", f"notify test {shlex.quote(route)}"
+                key, fix = f"undelivered:{route}", f"notify test {shlex.quote(route)}"
                 many = f"messages not delivered over {route}, latest: {newest}"
-                cause = Cause(key, "undelivered", f"Not delivered over {route}: {newest}", many, [], cure, route)
+                cause = Cause(key, "undelivered", f"Not delivered over {route}: {newest}", many, [], fix, route)
                 causes.setdefault(route, cause).entries.append(InboxEntry(key, delivery.made_at))
         return list(causes.values())
 
@@ -278,10 +278,10 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
     entries = sorted((entry for entry, _ in undone), key=lambda entry: entry.at, reverse=True)
     runs, oldest = sum(bool(entry.run_id) for entry in entries), entries[-1].at
     lasts = cause.kind == "host" and runs < len(entries)
-    cure = cause.cure or (f"runs view {entries[0].run_id}" if runs else "")
+    fix = cause.fix or (f"runs view {entries[0].run_id}" if runs else "")
     title = cause.one if len(entries) == 1 or not cause.many else f"{len(entries):,} {cause.many}"
     if cause.kind == "approval":
-        cure = " ".join((cause.cure, *(str(entry.decision_id) for entry in reversed(entries))))
+        fix = " ".join((cause.fix, *(str(entry.decision_id) for entry in reversed(entries))))
         title = title or entries[0].about
     elif cause.kind == "host" and runs:
         title = f"{title}, {plural(runs, 'run')} failed"
@@ -298,7 +298,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
         title=safe_text(title, limit=_MAX_TITLE),
         at=entries[0].at,
         count=runs or len(entries),
-        cure=safe_text(f"{command_line} {cure}", limit=_MAX_CURE) if cure else "",
+        fix=safe_text(f"{command_line} {fix}", limit=_MAX_FIX) if fix else "",
         choices=cause.choices,
         by=cause.subject if cause.kind == "approval" else "",
         subject=cause.subject,
@@ -308,8 +308,8 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
     )
 
 
-def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, cure: str = "") -> Cause:
-    return Cause(key, kind, title, "", [InboxEntry(key, at)], cure, subject)
+def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, fix: str = "") -> Cause:
+    return Cause(key, kind, title, "", [InboxEntry(key, at)], fix, subject)
 
 
 def _outage_key(incident: Incident) -> str:
@@ -319,15 +319,15 @@ def _outage_key(incident: Incident) -> str:
 def _outage(incident: Incident, now: datetime) -> Cause:
     """One outage of a code host; once it is over, it is an item only for the runs that it broke."""
     key, start = _outage_key(incident), clock_time(incident.start, now)
-    title, cure = f"{incident.platform} {incident.word} since {start}", "health"
+    title, fix = f"{incident.platform} {incident.word} since {start}", "health"
     if incident.is_cut_off:
         title = f"{incident.platform} is no longer connected; {incident.word} when last seen, since {start}"
     elif incident.recovered_at is not None:
         title = f"{incident.platform} {incident.word} from {start} to {clock_time(incident.recovered_at, now)}"
-        cure = f"inbox retry {shlex.quote(key)}"
+        fix = f"inbox retry {shlex.quote(key)}"
     is_listed = not incident.is_over or incident.is_cut_off
     entries = [InboxEntry(key, incident.start, f"host:{incident.platform}")] if is_listed else []
-    return Cause(key, "host", title, "", entries, cure, incident.platform)
+    return Cause(key, "host", title, "", entries, fix, incident.platform)
 
 
 def _entry(key: str, run: RunRow, ahead: timedelta, about: str, group: str = "") -> InboxEntry:

@@ -108,8 +108,8 @@ async def run_program(
             await within(deadline_s, process.wait())
         except TimeoutError:
             await end_group(process)
-            cure = "Run it by hand to see why it waits."
-            return f"{name} did not end within {deadline_s:.0f} s and was stopped. {cure}"
+            fix = "Run it by hand to see why it waits."
+            return f"{name} did not end within {deadline_s:.0f} s and was stopped. {fix}"
         except asyncio.CancelledError:
             await end_group(process)
             raise

@@ -9,7 +9,7 @@ from app.api.network import REFUSED, TRUST, Network
 
 CONNECTION: Final = "no connection"
 CERTIFICATE: Final = "a certificate that is not trusted"
-CURES: Final = {
+FIXES: Final = {
     "401": "Renew the login or token in its address.",
     "403": "Renew the login or token in its address, or allow it to post there.",
     "404": "Correct its address: there is nothing at it.",
@@ -58,8 +58,8 @@ def main() -> int:
         failed += not (sender.add(url) and sender.notify(*notice, body_format=order["markup"]))
     if failed:
         answered = f" It answered {', '.join(dict.fromkeys(answers))}." if answers else ""
-        cure = next((cure for start, cure in CURES.items() if any(text.startswith(start) for text in answers)), CHECK)
-        sys.stdout.write(f"{failed} of {len(order['urls'])} addresses did not accept it.{answered} {cure}")
+        fix = next((fix for start, fix in FIXES.items() if any(text.startswith(start) for text in answers)), CHECK)
+        sys.stdout.write(f"{failed} of {len(order['urls'])} addresses did not accept it.{answered} {fix}")
     return 1 if failed else 0
 
 

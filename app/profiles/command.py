@@ -86,7 +86,7 @@ def check(invocation: Invocation) -> int:
 
             for route, why in faults(settings.notify, os.environ).items():
                 text = f"the route {route!r} does not work from here: {why}"
-                warnings.append(ConfigError(text, cure="", file=root.file, key="notify"))
+                warnings.append(ConfigError(text, fix="", file=root.file, key="notify"))
         if settings.keys:
             from app.console.keymap import unknown_actions
 
@@ -142,8 +142,8 @@ def _unknown_statuses(settings: Settings, root: Table, known: frozenset[str]) ->
 
     def mistake(table: Table, key: str, word: str) -> ConfigError:
         meant = closest(word, known)
-        cure = f"Did you mean {meant}?" if meant else f"Known are: {', '.join(sorted(known))}."
-        return table.mistake(key, f"no run has had the status {word!r}.", cure)
+        fix = f"Did you mean {meant}?" if meant else f"Known are: {', '.join(sorted(known))}."
+        return table.mistake(key, f"no run has had the status {word!r}.", fix)
 
     for word in settings.notify.on:
         if word not in known | NOTIFY_SUBJECTS:
@@ -175,7 +175,7 @@ def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
                 profile.token.read({})
             except TokenError as error:
                 table = root.table("profiles").table(profile.name)
-                yield table.mistake("token_file", error.message, error.cure)
+                yield table.mistake("token_file", error.message, error.fix)
         try:
             if profile.proxy not in {FROM_ENVIRONMENT, NONE}:
                 as_proxy(profile.proxy)
@@ -194,7 +194,7 @@ def _key_mistake(root: Table, sentence: str, place: tuple[str, str]) -> ConfigEr
         path = ("commands", names.index(place[1]), "key")
     elif place[1] not in root.table("keys").values:
         path = ("keys", *place[1].split("."))
-    return ConfigError(sentence, cure="", file=root.file, line=line_of(root.text, path))
+    return ConfigError(sentence, fix="", file=root.file, line=line_of(root.text, path))
 
 
 @config.command("keys", cls=FactCommand)

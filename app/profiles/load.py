@@ -52,7 +52,7 @@ _SCP: Final = r"(?:[\w.+-]+@)?[A-Za-z0-9\[][\w.:\[\]-]*:[^:\s-]\S*"
 _NAME: Final = r"[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*(?:/[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*)+"
 _EXAMPLE: Final = 'Write it as in "git@github.com:{path}.git", "https://git.example.com/{path}.git" or "~/src/api".'
 _PATHS: Final = ("/", "~", "./", "../")
-_CURES: Final = {
+_FIXES: Final = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), "Correct its permissions."),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free some space."),
     errno.EISDIR: "Name a file.",
@@ -140,7 +140,7 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
             profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
         except ValueError as error:
             if "RUNWARDEN_BASE_URL" in used:
-                raise ConfigError(f"{error}.", cure="", key="RUNWARDEN_BASE_URL") from error
+                raise ConfigError(f"{error}.", fix="", key="RUNWARDEN_BASE_URL") from error
         else:
             # An address in the environment wins over the file's default profile.
             profiles = (profile, *settings.profiles)
@@ -177,18 +177,18 @@ def read_text(file: Path) -> str | None:
     except OSError as error:
         raise unusable(file, "read", error) from error
     except UnicodeDecodeError as error:
-        raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
+        raise ConfigError("this is not UTF-8 text.", fix="Save it as UTF-8.", file=file) from error
 
 
 def no_such_file(file: Path) -> ConfigError:
     """The error for a file that does not exist."""
-    return ConfigError("there is no such file.", cure="Make one with `runwarden config init`.", file=file)
+    return ConfigError("there is no such file.", fix="Make one with `runwarden config init`.", file=file)
 
 
 def unusable(file: Path, verb: str, error: OSError) -> ConfigError:
     """The error for a file that cannot be `read` or `written`."""
-    cure = _CURES.get(error.errno or 0, "Name another path.")
-    return ConfigError(f"this cannot be {verb}: {error.strerror}.", cure=cure, file=file)
+    fix = _FIXES.get(error.errno or 0, "Name another path.")
+    return ConfigError(f"this cannot be {verb}: {error.strerror}.", fix=fix, file=file)
 
 
 def parse(file: Path, text: str) -> Settings:
@@ -237,7 +237,7 @@ def toml_values(file: Path, text: str) -> dict[str, object]:
     except tomllib.TOMLDecodeError as error:
         position = re.search(r"at line (\d+)", str(error))
         line = int(position[1]) if position else None
-        raise ConfigError(f"this is not TOML: {error}.", cure="Correct that line.", file=file, line=line) from error
+        raise ConfigError(f"this is not TOML: {error}.", fix="Correct that line.", file=file, line=line) from error
 
 
 def _settings(root: Table) -> Settings:
@@ -276,8 +276,8 @@ def _notify(table: Table) -> NotifySettings:
         if name == DEFAULT_ROUTE:
             tables.fail(name, "this name means the channels of [notify] itself.", "Choose another name.")
         if route.is_silent:
-            cure = "Give it command, desktop, urls_env or urls_file."
-            tables.table(name).fail("command", "this route leads nowhere.", cure)
+            fix = "Give it command, desktop, urls_env or urls_file."
+            tables.table(name).fail("command", "this route leads nowhere.", fix)
         passed, here = {name}, route.fallback
         while here and here != DEFAULT_ROUTE:
             check_route(tables.table(name), "fallback", here, names)

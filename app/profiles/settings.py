@@ -155,7 +155,7 @@ class ConfigError(RunwardenError):
     """The place of the key in its file, in the form of `app.profiles.table`; empty where that is not known."""
 
     def __init__(
-        self, message: str, *, cure: str, file: Path | None = None, key: str | None = None, line: int | None = None
+        self, message: str, *, fix: str, file: Path | None = None, key: str | None = None, line: int | None = None
     ) -> None:
         self.file = file
         """None: the mistake is not in a file (the environment, or nothing is configured)."""
@@ -164,9 +164,9 @@ class ConfigError(RunwardenError):
         self.line = line
         """Counted from 1; None: it concerns no single line."""
         self.message = message
-        self.cure = cure
+        self.fix = fix
         location = "" if file is None else f"{file}{f':{line}' if line is not None else ''}: "
-        super().__init__(f"{location}{f'{key}: ' if key else ''}{message} {cure}".rstrip())
+        super().__init__(f"{location}{f'{key}: ' if key else ''}{message} {fix}".rstrip())
 
 
 class PollSettings(Struct, frozen=True):
@@ -219,8 +219,8 @@ class ConsoleSettings(Struct, frozen=True):
         used = set(re.findall(r"\{([^{}]*)\}", self.run_url))
         is_web = self.run_url.startswith(("https://", "http://"))
         if self.run_url and not (is_web and used and used <= {"run_id", "repository", "branch"}):
-            cure = 'Write it as in "https://example.com/runs/{run_id}"; {repository} and {branch} may be used as well.'
-            raise MistakeError("run_url", "this is not a web address with a placeholder for the run.", cure)
+            fix = 'Write it as in "https://example.com/runs/{run_id}"; {repository} and {branch} may be used as well.'
+            raise MistakeError("run_url", "this is not a web address with a placeholder for the run.", fix)
 
 
 class RepositoryAddress(Struct, frozen=True):
@@ -245,7 +245,7 @@ def _query(text: str) -> str:
     from app.runs.query import parse  # only where there are views: it is on the way to the first painted screen
 
     if problems := parse(text, datetime.now(UTC)).problems:
-        raise ValueError(f"at character {problems[0].start + 1}: {problems[0].message} {problems[0].cure}")
+        raise ValueError(f"at character {problems[0].start + 1}: {problems[0].message} {problems[0].fix}")
     return text
 
 
@@ -390,14 +390,14 @@ class Settings(Struct, frozen=True):
             if profile.name == (wanted or ENVIRONMENT_PROFILE):
                 return profile
         names = ", ".join(profile.name for profile in self.profiles)
-        problem, cure = f"There is no profile {wanted!r}.", f"There are: {names}."
+        problem, fix = f"There is no profile {wanted!r}.", f"There are: {names}."
         if not names:
             problem = "No service is configured." if wanted is None else problem
-            cure = (
+            fix = (
                 "Set RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN, or write a profile into the file that `runwarden config "
                 "init` makes. To look around without a service: `runwarden demo`, which names its --config."
             )
         elif wanted is None:
             problem = "There are several profiles and none is the default."
-            cure = f"Name one with --profile or in default_profile: {names}."
-        raise ConfigError(problem, cure=cure, file=self.file)
+            fix = f"Name one with --profile or in default_profile: {names}."
+        raise ConfigError(problem, fix=fix, file=self.file)

@@ -58,7 +58,7 @@ class Table(Struct, frozen=True):
         try:
             return kind(**values)
         except MistakeError as mistake:
-            self.fail(mistake.key, mistake.message, mistake.cure)
+            self.fail(mistake.key, mistake.message, mistake.fix)
 
     def get(self, key: str, kind: object, default: object = _REQUIRED) -> Any:
         """One value, of a type as fields have them."""
@@ -132,20 +132,20 @@ class Table(Struct, frozen=True):
             by_name[name] = value
         return tuple(by_name.values())
 
-    def fail(self, key: str, message: str, cure: str = "") -> NoReturn:
-        """Report a mistake in a key; the message may itself say ": write …" instead of a `cure`.
+    def fail(self, key: str, message: str, fix: str = "") -> NoReturn:
+        """Report a mistake in a key; the message may itself say ": write …" instead of a `fix`.
 
         Raises:
             ConfigError: Always, with file and line.
         """
-        if not cure and (form := message.partition(": write "))[1]:
-            message, cure = f"{form[0]}.", f"Write {form[2]}"
-        raise self.mistake(key, message, cure)
+        if not fix and (form := message.partition(": write "))[1]:
+            message, fix = f"{form[0]}.", f"Write {form[2]}"
+        raise self.mistake(key, message, fix)
 
-    def mistake(self, key: str, message: str, cure: str) -> ConfigError:
+    def mistake(self, key: str, message: str, fix: str) -> ConfigError:
         """The mistake in a key, with file and line."""
         path = (*self.path, key)
-        error = ConfigError(message, cure=cure, file=self.file, key=dotted(path), line=line_of(self.text, path))
+        error = ConfigError(message, fix=fix, file=self.file, key=dotted(path), line=line_of(self.text, path))
         error.path = path
         return error
 

@@ -29,10 +29,10 @@ class TokenError(RunwardenError):
 
     kind = "token"
 
-    def __init__(self, message: str, *, cure: str) -> None:
-        super().__init__(f"{message} {cure}")
+    def __init__(self, message: str, *, fix: str) -> None:
+        super().__init__(f"{message} {fix}")
         self.message = message
-        self.cure = cure
+        self.fix = fix
 
 
 @final
@@ -48,14 +48,14 @@ class Token:
             TokenError: The value cannot be a bearer token.
         """
         if not value:
-            raise TokenError("The token is empty.", cure="Create one on the service's page: Settings, API tokens.")
+            raise TokenError("The token is empty.", fix="Create one on the service's page: Settings, API tokens.")
         if len(value) > _MAX_TOKEN:
-            raise TokenError("The token is too long to be one.", cure="Check where it is read from.")
+            raise TokenError("The token is too long to be one.", fix="Check where it is read from.")
         # An error about a bad header would show the token: raise one here that does not.
         if not value.isascii() or not value.isprintable() or " " in value:
             raise TokenError(
                 "The token holds blanks, line ends or characters that are not ASCII.",
-                cure="Store the bare token, without the word Bearer.",
+                fix="Store the bare token, without the word Bearer.",
             )
         self._value = value
 
@@ -90,14 +90,14 @@ class EnvToken(Struct, frozen=True):
         if self.meant_for:
             raise TokenError(
                 f"{self.variable} may be meant for another service: {self.meant_for}.",
-                cure='Name the source in the profile, such as token_env = "ACME_TOKEN", or use --token-stdin.',
+                fix='Name the source in the profile, such as token_env = "ACME_TOKEN", or use --token-stdin.',
             )
         value = env.get(self.variable)
         os.environ.pop(self.variable, None)
         if value is None:
             raise TokenError(
                 f"The environment variable {self.variable} is not set.",
-                cure="Set it to an API token of the service, or name another source in the profile.",
+                fix="Set it to an API token of the service, or name another source in the profile.",
             )
         return Token(value.strip())
 
@@ -118,15 +118,15 @@ class FileToken(Struct, frozen=True):
             # Non-blocking: a FIFO without a writer would hold the start for ever.
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
-            raise TokenError(f"{named} cannot be read: {error.strerror}.", cure=correct) from error
+            raise TokenError(f"{named} cannot be read: {error.strerror}.", fix=correct) from error
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise TokenError(f"{named} is not a regular file.", cure=correct)
+                raise TokenError(f"{named} is not a regular file.", fix=correct)
             if status.st_uid not in {os.geteuid(), 0}:
-                raise TokenError(f"{named} belongs to another user.", cure="Use another file.")
+                raise TokenError(f"{named} belongs to another user.", fix="Use another file.")
             if status.st_mode & 0o077:
-                raise TokenError(f"Others can read the token file {self.path}.", cure=f"Run: chmod 600 {self.path}")
+                raise TokenError(f"Others can read the token file {self.path}.", fix=f"Run: chmod 600 {self.path}")
             return _bare(os.read(descriptor, _MAX_TOKEN + 2))
         finally:
             os.close(descriptor)
@@ -171,13 +171,13 @@ class CommandToken(Struct, frozen=True):
         try:
             code, printed = _printed(self.argv, env, _COMMAND_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            cure = "Run it by hand to see what it waits for: here it has no terminal to ask on."
-            raise TokenError(f"{named} did not end within {_COMMAND_TIMEOUT_S:.0f} s.", cure=cure) from error
+            fix = "Run it by hand to see what it waits for: here it has no terminal to ask on."
+            raise TokenError(f"{named} did not end within {_COMMAND_TIMEOUT_S:.0f} s.", fix=fix) from error
         except OSError as error:
-            raise TokenError(f"{named} cannot be run: {error.strerror}.", cure="Correct token_command.") from error
+            raise TokenError(f"{named} cannot be run: {error.strerror}.", fix="Correct token_command.") from error
         if code:
-            cure = "Run it by hand to see why: here it has no terminal to ask on."
-            raise TokenError(f"{named} ended with {code}.", cure=cure)
+            fix = "Run it by hand to see why: here it has no terminal to ask on."
+            raise TokenError(f"{named} ended with {code}.", fix=fix)
         return _bare(printed)
 
 
@@ -193,15 +193,15 @@ class KeyringToken(Struct, frozen=True):
         """Read the token in a separate process: a backend that hangs can be killed, and a crash does not spread."""
         argv = (sys.executable, "-P", "-m", "keyring", "get", _KEYRING_SERVICE, self.name)
         if find_spec("keyring") is None:
-            cure = f"Install it (pipx inject {DISTRIBUTION} keyring)."
-            raise TokenError("The keyring package is not installed.", cure=cure)
+            fix = f"Install it (pipx inject {DISTRIBUTION} keyring)."
+            raise TokenError("The keyring package is not installed.", fix=fix)
         try:
             code, printed = _printed(argv, os.environ, _KEYRING_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            raise TokenError("The keyring did not answer.", cure="Unlock it first, or use token_file.") from error
+            raise TokenError("The keyring did not answer.", fix="Unlock it first, or use token_file.") from error
         if code or not printed.strip():
-            cure = f"Run: keyring set {_KEYRING_SERVICE} {self.name}, or use token_file."
-            raise TokenError(f"The keyring holds no {self.name!r}.", cure=cure)
+            fix = f"Run: keyring set {_KEYRING_SERVICE} {self.name}, or use token_file."
+            raise TokenError(f"The keyring holds no {self.name!r}.", fix=fix)
         return _bare(printed)
 
 

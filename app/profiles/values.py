@@ -34,9 +34,9 @@ Repeat = Annotated[timedelta, Between(timedelta(minutes=1), MAX_WAIT)]
 class MistakeError(ValueError):
     """A setting that cannot be used; the reader adds file and line."""
 
-    def __init__(self, key: str, message: str, cure: str) -> None:
+    def __init__(self, key: str, message: str, fix: str) -> None:
         super().__init__(message)
-        self.key, self.message, self.cure = key, message, cure
+        self.key, self.message, self.fix = key, message, fix
 
 
 def check_placeholders(key: str, texts: Iterable[str], known: Collection[str]) -> None:

@@ -58,7 +58,7 @@ def save(file: Path, before: str | None, after: str) -> Settings:
     target = file.resolve()
     with _write_errors(target), alone(target.parent):
         if read_text(target) != before:
-            raise ChangedError("this changed since it was read.", cure="Read it again, and change it then.", file=file)
+            raise ChangedError("this changed since it was read.", fix="Read it again, and change it then.", file=file)
         with replacing(target) as written:
             written.write(after)
     write_schema(file, after)

@@ -118,8 +118,8 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     try:
         await git.work(top, *command, "--check", stdin=change.patch)
     except GitError as error:
-        cure = "A turn's change builds on the turns before it: apply the whole run's, or check its branch out."
-        raise GitError(f"It does not fit this checkout. {cure} {error}") from error
+        fix = "A turn's change builds on the turns before it: apply the whole run's, or check its branch out."
+        raise GitError(f"It does not fit this checkout. {fix} {error}") from error
     await git.work(top, *command, stdin=change.patch)
     left: dict[str, bool] = {}
     for entry in changed:  # A file that becomes a link is two of them: deleted, and added.
@@ -227,8 +227,8 @@ async def _top_level(folder: Path, git: Git) -> Path:
     try:
         top = await git.work(folder, "rev-parse", "--show-toplevel")
     except GitError as error:
-        cure = "Name a folder that git clone made."
-        raise GitError(f"{safe_text(str(folder))} is not in a git checkout. {cure} {error}") from error
+        fix = "Name a folder that git clone made."
+        raise GitError(f"{safe_text(str(folder))} is not in a git checkout. {fix} {error}") from error
     return Path(as_name(top.removesuffix(b"\n")))
 
 

@@ -155,10 +155,10 @@ class QueryProblem(Struct, frozen=True):
     end: int
     message: str
     """The mistake. It may quote the line: foreign text, not yet safe to print."""
-    cure: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"at character {self.start + 1}: {self.message} {self.cure}"
+        return f"at character {self.start + 1}: {self.message} {self.fix}"
 
 
 class Query(Struct, frozen=True):
@@ -224,8 +224,8 @@ def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
             )
         if wanted == "finding" and token.text.casefold() not in (*FINDINGS, ""):
             meant = closest(token.text.casefold(), FINDINGS)
-            cure = f"Did you mean finding:{meant}?" if meant else f"There are {', '.join(FINDINGS)}."
-            return QueryProblem(token.start, token.end, f"There is no finding {token.text!r}.", cure)
+            fix = f"Did you mean finding:{meant}?" if meant else f"There are {', '.join(FINDINGS)}."
+            return QueryProblem(token.start, token.end, f"There is no finding {token.text!r}.", fix)
     if not given(term):
         return QueryProblem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {_BY_NAME[wanted].example}")
     if wanted in TAKES_ONE and len(term.tokens) > 1:
@@ -287,8 +287,8 @@ class _Parser:
         if term.key is None:
             (token,) = term.tokens
             if term.is_negated:
-                cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
-                return QueryProblem(term.start, term.end, "A search word cannot be excluded.", cure)
+                fix = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
+                return QueryProblem(term.start, term.end, "A search word cannot be excluded.", fix)
             if not token.is_closed:
                 return unclosed(token)
             self.words += token.text.split()
@@ -297,8 +297,8 @@ class _Parser:
             meant = closest_key(term.key)
             at = term.key_end - len(term.key) - 1
             instead = f"Did you mean {meant}:?" if meant else f"There are {', '.join(each.name for each in KEYS)}."
-            cure = f'{instead} To search for it as it is, put it in quotes: "{term.key}:…".'
-            return QueryProblem(at, term.key_end, f"There is no {term.key}:.", cure)
+            fix = f'{instead} To search for it as it is, put it in quotes: "{term.key}:…".'
+            return QueryProblem(at, term.key_end, f"There is no {term.key}:.", fix)
         if problem := broken(term, wanted):
             return problem
         match wanted:
@@ -310,9 +310,9 @@ class _Parser:
         values.update(dict.fromkeys(read_value(token, wanted) for token in given(term)))
         return None
 
-    def blame(self, start: int, end: int, message: str, cure: str) -> None:
+    def blame(self, start: int, end: int, message: str, fix: str) -> None:
         """Record a problem."""
-        self.problems.append(QueryProblem(start, end, message, cure))
+        self.problems.append(QueryProblem(start, end, message, fix))
 
     def finish(self) -> RunFilter:
         """The filter."""
@@ -322,8 +322,8 @@ class _Parser:
                 self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
                 del self.states["ended"]
             elif statuses and set(statuses) <= set(ACTIVE_STATUSES):
-                cure = "Take this away, or the status."
-                self.blame(ended.start, ended.end, "None of these statuses is final.", cure)
+                fix = "Take this away, or the status."
+                self.blame(ended.start, ended.end, "None of these statuses is final.", fix)
                 del self.states["ended"]
         if since is not None and until is not None and since > until and self.bound is not None:
             self.blame(self.bound.start, self.bound.end, "This is before the earliest time asked for.", "Widen one.")
@@ -342,9 +342,9 @@ class _Parser:
                 limit = last + INSTANT if term.is_negated else last
         except (OverflowError, ValueError) as error:
             text = f"{token.text!r} is outside the calendar." if isinstance(error, OverflowError) else str(error)
-            mistake, colon, cure = text.rpartition(": ")
-            cure = cure[:1].upper() + cure[1:] if colon else "Write 2h, 7d or 2026-05-01."
-            return QueryProblem(token.start, token.end, f"{mistake}." if colon else text, cure)
+            mistake, colon, fix = text.rpartition(": ")
+            fix = fix[:1].upper() + fix[1:] if colon else "Write 2h, 7d or 2026-05-01."
+            return QueryProblem(token.start, token.end, f"{mistake}." if colon else text, fix)
         if (wanted == "since") != term.is_negated:
             self.since = limit if self.since is None else max(self.since, limit)
         else:
@@ -357,8 +357,8 @@ class _Parser:
         state = token.text.casefold()
         if state not in STATES:
             meant = closest(state, STATES)
-            cure = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended, is:stuck or is:followed."
-            return QueryProblem(token.start, token.end, f"There is no state {token.text!r}.", cure)
+            fix = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended, is:stuck or is:followed."
+            return QueryProblem(token.start, token.end, f"There is no state {token.text!r}.", fix)
         if term.is_negated and state in {"stuck", "followed"}:
             mistake = f"{state.capitalize()} runs cannot be excluded."
             return QueryProblem(term.start, term.end, mistake, "Take the minus away.")

@@ -215,7 +215,7 @@ class DatesPicker(PickerScreen[Limits]):
         query = parse(" ".join(dated(self._limits)), self._now)
         note = self.query_one(SheetNote)
         if query.problems:
-            note.say(f"{query.problems[0].message} {query.problems[0].cure}", "bad")
+            note.say(f"{query.problems[0].message} {query.problems[0].fix}", "bad")
         else:
             limits = ("from", query.filter.since), ("until", query.filter.until)
             note.say(" ".join(f"{word} {stamp(at)}" for word, at in limits if at) or "any time")

@@ -243,8 +243,8 @@ def limit_in(line: str, key: KeyName) -> str:
 
 def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
     """The problem with its fix, then shorter texts of it, since the line underlines the mistake."""
-    instead = re.split(r"(?<=[.?]) ", problem.cure)[0]
-    for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
+    instead = re.split(r"(?<=[.?]) ", problem.fix)[0]
+    for text in (f"{problem.message} {problem.fix}", f"{problem.message} {instead}", instead):
         yield safe_text(f"✗ {text}", limit=200)
 
 

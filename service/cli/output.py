@@ -275,8 +275,8 @@ def plain_errors(*, as_json: bool) -> Iterator[None]:
         fail(str(error), as_json=as_json)
     except DBAPIError as error:
         # Whether the database is damaged, full, read-only or gone, its own message is the most precise.
-        cure = "check its server and disk, or restore the back-up"
-        fail(f"the database cannot be used: {error.orig}; {cure}", as_json=as_json)
+        fix = "check its server and disk, or restore the back-up"
+        fail(f"the database cannot be used: {error.orig}; {fix}", as_json=as_json)
     except ValidationError as error:
         fail(first_fault(error), as_json=as_json)
 

@@ -248,8 +248,8 @@ def _explained(error: Exception, name: str, settings: SmtpSettings) -> MailError
         if isinstance(error, smtplib.SMTPDataError):
             return MailError(f"{name} refused the message: {answer}", refused=error.smtp_code in _PERMANENT)
         if isinstance(error, smtplib.SMTPAuthenticationError):
-            cure = f"check mail.smtp.username and the variable {settings.password_env}"
-            return MailError(f"{name} refused the login ({answer}); {cure}")
+            fix = f"check mail.smtp.username and the variable {settings.password_env}"
+            return MailError(f"{name} refused the login ({answer}); {fix}")
         if isinstance(error, smtplib.SMTPSenderRefused):
             return MailError(f"{name} refused the sender {error.sender} ({answer}); check mail.sender")
         return MailError(f"{name} answered {answer}")
@@ -297,8 +297,8 @@ def deliver(
     if failure is None:
         _logger.info("sent the invitation %s of %s", invitation_id, owner.id)
     else:
-        cure = "see: runwarden service invitation list" if failure.refused else "it is retried automatically"
-        _logger.error("%s exists, but its invitation was not sent: %s; %s", owner.id, failure, cure)
+        fix = "see: runwarden service invitation list" if failure.refused else "it is retried automatically"
+        _logger.error("%s exists, but its invitation was not sent: %s; %s", owner.id, failure, fix)
     with database.read() as connection:
         return invitations.by_id(connection, invitation_id)
 

@@ -16,7 +16,7 @@ from storage.cache import health as health_queries
 from storage.cache import polls as poll_queries
 from storage.cache import store_runs as run_writes
 from storage.cache import window as windows
-from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
+from storage.cache.opening import DAMAGE_FIX, SetAside, connect_reader, connect_writer, mark_damaged, prepare
 from storage.database import data_version
 from storage.errors import StorageError
 from storage.records import Run, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
@@ -76,7 +76,7 @@ class Cache(ThreadedStore):
             StorageError: It cannot be opened, or a Runwarden of another version has it open.
         """
         set_aside = await asyncio.to_thread(prepare, path, clock())
-        start = partial(DatabaseThread.start, path, damage_cure=DAMAGE_CURE, on_damage=partial(mark_damaged, path))
+        start = partial(DatabaseThread.start, path, damage_fix=DAMAGE_FIX, on_damage=partial(mark_damaged, path))
         writer = await start(partial(connect_writer, path), name="cache-writer")
         try:
             reader = await start(partial(connect_reader, path), name="cache-reader", interruptible=True)

@@ -15,7 +15,7 @@ from storage.database import connect, immediate, is_busy, set_pragma
 from storage.errors import DatabaseBusyError, DatabaseDamagedError, storage_error, translated
 from storage.private_file import make_private, move_aside, opening
 
-DAMAGE_CURE: Final = "Start Runwarden again: the file is then moved aside, and everything is fetched again."
+DAMAGE_FIX: Final = "Start Runwarden again: the file is then moved aside, and everything is fetched again."
 
 PRAGMAS: Final[Mapping[str, str | int]] = {
     "journal_mode": "WAL",
@@ -58,7 +58,7 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
         DatabaseBusyError: A Runwarden of another version has it open.
         StorageError: It cannot be opened.
     """
-    with opening(path), translated(path, DAMAGE_CURE):
+    with opening(path), translated(path, DAMAGE_FIX):
         is_damaged = _mark(path).exists()
         if not is_damaged:
             try:
@@ -76,7 +76,7 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
                         text = f"A Runwarden of another version has {path} open. End it, then start this one again."
                         raise DatabaseBusyError(text, path=path) from error
             except sqlite3.Error as error:
-                if not isinstance(storage_error(error, path, damage_cure=DAMAGE_CURE), DatabaseDamagedError):
+                if not isinstance(storage_error(error, path, damage_fix=DAMAGE_FIX), DatabaseDamagedError):
                     raise
                 is_damaged = True
         aside = move_aside(path, "damaged" if is_damaged else "outdated", now.strftime("%Y%m%dT%H%M%S"))

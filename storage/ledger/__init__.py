@@ -57,7 +57,7 @@ _TABLES: Final = (
     """CREATE TRIGGER audit_refuses_delete BEFORE DELETE ON audit
     BEGIN SELECT raise(ABORT, 'the audit is only ever added to'); END""",
 )
-DAMAGE_CURE: Final = (
+DAMAGE_FIX: Final = (
     "It is the only record of what was sent, and is never rebuilt by itself: restore it from a backup, or save its"
     " readable parts with `sqlite3 FILE .recover`. To continue without it, move it away, and first check by hand"
     " every organization and run whose creation was under way."
@@ -65,9 +65,9 @@ DAMAGE_CURE: Final = (
 SCHEMA: Final = Schema(
     name="ledger",
     steps={"0001_ledger": _TABLES},
-    newer_cure="Install that version again: the ledger must not be written by a program that does not know all of it.",
-    damage_cure=DAMAGE_CURE,
-    older_cure="Settle its open actions with that version, then move the file away; a new one is begun.",
+    newer_fix="Install that version again: the ledger must not be written by a program that does not know all of it.",
+    damage_fix=DAMAGE_FIX,
+    older_fix="Settle its open actions with that version, then move the file away; a new one is begun.",
 )
 
 
@@ -135,7 +135,7 @@ class Ledger(ThreadedStore):
         Raises:
             StorageError: It cannot be opened, or nothing of it can be read.
         """
-        start = partial(DatabaseThread.start, path, name="ledger", damage_cure=SCHEMA.damage_cure)
+        start = partial(DatabaseThread.start, path, name="ledger", damage_fix=SCHEMA.damage_fix)
         try:
             return cls(await start(partial(open_durable, path, SCHEMA)), author=author, clock=clock)
         except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:

@@ -76,7 +76,7 @@ class InboxItem(Struct, frozen=True):
     at: datetime
     """The time of the newest event."""
     count: int = 1
-    cure: str = ""
+    fix: str = ""
     """A command that helps."""
     choices: tuple[str, ...] = ()
     subject: str = ""

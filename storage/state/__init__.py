@@ -65,17 +65,17 @@ _ANSWERS: Final = tuple(
     f"ALTER TABLE decisions ADD COLUMN {column}"
     for column in ("answer TEXT", "answered_by TEXT", "answered_us INTEGER")
 )
-DAMAGE_CURE: Final = (
+DAMAGE_FIX: Final = (
     "It records what the automations have done already, and is never rebuilt by itself: restore it from a backup. To"
     " continue without it, move it away: every automation then begins as if it were new, and looks forward only."
 )
 SCHEMA: Final = Schema(
     name="state",
     steps={"0001_state": _TABLES, "0002_answers": _ANSWERS},
-    newer_cure="Install that version again: what it claimed must not be claimed a second time.",
-    damage_cure=DAMAGE_CURE,
+    newer_fix="Install that version again: what it claimed must not be claimed a second time.",
+    damage_fix=DAMAGE_FIX,
 )
-_CURE: Final = "Put it back, or end Runwarden and start it again: then every automation looks forward only."
+_FIX: Final = "Put it back, or end Runwarden and start it again: then every automation looks forward only."
 
 
 def version(connection: sqlite3.Connection) -> int:
@@ -101,7 +101,7 @@ class State(ThreadedStore):
         """
         check_locks(path)
         connect = partial(open_durable, path, SCHEMA)
-        thread = await DatabaseThread.start(path, connect, name="state", damage_cure=SCHEMA.damage_cure)
+        thread = await DatabaseThread.start(path, connect, name="state", damage_fix=SCHEMA.damage_fix)
         return cls(thread, thread, clock)
 
     def check_place(self) -> None:
@@ -110,11 +110,11 @@ class State(ThreadedStore):
         Raises:
             StorageError: It was: other processes do not see its claims, and would act a second time.
         """
-        self.writer.check_place(_CURE)
+        self.writer.check_place(_FIX)
 
-    decide = writes_now(decisions.enter, moved_fix=_CURE)
-    queue_once = writes_now(decisions.queue_once, moved_fix=_CURE)
-    decide_again = writes_now(decisions.decide_again, moved_fix=_CURE)
+    decide = writes_now(decisions.enter, moved_fix=_FIX)
+    queue_once = writes_now(decisions.queue_once, moved_fix=_FIX)
+    decide_again = writes_now(decisions.decide_again, moved_fix=_FIX)
     take = writes_now(decisions.take)
     queue_again = writes_now(decisions.queue_again)
     answer = writes_now(decisions.answer)

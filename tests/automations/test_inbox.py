@@ -50,7 +50,7 @@ def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, c
     sync(service, cli, first, second)
 
     (item,) = items(cli)
-    assert (item["key"], item["count"], item["cure"]) == ("failed:acme/api", 2, "runwarden runs view run_1")
+    assert (item["key"], item["count"], item["fix"]) == ("failed:acme/api", 2, "runwarden runs view run_1")
     assert item["title"] == f"2 runs failed in acme/api, since {day(old, datetime.now(UTC))}"
     for how in (("mute",), ("snooze", "--for", "2h")):
         assert cli("inbox", *how, "all").code == 0
@@ -81,8 +81,8 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     found = {item["kind"]: item for item in items(cli)}
 
     assert set(found) == {"failed", "approval", "paused", "limited"}
-    assert found["approval"]["cure"].startswith("runwarden automations approve ")
-    number = found["approval"]["cure"].split()[-1]
+    assert found["approval"]["fix"].startswith("runwarden automations approve ")
+    number = found["approval"]["fix"].split()[-1]
     approved = cli("automations", "approve", number, "--json").json()
     assert (approved["outcome"], approved["request"]["method"]) == ("approved", "POST")
     (waiting,) = cli("automations", "log", "--outcome", "approved", "--json").json()["decisions"]
@@ -119,9 +119,9 @@ def test_an_outage_is_one_item_and_one_command_retries_what_it_broke(tmp_path: P
         nothing = inside("inbox", "retry", "all", "--yes")
 
     assert re.fullmatch(r"github down since [\d:]{8}, 2 runs failed", while_down["title"])
-    assert (while_down["count"], while_down["cure"]) == (2, "runwarden health")
+    assert (while_down["count"], while_down["fix"]) == (2, "runwarden health")
     assert re.fullmatch(r"github down from [\d:]{8} to [\d:]{8}, 3 runs failed", over["title"])
-    assert over["cure"] == f"runwarden inbox retry {over['key']}"
+    assert over["fix"] == f"runwarden inbox retry {over['key']}"
     assert {each["outcome"] for each in dry} == {"to_send"}
     assert {each["run_id"]: each["outcome"] for each in retried} == dict.fromkeys(over["runs"], "sent")
     assert len(over["runs"]) == 3
@@ -159,7 +159,7 @@ def test_requests_of_one_rule_are_one_item_and_answered_together(
     sync(service, cli, RUN, {**RUN, "run_id": "run_2"})
 
     (item,) = items(cli, kind="approval")
-    numbers = item["cure"].split()[3:]
+    numbers = item["fix"].split()[3:]
     assert (item["title"], item["by"], item["count"]) == ("2 requests of r wait for approval", "r", 2)
     assert set(item["runs"]) == {"run_1", "run_2"}
     assert cli("automations", "reject", *numbers, "99", "--json").code == 7
@@ -177,7 +177,7 @@ def test_requests_of_one_rule_are_one_item_and_answered_together(
     sync(service, cli, *({**RUN, "run_id": f"run_{n}", "updated_at": at(0)} for n in (4, 5)))
     (item,) = items(cli, kind="approval")
     assert item["count"] == 2
-    approved = cli(*item["cure"].split()[1:], "--json").json()["decisions"]
+    approved = cli(*item["fix"].split()[1:], "--json").json()["decisions"]
     assert [each["outcome"] for each in approved] == ["approved"] * 2
 
 

@@ -94,7 +94,7 @@ async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) 
     assert found == [("limited", None), ("done", "run_2")]
 
 
-async def test_an_edit_is_the_cure_of_a_rule_that_paused_itself(place: Place) -> None:
+async def test_an_edit_is_the_fix_of_a_rule_that_paused_itself(place: Place) -> None:
     """Editing a rule resumes it if it had paused itself.
 
     One that a user paused stays paused, and a renamed one is new.

@@ -168,7 +168,7 @@ def test_a_retry_waits_for_a_person_and_is_sent_once(boarded: CommandLine, board
     assert proposal["request"]["body"] == sent()[0]["body"]
     assert waiting["title"] == "Approve acme/api: start a run: fail early"
     assert (waiting["by"], waiting["runs"]) == ("[mcp] run.start", [failed])
-    assert waiting["cure"] == proposal["approve"] == f"runwarden automations approve {number}"
+    assert waiting["fix"] == proposal["approve"] == f"runwarden automations approve {number}"
     assert boarded("watch", "--once").code == 0
     assert len(sent()) == 1
 

@@ -84,7 +84,7 @@ async def test_an_odd_agent_name_stays_one_segment(server: Server, client: Clien
         assert (before, rest.count("/"), rest.endswith("/runs")) == ("/v1/external", 1, True)
 
 
-@pytest.mark.parametrize("token", [None, TokenError("The token is empty.", cure="Create one.")])
+@pytest.mark.parametrize("token", [None, TokenError("The token is empty.", fix="Create one.")])
 async def test_without_a_token_nothing_is_asked(server: Server, token: TokenError | None) -> None:
     async with aclosing(Client(server.base_url, token)) as client:
         with pytest.raises(NoTokenError) as caught:

@@ -27,8 +27,8 @@ DOCKERFILE: Final = (FOLDER / "Dockerfile").read_text("utf-8")
 def linter(name: str) -> str:
     found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     if found is None:
-        cure = "Debian's package: caddy" if name == "caddy" else "make .venv/.containers installs it"
-        pytest.skip(f"no {name}; {cure}")
+        fix = "Debian's package: caddy" if name == "caddy" else "make .venv/.containers installs it"
+        pytest.skip(f"no {name}; {fix}")
     return found
 
 

@@ -55,8 +55,8 @@ async def test_what_goes_wrong_with_a_command_is_said() -> None:
     failing = await run_program((sys.executable, "-c", program), deadline_s=120)
     hanging = await run_program((sys.executable, "-c", "import time; time.sleep(60)"), deadline_s=0.3)
 
-    cure = "Correct the command in the configuration, or take it out."
-    assert missing == (f"/nowhere/tell cannot be run: No such file or directory. {cure}",)
+    fix = "Correct the command in the configuration, or take it out."
+    assert missing == (f"/nowhere/tell cannot be run: No such file or directory. {fix}",)
     assert present(failing).endswith("ended with 3: no ␛ route.")
     assert "did not end within 0 s and was stopped" in present(hanging)
 

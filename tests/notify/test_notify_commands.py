@@ -60,7 +60,7 @@ def test_what_was_not_delivered_is_in_the_inbox(service: Service, cli: CommandLi
 
     items = cli("inbox", "list", "--json").json()["items"]
     (item,) = [item for item in items if item["kind"] == "undelivered"]
-    assert (item["cure"], "Run failed" in item["title"]) == ("runwarden notify test oncall", True)
+    assert (item["fix"], "Run failed" in item["title"]) == ("runwarden notify test oncall", True)
 
 
 async def fall_back(settings: Settings) -> None:

@@ -77,7 +77,7 @@ def test_the_examples_of_the_documentation_are_read() -> None:
     assert (nightly.needs_approval, nightly.approval_expires, nightly.quiet) == (False, timedelta(hours=24), None)
 
 
-def test_a_mistake_is_named_with_its_line_and_its_cure() -> None:
+def test_a_mistake_is_named_with_its_line_and_its_fix() -> None:
     """After any error, nothing of the file is used."""
     for text, words in (
         (rule(on="{ }"), "says nothing"),
@@ -100,7 +100,7 @@ def test_a_mistake_is_named_with_its_line_and_its_cure() -> None:
     ):
         with pytest.raises(ConfigError, match=words) as caught:
             loaded(text)
-        assert caught.value.cure, text
+        assert caught.value.fix, text
         assert caught.value.line is not None, text
 
 

@@ -50,10 +50,10 @@ REFUSALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 
 
-def test_every_refusal_names_the_cure(data: Path) -> None:
+def test_every_refusal_names_the_fix(data: Path) -> None:
     """Status 2 and one sentence: on standard error, or with --json as {"error": …} on standard output."""
-    for words, more, cure in REFUSALS:
-        assert cure in refusal(data, *words.split(), *more), words
+    for words, more, fix in REFUSALS:
+        assert fix in refusal(data, *words.split(), *more), words
     plain = attempt(data, "org", "create", "Acme")
     assert (plain.exit_code, plain.stdout, "--slug" in plain.stderr) == (2, "", True)
 

@@ -231,7 +231,7 @@ def test_a_bubblewrap_that_does_not_work_is_named_with_its_cause(programs: Path,
     (programs / "bwrap").write_text("#!/bin/sh\necho 'bwrap: Permission denied' >&2\nexit 1\n")
     (programs / "bwrap").chmod(0o755)
     argv, view = ["/bin/true"], SandboxView(tmp_path)
-    for setting, value, cure in (
+    for setting, value, fix in (
         ("user/max_user_namespaces", "9", "allow user namespaces on this machine"),
         ("user/max_user_namespaces", "0", 'user namespaces are off; run "sysctl -w user.max_user_namespaces=15000"'),
         ("kernel/unprivileged_userns_clone", "0", "user namespaces are off; run"),
@@ -240,7 +240,7 @@ def test_a_bubblewrap_that_does_not_work_is_named_with_its_cause(programs: Path,
         (tmp_path / setting).parent.mkdir(exist_ok=True)
         (tmp_path / setting).write_text(f"{value}\n")
         found = find(ExecutionSettings(), tmp_path)
-        assert str(found).startswith(f"missing: bubblewrap does not work here (bwrap: Permission denied); {cure}")
+        assert str(found).startswith(f"missing: bubblewrap does not work here (bwrap: Permission denied); {fix}")
 
     with pytest.raises(NoSandboxError, match="bubblewrap does not work"):
         found.wrap(argv, Workspace(tmp_path), tmp_path, view)

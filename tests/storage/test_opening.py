@@ -165,7 +165,7 @@ async def test_a_damaged_cache_is_moved_aside_and_replaced(cache_path: Path, con
         assert await cache.details(["run_0001"]) == {}
 
 
-async def test_a_batch_that_cannot_be_stored_fails_as_a_whole_with_the_cure(cache: Cache) -> None:
+async def test_a_batch_that_cannot_be_stored_fails_as_a_whole_with_the_fix(cache: Cache) -> None:
     """The disk may be full, the database read-only or closed; with free space the batch is stored."""
     runs = [make_run(n, note="x" * 2000) for n in range(500)]
     (pages,) = await cache.writer.run(lambda c: c.execute("PRAGMA page_count").fetchone())
@@ -199,14 +199,14 @@ def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("step", "problem", "cure"),
+    ("step", "problem", "fix"),
     [
         ("0099_future", DatabaseNewerError, "Install that version again"),
         ("0001_first", DatabaseOlderError, "Settle its open actions with that version"),
     ],
 )
 async def test_a_ledger_of_another_version_is_read_and_not_written(
-    ledger_path: Path, step: str, problem: type[StorageError], cure: str
+    ledger_path: Path, step: str, problem: type[StorageError], fix: str
 ) -> None:
     """A program does not write to other tables: the error of each write names the file and the fix."""
     async with await Ledger.open(ledger_path) as ledger:
@@ -224,7 +224,7 @@ async def test_a_ledger_of_another_version_is_read_and_not_written(
         assert isinstance(ledger.problem, problem)
         assert (await ledger.actions(), await ledger.adopt_orphans()) == ((action,), ())
         for write in (ledger.prepare(entry("k2", "", "run.start")), ledger.sending(action.action_id)):
-            with pytest.raises(problem, match=cure) as caught:
+            with pytest.raises(problem, match=fix) as caught:
                 await write
             assert (caught.value.path, str(ledger_path) in caught.value.message) == (ledger_path, True)
     assert ledger_path.read_bytes() == before

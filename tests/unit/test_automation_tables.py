@@ -118,7 +118,7 @@ def test_switching_off_changes_one_word_or_adds_one_line() -> None:
         assert with_enabled(off, is_on=True) == off.replace("false", "true"), written
 
 
-def test_a_mistake_names_its_line_and_its_cure() -> None:
+def test_a_mistake_names_its_line_and_its_fix() -> None:
     """The line is counted from the table's own first line."""
     for written, line, said in (
         (THIRD.replace('"2h"', '"2h'), 3, "not TOML"),

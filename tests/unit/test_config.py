@@ -71,7 +71,7 @@ def test_a_full_profile_is_read(tmp_path: Path) -> None:
     assert settings.profile("other").token == EnvToken()
 
 
-def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
+def test_a_mistake_is_said_with_file_line_key_and_fix(tmp_path: Path) -> None:
     """The message says where the error is and what to write."""
     for text, line, key, said in (
         ("[poll\n", 1, None, "not TOML"),

@@ -52,9 +52,9 @@ def test_times_limit_and_their_inverses_meet_them() -> None:
         assert (query.filter.since, query.filter.until, query.problems) == (since, until, ()), line
 
 
-def test_what_means_nothing_is_said_with_its_place_and_a_cure() -> None:
+def test_what_means_nothing_is_said_with_its_place_and_a_fix() -> None:
     """The error has position, message and fix; the sentence counts characters from 1."""
-    for line, place, message, cure in (
+    for line, place, message, fix in (
         ("a statsu:failed", (2, 9), "There is no statsu:", "status:?"),
         ("finding:major,blocking", (14, 22), "There is no finding 'blocking'", "finding:blocker?"),
         ("since:0001-01-01 -since:0001-01-01", (24, 34), "calendar", "2026"),
@@ -64,7 +64,7 @@ def test_what_means_nothing_is_said_with_its_place_and_a_cure() -> None:
         (problem,) = parse(line, NOW).problems
         assert (problem.start, problem.end) == place, line
         assert message in problem.message, line
-        assert cure in problem.cure, line
+        assert fix in problem.fix, line
         assert str(problem).startswith(f"at character {place[0] + 1}: "), line
 
 

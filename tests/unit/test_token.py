@@ -47,7 +47,7 @@ def test_what_cannot_be_a_bearer_token_is_refused_without_repeating_it() -> None
             Token(value)
         shown = "".join(traceback.format_exception(caught.value))
         assert not value or value not in shown
-        assert caught.value.cure in str(caught.value)
+        assert caught.value.fix in str(caught.value)
 
 
 def test_a_variable_is_read_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +105,8 @@ def test_a_command_that_fails_says_how() -> None:
         assert SECRET not in str(error), argv
 
 
-def test_a_stream_gives_its_first_line_and_an_empty_keyring_names_the_cure() -> None:
+def test_a_stream_gives_its_first_line_and_an_empty_keyring_names_the_fix() -> None:
     """`--token-stdin` does the same; the fix is a command."""
     assert StreamToken(io.StringIO(SECRET + "\nmore\n")).read({}).reveal() == SECRET
     assert "empty" in str(refusal(StreamToken(io.StringIO(""))))
-    assert "keyring" in refusal(KeyringToken("acme")).cure
+    assert "keyring" in refusal(KeyringToken("acme")).fix

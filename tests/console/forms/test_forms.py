@@ -69,10 +69,10 @@ async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: 
     async with opened(app, FILLED, "ctrl+s", "ctrl+s") as pilot:
         assert "Rejected: Branch is protected. (HTTP 400, protected)" in painted(app)
         assert app.screen.values["instructions"] == "Fix the flaky test.\nThen run it."
-        for status, cure in ((401, "give this profile a new one"), (403, "No. (HTTP 403)"), (429, "wait")):
+        for status, fix in ((401, "give this profile a new one"), (403, "No. (HTTP 403)"), (429, "wait")):
             post.steps.insert(0, Respond(status, {"message": "No."}))
             await press(pilot, "ctrl+s", "ctrl+s")
-            assert cure in words(app)
+            assert fix in words(app)
         await press(pilot, "ctrl+s", "ctrl+s")
 
         assert app.screen.phase == "outcome"

@@ -17,7 +17,7 @@ from storage.records import Repository, RunChanges
 from storage.records.decision import Occurrence, Verdict
 from storage.records.inbox import InboxItem, Mark
 from storage.records.results import FailureFacts, OpenQuestion
-from storage.state import DAMAGE_CURE, State
+from storage.state import DAMAGE_FIX, State
 from tests.automations.conftest import rule
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import engine_on, enter
@@ -233,7 +233,7 @@ async def test_a_broken_state_takes_no_mark(staged: Staged, monkeypatch: pytest.
 
     def fail(*_: object, **__: object) -> None:
         path = Path("~/.local/share/runwarden/acme-prod/state.sqlite3")
-        raise DatabaseDamagedError(f"{path} is not a database. {DAMAGE_CURE}", path=path)
+        raise DatabaseDamagedError(f"{path} is not a database. {DAMAGE_FIX}", path=path)
 
     monkeypatch.setattr(State, "open", fail)
     async with staged(SMALL) as scene:

@@ -66,7 +66,7 @@ def line(scene: Scene) -> str:
     return scene.app.screen.query_one(SearchInput).value
 
 
-async def a_mistake_is_said_with_its_cure_and_the_rest_counts(scene: Scene) -> None:
+async def a_mistake_is_said_with_its_fix_and_the_rest_counts(scene: Scene) -> None:
     """The line explains the error and its fix, and the valid rest applies."""
     await scene.press("slash", *"stauts:failed dark")
     assert "There is no stauts:. Did you mean status:?" in scene.text
@@ -101,7 +101,7 @@ async def every_count_leads_to_its_list(scene: Scene) -> None:
 
 
 FACTS = (
-    a_mistake_is_said_with_its_cure_and_the_rest_counts,
+    a_mistake_is_said_with_its_fix_and_the_rest_counts,
     every_count_leads_to_its_list,
     what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end,
     a_line_with_a_mistake_is_not_kept_as_a_view,

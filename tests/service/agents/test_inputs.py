@@ -64,7 +64,7 @@ def test_inputs_reach_an_agent_as_declared_or_are_refused(idle: Api, tmp_path: P
 GEMINI = {"provider": "gemini", "key_env": "K"}
 
 
-def test_a_configuration_that_cannot_work_is_refused_with_its_cure(idle: Api, tmp_path: Path) -> None:
+def test_a_configuration_that_cannot_work_is_refused_with_its_fix(idle: Api, tmp_path: Path) -> None:
     for agent, said in (
         ({"prompt": "On {inputs.fokus}", "inputs": {"focus": {}}}, "prompt: {inputs.fokus} is not known"),
         ({"inputs": {"n": {"type": "integer", "default": "x"}}}, "default: a whole number is expected, not"),

@@ -191,7 +191,7 @@ def test_what_a_spent_budget_does_not_cover_is_not_asked(ask: Make, server: Mode
     assert done.used == [(model, Usage(INPUT, CACHED, 0, OUTPUT), 6350)]
 
 
-def test_what_the_provider_refuses_ends_the_turn_with_the_cure(ask: Make, server: ModelServer) -> None:
+def test_what_the_provider_refuses_ends_the_turn_with_the_fix(ask: Make, server: ModelServer) -> None:
     """One request is enough, however often the program would try again."""
     server.status, server.refusal = 401, {"error": {"message": "no"}}
     denied = ask(*MESSAGES, 3)

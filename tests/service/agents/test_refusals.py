@@ -66,18 +66,18 @@ def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
         assert answered(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
 
 
-def test_an_error_is_told_as_the_provider_says_it_with_its_cure() -> None:
+def test_an_error_is_told_as_the_provider_says_it_with_its_fix() -> None:
     """Only a 401 or its equivalents mention the key, and no JSON is shown.
 
     Gateways wrap errors in errors, pages and events.
     """
-    for provider, status, body, then, reason, cure in ROWS:
+    for provider, status, body, then, reason, fix in ROWS:
         told = answered(access(provider), "m-1", status, {}, body.encode(), NOW_S)
         name = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}[provider]
 
         assert told.failure.text.startswith(f"{name} answered {status} for m-1: ")
         assert (told.then, told.failure.reason) == (then, reason)
-        assert cure in told.failure.text
+        assert fix in told.failure.text
         assert "{" not in told.failure.text
 
     for body, words in (
@@ -130,7 +130,7 @@ def test_aider_s_last_answer_is_found_among_what_it_prints() -> None:
         assert (reader.report.summary, reader.failure(0) is None) == (summary, summary is not None)
 
 
-def test_a_program_s_failure_is_told_with_a_cure() -> None:
+def test_a_program_s_failure_is_told_with_a_fix() -> None:
     """The program's own words come first, without JSON; if its answer was cut off, the model is named."""
     cut = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
     for listener, line, status, reason, words in (
