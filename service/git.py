@@ -105,7 +105,8 @@ def environment(home: Path) -> dict[str, str]:
         | {
             "no_proxy": direct,
             "HOME": str(home),
-            "LC_ALL": "C.UTF-8",
+            # Of names and messages git reads the bytes; another locale would only be loaded by each process.
+            "LC_ALL": "C",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_ATTR_NOSYSTEM": "1",

@@ -186,8 +186,9 @@ class Checkout:
             tree, files = self._written(compared)
         if not files.names and fault is None and parents in {(), (base,)}:
             return None
-        groups: dict[str, set[str]] = {_folded(name): set() for name in files.names}
-        for name in self._names("ls-files", "-z"):
+        added = [name for name, old in zip(files.names, files.before, strict=True) if not old.strip(" 0")]
+        groups: dict[str, set[str]] = {_folded(name): set() for name in added}
+        for name in self._names("ls-files", "-z") if added else ():
             if (group := groups.get(_folded(name))) is not None:
                 group.add(name)
         alike = [name for group in groups.values() if len(group) > 1 for name in sorted(group)]

@@ -293,10 +293,10 @@ def _system_mounts(resolver: Path | None) -> list[str]:
 def _read_only(paths: Iterable[Path]) -> list[str]:
     """Return the mounts that show paths unchanged; a path inside another one needs no further mount."""
     mounts: list[str] = []
-    shown = [*map(Path, _SYSTEM)]
-    for path in sorted(set(paths)):
+    shown = tuple(f"{folder}/" for folder in _SYSTEM)
+    for path in map(str, sorted(set(paths))):
         # A mount point could not be made inside a read-only mount.
-        if not any(path.is_relative_to(folder) for folder in shown):
-            mounts += ["--ro-bind-try", str(path), str(path)]
-            shown.append(path)
+        if not f"{path}/".startswith(shown):
+            mounts += ["--ro-bind-try", path, path]
+            shown = (*shown, f"{path}/")
     return mounts

@@ -66,12 +66,11 @@ class Database:
             event.listen(self.engine, "begin", _begin_sqlite)
         else:
             # Imported here, since psycopg is installed for PostgreSQL only.
-            from service.store.postgresql import connector
+            from service.store.postgresql import connector, replace_lost
 
             self._connect = connector(self.url)
-            self.engine = sa.create_engine(
-                self.url, creator=self._connect, pool_size=5, max_overflow=15, pool_pre_ping=True
-            )
+            self.engine = sa.create_engine(self.url, creator=self._connect, pool_size=5, max_overflow=15)
+            replace_lost(self.engine)
             self._reading = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self.shown = self.url.render_as_string(hide_password=True)
         """Its address without the password."""

@@ -1,15 +1,19 @@
 """Connections to PostgreSQL on which no call waits forever, even if the network or this process fails."""
 
+import select
 import time
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import psycopg
 import sqlalchemy as sa
+from sqlalchemy import event
 
 _ANSWER_S: Final = 30.0
 """Longer than any statement of the service takes, and longer than a frozen process can hold a lock."""
 _CONNECT_S: Final = 10
+_PINGED_AFTER_S: Final = 5.0
+"""A connection that was idle for longer is tried before it is used: a firewall may have forgotten it."""
 _SETTING: Final = "SET idle_in_transaction_session_timeout = '20s'"
 """Releases the locks of a process that is frozen or cut off from the database after this time."""
 
@@ -57,3 +61,29 @@ def connector(url: sa.URL) -> Callable[[], BoundedConnection]:
         return connection
 
     return connect
+
+
+def replace_lost(engine: sa.Engine) -> None:
+    """Let an engine replace the connections that were lost while they were idle.
+
+    Before each use only the socket is looked at: `pool_pre_ping` would ask the server.
+    """
+
+    @event.listens_for(engine, "checkin")
+    def note_idle(_connection: object, record: Any) -> None:
+        record.info["idle_since"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def check(connection: psycopg.Connection[Any], record: Any, _proxy: object) -> None:
+        idle_s = time.monotonic() - record.info.get("idle_since", time.monotonic())
+        try:
+            # An idle server sends nothing, except that it closes the connection.
+            socket = select.poll()
+            socket.register(connection, select.POLLIN)
+            is_lost = bool(socket.poll(0))
+            if not is_lost and idle_s > _PINGED_AFTER_S:
+                engine.dialect.do_ping(connection)  # type: ignore[arg-type]  # psycopg's connection is one of DBAPI
+        except (psycopg.Error, OSError):
+            is_lost = True
+        if is_lost:
+            raise sa.exc.InvalidatePoolError

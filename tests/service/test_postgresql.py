@@ -247,3 +247,19 @@ def test_a_start_waits_for_a_database_that_is_away(postgres: Cluster, postgres_u
             node.stop()
 
     assert node.log.count("waits for the database") == 1
+
+
+def test_connections_that_the_server_closed_are_replaced_before_their_next_use(postgres: Cluster) -> None:
+    """No caller sees an error after a restart of the server, however many connections were idle."""
+    with postgres.temporary() as url, closing(Database(url)) as database:
+        with database.read() as first, database.read() as second:
+            sessions = [c.execute(sa.select(sa.func.pg_backend_pid())).scalar_one() for c in (first, second)]
+        with psycopg.connect(postgres.url(), autocommit=True) as operator:
+            for session in sessions:
+                operator.execute("SELECT pg_terminate_backend(%s, 10000)", [session])
+
+        with database.read() as first, database.write() as second:
+            new = {c.execute(sa.select(sa.func.pg_backend_pid())).scalar_one() for c in (first, second)}
+
+    assert len(new) == 2
+    assert not new & {*sessions}
