@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from service.clock import DAY_MICROS, EPOCH, MICROSECOND, Duration, parse_duration
 from service.errors import ServiceError
@@ -102,10 +102,8 @@ _MAX_CATCH_UP: Final = 30 * DAY_MICROS
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class TriggerRule(BaseModel):
+class TriggerRule(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
     """One rule of a repository."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     agent: _Text
     instructions: Annotated[str, Field(min_length=1, max_length=20_000, pattern=r"\S")]

@@ -1,29 +1,17 @@
-"""The data folder, its settings, and the environment.
+"""The data folder and its settings.
 
 The settings are one frozen value from `service.toml`, in which every key has a default.
 """
 
 import errno
-import logging
 import os
-import re
-import stat
 import tomllib
-from collections.abc import Callable, Mapping
 from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from service.errors import ServiceError, first_fault
 from service.reference import PLATFORMS
@@ -33,12 +21,6 @@ _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 Sandboxing = Literal["require", "none"]
 LogFormat = Literal["text", "json"]
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-ENVIRONMENT_VARIABLE: Final = "RUNWARDEN_SERVICE_ENVIRONMENT"
-"""The variable with the path of a file of variables, which long-running processes read again on SIGHUP."""
-_ENTRY: Final = re.compile(
-    r"""(?:export\s+)?(?P<name>[A-Za-z_]\w*)=(?:(?P<quote>["'])(?P<quoted>[^\0]*)(?P=quote)|(?P<text>[^"'\0][^\0]*)?)"""
-)
-_logger = logging.getLogger(__name__)
 
 
 def _identity(text: str) -> str:
@@ -475,61 +457,3 @@ class DataFolder:
             raise SettingsError(f"{self.settings_file}: {error}; correct the TOML there") from error
         except ValidationError as error:
             raise SettingsError(f"{self.settings_file}: {first_fault(error)}; correct or remove the key") from error
-
-
-class EnvironmentFile:
-    """The operator's file of variables, and what the environment has from it."""
-
-    def __init__(self) -> None:
-        self._variables: dict[str, str] = {}
-
-    def load(self, check: Callable[[Mapping[str, str]], object] = lambda _: None) -> list[str]:
-        """Put the file's variables into the environment; those that are no longer in it go.
-
-        Return the names of those that changed. `check` raises a SettingsError if the new environment cannot be used.
-
-        Raises:
-            SettingsError: The file cannot be read or used, and nothing has changed.
-        """
-        file = Path(os.environ[ENVIRONMENT_VARIABLE])
-        named = f"{file} ({ENVIRONMENT_VARIABLE})"
-        try:
-            is_open_to_all = file.stat().st_mode & stat.S_IWOTH
-            lines = file.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise SettingsError(f"{named}: {why}; the service's user must be able to read it") from error
-        if is_open_to_all:
-            raise SettingsError(f"{named}: everyone may write it: chmod o-w")
-        variables = {}
-        for number, line in enumerate(lines, 1):
-            if (entry := line.strip()) and entry[0] not in "#;":
-                match, place = _ENTRY.fullmatch(entry), f"{named}: line {number}"
-                if match is None:
-                    # The line is not shown: it may hold a secret.
-                    raise SettingsError(f"{place} is not NAME=value, or a quote in it is not closed")
-                if match["name"] == ENVIRONMENT_VARIABLE:
-                    raise SettingsError(f"{place}: this variable is set for the process, not in the file")
-                variables[match["name"]] = match["quoted"] or match["text"] or ""
-        if self._variables and not variables:
-            raise SettingsError(f"{named}: it is empty")
-        gone = self._variables.keys() - variables.keys()
-        check({name: value for name, value in os.environ.items() if name not in gone} | variables)
-        for name in gone:
-            os.environ.pop(name, None)
-        os.environ.update(variables)
-        before, self._variables = self._variables, variables
-        return sorted({name for name, _ in before.items() ^ variables.items()})
-
-    def reload(self, check: Callable[[Mapping[str, str]], object], changed: Callable[[], object]) -> None:
-        """Do the same while the process runs, and call `changed`; of a file that cannot be used, the log says why."""
-        if not os.environ.get(ENVIRONMENT_VARIABLE):
-            _logger.warning("there is no file to read again: set %s", ENVIRONMENT_VARIABLE)
-            return
-        try:
-            names = self.load(check)
-        except SettingsError as error:
-            _logger.error("the environment stays as it was: %s", error)  # noqa: TRY400 — the error's text is enough without a traceback
-            return
-        changed()
-        _logger.info("read %s again; changed: %s", os.environ[ENVIRONMENT_VARIABLE], ", ".join(names) or "nothing")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from service.errors import ServiceError
 
@@ -33,10 +33,8 @@ class InputError(ServiceError):
     """An input is not one that the agent takes; the text names it."""
 
 
-class AgentInput(BaseModel):
+class AgentInput(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
     """The declaration of an input."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     type: Literal["text", "integer", "number", "boolean", "any"] = "text"
     description: Annotated[str, Field(max_length=300)] = ""

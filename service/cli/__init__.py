@@ -128,12 +128,13 @@ class _LazyGroup(click.Group):
 def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # noqa: ARG001 — service/cli/output.py reads it from the context
     """Run and administer the self-hosted code-review agent service."""
     if os.environ.get("RUNWARDEN_SERVICE_ENVIRONMENT"):
-        from service import settings
+        from service.cli.environment import EnvironmentFile
+        from service.settings import SettingsError
 
-        click.get_current_context().obj = file = settings.EnvironmentFile()
+        click.get_current_context().obj = file = EnvironmentFile()
         try:
             file.load()
-        except settings.SettingsError as error:
+        except SettingsError as error:
             raise click.UsageError(str(error)) from error
     if data_dir is not None:
         from service.cli.output import DATA_DIR_VARIABLE

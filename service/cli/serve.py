@@ -15,24 +15,31 @@ from typing import Final, NoReturn
 import click
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.cli.environment import ENVIRONMENT_VARIABLE, EnvironmentFile
 from service.cli.maintenance import drain
 from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, AdminContext, data_folder, plain_errors
 from service.observability.log import Masks, start_log
 from service.observability.metrics import operators_token
 from service.processes.server import run_server
 from service.processes.worker import run_worker
-from service.settings import ENVIRONMENT_VARIABLE, DataFolder, EnvironmentFile, SettingsError
+from service.settings import DataFolder, Settings, SettingsError
 
-DATABASE_HELP: Final = (
+_DATABASE_HELP: Final = (
     "postgresql://user@host/name; SQLite in the data folder if left out. "
     f"With a password, better in {DATABASE_VARIABLE} or ~/.pgpass: everyone on the machine can read a command line."
 )
+_data_dir = click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), envvar=DATA_DIR_VARIABLE)
+_database = click.option("--database", "database_url", envvar=DATABASE_VARIABLE, help=_DATABASE_HELP)
+_workers = click.option("--workers", type=click.IntRange(1, 64), help="Turns executed at the same time.")
 
 
-def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
+def _run_process(folder: DataFolder, workers: int | None, run: Callable[[Settings, Masks], int]) -> NoReturn:
     """Run to the end, log to stderr, and exit with the status returned; 2 when it cannot start."""
     with plain_errors(as_json=False):
         settings = folder.settings()
+        if workers is not None:
+            execution = settings.execution.model_copy(update={"concurrency": workers})
+            settings = settings.model_copy(update={"execution": execution})
         masks = start_log(settings.log.format)
         masks.add(settings.secret_names)
 
@@ -64,7 +71,7 @@ def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
         # Where even this is forbidden, the limit stays as it is.
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-        status = run(masks)
+        status = run(settings, masks)
     sys.stdout.flush()
     sys.stderr.flush()
     # Interrupted turns hold their threads until the process ends.
@@ -72,12 +79,12 @@ def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
 
 
 @click.command("serve")
-@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), envvar=DATA_DIR_VARIABLE)
-@click.option("--database", "database_url", envvar=DATABASE_VARIABLE, help=DATABASE_HELP)
+@_data_dir
+@_database
 @click.option("--no-worker", is_flag=True, help="Only accept: runwarden service worker executes, here or elsewhere.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8400, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
-@click.option("--workers", type=click.IntRange(1, 64), help="Turns executed at the same time.")
+@_workers
 @click.option("--lab", is_flag=True, help="Open /_lab: faults, shifted expiry and made-up runs, on loopback only.")
 @click.option("--stop-with-stdin", is_flag=True, help="End when standard input does: with the process that started it.")
 def serve(
@@ -101,14 +108,14 @@ def serve(
     if stop_with_stdin:
         threading.Thread(target=stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
     folder = data_folder(data_dir)
-    run = partial(run_server, folder, host, port, database_url, workers, executes=not no_worker, lab=lab)
-    run_process(folder, run)
+    run = partial(run_server, folder, host, port, database_url, executes=not no_worker, lab=lab)
+    _run_process(folder, workers, run)
 
 
 @click.command("worker")
-@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), envvar=DATA_DIR_VARIABLE)
-@click.option("--database", "database_url", envvar=DATABASE_VARIABLE, help=DATABASE_HELP)
-@click.option("--workers", type=click.IntRange(1, 64), help="Turns executed at the same time.")
+@_data_dir
+@_database
+@_workers
 @click.option("--drain", "drains", is_flag=True, help="Let those of this machine finish their turns and begin no more.")
 def worker(data_dir: Path | None, database_url: str | None, workers: int | None, *, drains: bool) -> None:
     """Execute turns; prints one JSON line when it is ready, and its log on stderr."""
@@ -117,4 +124,4 @@ def worker(data_dir: Path | None, database_url: str | None, workers: int | None,
         with plain_errors(as_json=False):
             drain(AdminContext(folder, "table", database_url), folder.settings().execution.worker_ttl_s)
         return
-    run_process(folder, partial(run_worker, folder, database_url, workers))
+    _run_process(folder, workers, partial(run_worker, folder, database_url))

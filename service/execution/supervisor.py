@@ -137,20 +137,22 @@ def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     # The kernel reaps the supervisors.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while descriptors := socket.recv_fds(requests, 1, 4)[1]:
-        try:
-            pid = os.fork()
-        except OSError as error:
-            pid = -(error.errno or 1)
-        if pid == 0:
+    # The worker may die before it reads an answer.
+    with contextlib.suppress(ConnectionError):
+        while descriptors := socket.recv_fds(requests, 1, 4)[1]:
             try:
-                requests.close()
-                _supervise(*descriptors)
-            finally:
-                os._exit(0)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        requests.send(str(pid).encode())
+                pid = os.fork()
+            except OSError as error:
+                pid = -(error.errno or 1)
+            if pid == 0:
+                try:
+                    requests.close()
+                    _supervise(*descriptors)
+                finally:
+                    os._exit(0)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            requests.send(str(pid).encode())
 
 
 if __name__ == "__main__":

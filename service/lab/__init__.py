@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
@@ -56,10 +56,8 @@ _ACCOUNTED: Final = 10_000
 """The account keeps this many entries; older ones are dropped, and counted."""
 
 
-class Fault(BaseModel):
+class Fault(BaseModel, strict=True, frozen=True, extra="forbid", hide_input_in_errors=True):
     """A scripted fault, as POST /_lab/faults takes it."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
     operation: Operation | Literal["any"]
     kind: Kind
@@ -244,10 +242,8 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-class ClockShift(BaseModel):
+class ClockShift(BaseModel, strict=True, frozen=True, extra="forbid", hide_input_in_errors=True):
     """Body of PUT /_lab/clock."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
     offset_s: Annotated[int, Field(ge=-_CENTURY_S, le=_CENTURY_S)]
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from service import ids
 from service.agents.options import DEFAULT_NAME
@@ -62,10 +62,8 @@ Row = tuple[dict[str, Any], list[dict[str, object]]]
 """A run and its turns."""
 
 
-class HistoryRequest(BaseModel):
+class HistoryRequest(BaseModel, strict=True, frozen=True, extra="forbid", hide_input_in_errors=True):
     """Body of POST /_lab/runs."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
     organization: str
     """The organization's slug or id."""

@@ -30,7 +30,7 @@ from service.observability.traces import open_tracer
 from service.outgoing.mail import mailer_of
 from service.page.app import with_page
 from service.processes.worker import StartError, announce, build_worker, locked, one_worker, prepare
-from service.settings import DataFolder
+from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
 from service.store.runs import RunCounter
@@ -45,7 +45,7 @@ def run_server(
     host: str,
     port: int,
     database_url: str | None,
-    concurrency: int | None,
+    settings: Settings,
     masks: Masks,
     *,
     executes: bool,
@@ -54,13 +54,12 @@ def run_server(
     """Serve a data folder until a signal arrives; return the exit status.
 
     `database_url`: the database's address; None for SQLite in the data folder. `executes`: whether this process
-    executes turns, `concurrency` at the same time (None to use the settings); otherwise other worker processes do.
+    executes turns; otherwise other worker processes do.
 
     Raises:
         StartError: The folder is in use, or the port is taken.
     """
     folder.create()
-    settings = folder.settings()
     with (
         contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
         contextlib.closing(Database(database_url or folder.database_url)) as database,
@@ -74,7 +73,7 @@ def run_server(
             locks.enter_context(one_worker(database, folder))
         database.wait_until_there(threading.Event())
         prepare(database, folder, masks, tracer)
-        worker = build_worker(database, folder, settings, concurrency, tracer) if executes else None
+        worker = build_worker(database, folder, settings, tracer) if executes else None
         context = Context(
             database=database,
             settings=settings,

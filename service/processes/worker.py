@@ -53,14 +53,13 @@ def locked(lock_file: Path, refusal: str) -> Iterator[None]:
         yield
 
 
-def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | None, masks: Masks) -> int:
+def run_worker(folder: DataFolder, database_url: str | None, settings: Settings, masks: Masks) -> int:
     """Execute turns until a signal arrives; return the exit status. PostgreSQL takes any number of such processes.
 
     Raises:
         StartError: The folder already has a worker.
     """
     folder.create()
-    settings = folder.settings()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -73,7 +72,7 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         if stopping.is_set():
             return 0
         prepare(database, folder, masks, tracer)
-        worker = build_worker(database, folder, settings, concurrency, tracer)
+        worker = build_worker(database, folder, settings, tracer)
         worker.start()
         announce({"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(folder.root)})
         # Again and again, since Python does not notice a signal that arrives just before a wait begins.
@@ -134,9 +133,7 @@ def lock_beside(database_file: Path) -> Path:
     return database_file.with_name(f"{database_file.name}.lock")
 
 
-def build_worker(
-    database: Database, folder: DataFolder, settings: Settings, concurrency: int | None, tracer: Tracer
-) -> TurnWorker:
+def build_worker(database: Database, folder: DataFolder, settings: Settings, tracer: Tracer) -> TurnWorker:
     """Return a worker, not started yet, and log how its agents will be isolated."""
     sandbox = find(settings.execution)
     _logger.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
@@ -146,9 +143,6 @@ def build_worker(
             check_signing(settings.execution.signing.ssh_key)
         except GitCommandError as error:
             _logger.warning("turns will fail: %s", error)
-    if concurrency is not None:
-        executing = settings.execution.model_copy(update={"concurrency": concurrency})
-        settings = settings.model_copy(update={"execution": executing})
     clock = DatabaseClock(database)
     execution = TurnExecution(database, folder, settings, sandbox, clock, tracer)
     # Retention compares file times, so it needs this machine's clock.

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from service import trees
 from service.errors import ServiceError, first_fault
@@ -26,10 +26,8 @@ class TaskError(ServiceError):
 _WORDS: Final = BeforeValidator(lambda value: value.replace(",", " ").split() if isinstance(value, str) else value)
 
 
-class Inputs(BaseModel):
+class Inputs(BaseModel, extra="forbid"):
     """How a review differs from the usual one."""
-
-    model_config = ConfigDict(extra="forbid")
 
     focus: Annotated[list[Topic], _WORDS] = []
     paths: Annotated[list[str], _WORDS] = []

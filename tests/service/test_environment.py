@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.settings import ENVIRONMENT_VARIABLE, EnvironmentFile, SettingsError
+from service.cli.environment import ENVIRONMENT_VARIABLE, EnvironmentFile
+from service.settings import SettingsError
 from tests.service.conftest import METRICS_TOKEN, UNBOXED, Api, member, placed
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import demo_setup, make_repository

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from service.execution import supervisor
 from service.execution.processes import Launcher
 from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
@@ -127,6 +128,7 @@ def test_a_process_that_hides_its_files_passes_a_limit(tmp_path: Path) -> None:
 
 HOLDER = """
 import os, pathlib, socket, sys, time
+from service.execution import supervisor
 from service.execution.processes import Launcher
 how, started, command = sys.argv[1:]
 launcher, (ours, theirs) = Launcher(), socket.socketpair()
@@ -154,6 +156,23 @@ def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_pa
         eventually(lambda pid=pid: not Path(f"/proc/{pid}").exists(), "the supervisor or its launcher is gone")
 
     assert done.returncode == (0 if how == "exit" else -signal.SIGKILL)
+
+
+def test_a_launcher_whose_worker_died_writes_no_traceback(tmp_path: Path) -> None:
+    """Its answer has no reader: it ends as if the worker had closed the socket."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, (tmp_path / "request").open("w+") as request:
+        request.write("{}")
+        request.flush()
+        # From here on, an answer fails as it does once the worker is dead.
+        ours.shutdown(socket.SHUT_RD)
+        socket.send_fds(ours, [b"?"], [request.fileno()] * 4)
+        argv = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())]
+        done = subprocess.run(
+            argv, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_agents_start_again_after_their_launcher_was_killed() -> None:
