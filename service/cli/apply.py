@@ -11,11 +11,12 @@ from typing import Final
 import click
 from pydantic import ValidationError
 
+from service.cli.document import apply_setup
 from service.cli.output import AdminContext, admin_command, elsewhere_option, operator
 from service.clock import now_micros
 from service.errors import first_fault
 from service.settings import Settings
-from service.setup import Setup, SetupError, apply_setup
+from service.setup import Setup, SetupError
 from service.store import audit
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}

@@ -44,9 +44,8 @@ def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple
     """Create an organization."""
     entry = OrganizationEntry.model_validate({"name": name, "slug": slug, "entitlements": entitlements})
     with admin.change("organization.create", create=True) as change:
-        if organizations.by_slug(change.connection, entry.slug or organizations.slug_of(name)):
-            taken = entry.slug or organizations.slug_of(name)
-            raise SetupError(f"an organization with the slug {taken} exists; choose another with --slug")
+        if organizations.by_slug(change.connection, slug := entry.wanted_slug):
+            raise SetupError(f"an organization with the slug {slug} exists; choose another with --slug")
         created = organizations.create(
             change.connection, name=entry.name, slug=entry.slug, now=now_micros(), entitlements=entry.entitlements
         )
