@@ -15,7 +15,7 @@ ServiceError
 ├── shown in a turn's failure and its log (`execution.turn`)
 │   ├── GitCommandError, AgentFailedError, NoSandboxError, NoProgramError, PlaceholderError
 │   ├── FindingsError                    an agent's findings are left out
-│   └── BlockedRequestError, ClosedPathError, BudgetSpentError, NotTlsError    a sandbox's request is not passed on
+│   └── BlockedRequestError, ClosedPathError, BudgetSpentError, RefusedError   a sandbox's request is not passed on
 ├── stored with a mail, posting or probe, which is retried, and logged
 │   └── MailError, ForgeError, HostUnreachableError
 └── shown on the reviewer's standard error: exit status 1, or 2 for a TaskError (`reviewer.__main__`)

@@ -36,8 +36,7 @@ PROXY_VARIABLES: Final = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROX
 CLIENT_CERT_VARIABLE: Final = "RUNWARDEN_CLIENT_CERT"
 """The variable with the file of the certificate, and its key, that the service shows to servers that ask for one."""
 _PROXY_FAULTS: Final = range(500, 600)
-_ENTRY: Final = re.compile(r"(?:\*?\.)?(?P<host>\[[^\]]*\]|[^:]+|[0-9a-f]*:[0-9a-f:.]*(?:/\d+)?)(?::(?P<port>\d+))?")
-"""An entry of NO_PROXY."""
+_EXEMPT: Final = re.compile(r"(?:\*?\.)?(?P<host>\[[^\]]*\]|[^:]+|[0-9a-f]*:[0-9a-f:.]*(?:/\d+)?)(?::(?P<port>\d+))?")
 
 
 class HostError(ValueError):
@@ -170,7 +169,7 @@ def _variable(name: str) -> str:
 def _is_exempt(host: Host, port: int) -> bool:
     """Whether NO_PROXY has a host: names with their subdomains, addresses, networks (CIDR), `host:port`, or `*`."""
     for entry in re.split(r"[,\s]+", _variable("no_proxy").lower()):
-        match = _ENTRY.fullmatch(entry)
+        match = _EXEMPT.fullmatch(entry)
         if entry == "*":
             return True
         if match is None or match["port"] not in {None, str(port)}:

@@ -68,7 +68,6 @@ PLATFORMS: Final[Mapping[str, Platform]] = {
         "Forgejo", None, "https://git.example/api/v1", ("/version",), "refs/pull/{}/head", "#", "src/branch"
     ),
 }
-"""The kinds of code hosts, by the names that settings and references use."""
 ALIASES: Final = {"gitea": "forgejo"}
 """Other names that an operator may use."""
 MADE_BRANCHES: Final = "agent/"

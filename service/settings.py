@@ -56,7 +56,6 @@ class AgentLimits(_Section):
     """Limits of one turn's agent, for all its processes together."""
 
     cpu_s: Annotated[float, Field(gt=0)] = 3600
-    """CPU time of all processes together."""
     memory_bytes: Annotated[int, Field(ge=16 << 20)] = 4 << 30
     """Resident memory that no file backs. Not address space: Go, Java and node reserve far more than they use."""
     processes: Annotated[int, Field(ge=1)] = 4096
@@ -93,11 +92,8 @@ class ArtifactLimits(_Section):
     files: Annotated[int, Field(ge=0, le=1000)] = 100
     """The most artifacts of one turn; 0 to keep none."""
     file_bytes: Annotated[int, Field(ge=1, le=256 << 20)] = 10 << 20
-    """The largest size of one artifact."""
     turn_bytes: Annotated[int, Field(ge=1)] = 50 << 20
-    """The largest size of all artifacts of one turn together."""
     organization_bytes: Annotated[int, Field(ge=1)] = 1 << 30
-    """The largest size of all artifacts of one organization together."""
 
 
 class SigningSettings(_Section):
@@ -147,7 +143,6 @@ class SmtpSettings(_Section):
     username: str | None = None
     """The name for the login; None for no login."""
     password_env: str = "RUNWARDEN_SMTP_PASSWORD"  # noqa: S105 — a variable's name, not a password
-    """The environment variable that holds the password."""
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 10
     """The time limit of one delivery, including connecting."""
     proxy: bool = False
@@ -207,11 +202,9 @@ class ForgeSettings(_Section):
     run_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+.*\{run_id\}")] | None = None
     """The address of a run, such as `https://runs.acme.example/{run_id}`; None to show only its id."""
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 20
-    """The time limit of one request."""
     retry_s: Annotated[float, Field(gt=0)] = 5
     """The wait before a failed posting is retried; doubled each time, up to a quarter of an hour."""
     give_up_s: Annotated[float, Field(gt=0)] = 86_400
-    """How long a posting is retried."""
 
 
 class EventSettings(_Section):
@@ -224,7 +217,6 @@ class EventSettings(_Section):
     retry_s: Annotated[float, Field(gt=0)] = 5
     """The wait before a failed delivery is retried; doubled each time, up to an hour."""
     give_up_s: Annotated[float, Field(gt=0)] = 259_200
-    """How long an event is retried."""
 
 
 class TriggerSettings(_Section):
@@ -242,7 +234,6 @@ class TriggerSettings(_Section):
     """The most runs started for one pull request within a day."""
     repository_runs_an_hour: Annotated[int, Field(ge=1)] = 60
     body_bytes: Annotated[int, Field(ge=1024)] = 8 << 20
-    """The largest accepted delivery."""
 
 
 class RetentionSettings(_Section):

@@ -1,4 +1,4 @@
-"""Set-up from an operator's document, checked key by key; applying it again changes nothing."""
+"""What operators set up, by a command or by the entry of a document, which is checked key by key."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -60,9 +60,7 @@ class HostEntry(_Entry):
     token_ends: date | None = None
     """The day on which the token expires; None to rely on the host's information."""
     token_command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = None
-    """The command that prints a token of short life."""
     app: GitHubApp | None = None
-    """A GitHub App whose installation has the token."""
     rotate: bool = False
     """Whether the service rotates GitLab's token in `token_env` before it expires."""
 
@@ -268,7 +266,7 @@ def repository_of(
     connected: Iterable[hosts.Host],
     folder: Path,
 ) -> repositories.Repository:
-    """Return a repository as configured by an entry; `known` are those of its organization, by `repository_key`.
+    """Return the repository that an entry describes; `known` are those of its organization, by `repository_key`.
 
     Raises:
         ValueError: It has no clone address, or another repository has its name.

@@ -112,7 +112,6 @@ class Turn:
     """The session to resume; empty: none."""
     conversation: str
     _is_lost: bool = False
-    """Whether the wanted session is gone."""
     _options: list[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = field(default_factory=list)
     _shown: str = ""
     """The session whose reports are this turn's; empty while it is loaded, and repeats those of earlier turns."""
@@ -269,7 +268,6 @@ class Call:
 
 
 async def _forward(program: Process) -> None:
-    """Print the program's standard error."""
     while program.stderr is not None and (line := await program.stderr.readline()):
         sys.stdout.write(line.decode("utf-8", "replace"))
         sys.stdout.flush()

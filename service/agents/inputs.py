@@ -22,7 +22,6 @@ _KINDS: Final = {
     "number": ("a number", int | float),
     "boolean": ("true or false", bool),
 }
-"""Each type in words, and in Python."""
 _SHOWN: Final = 60
 """Characters of a wrong value that its error shows."""
 

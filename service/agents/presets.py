@@ -19,9 +19,8 @@ from service.agents.outcome import AgentReport, Listener
 
 Servers = Mapping[str, McpServer]
 SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
-"""The variable in which `acp_client.py` finds them."""
 MODEL: Final = "RUNWARDEN_MODEL"
-"""The variable in which it finds the model's name."""
+"""The variables in which `acp_client.py` finds them, and the model's name."""
 ServerWords = tuple[tuple[str, ...], Mapping[str, str]]
 """One program's configuration for a repository's MCP servers: arguments and variables.
 

@@ -8,7 +8,7 @@ import contextlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeGuard
 
@@ -120,7 +120,8 @@ def _of_line(preset: PresetName, line: bytes) -> list[Step]:
         try:
             event = json.loads(line)
             if isinstance(event, dict):
-                return list(_READERS.get(preset, _acp)(event))
+                reader = {"claude-code": _claude, "codex": _codex}.get(preset, _acp)
+                return list(reader(event))
         except (ValueError, RecursionError):
             pass
     text = line.decode("utf-8", "replace")
@@ -227,10 +228,6 @@ def _aider(line: str) -> Step:
     return Step("answered" if line.startswith("Tokens: ") else "printed", line)
 
 
-_READERS: Final[Mapping[PresetName, Callable[[Event], Iterator[Step]]]] = {"claude-code": _claude, "codex": _codex}
-"""The readers of programs that do not speak ACP."""
-
-
 def _step(
     kind: StepKind, text: object = "", at: object = None, call: object = None, *, failed: bool = False, **known: Any
 ) -> Step:
@@ -266,7 +263,6 @@ def _call(name: object, values: object, call: object, at: object) -> Step:
 
 
 def _bare(command: str) -> str:
-    """Return a command without the shell that runs it."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -83,8 +83,6 @@ _AS_JSON: Final = "service.cli.as_json"
 
 
 class _LazyGroup(click.Group):
-    """A group that knows its commands by name and imports one when it is asked for."""
-
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 

@@ -20,10 +20,8 @@ from service.setup import AgentEntry, put_agent
 from service.store import agents
 
 _QUESTION: Final = "This is a check of your installation. Answer with one short sentence, and change no file."
-_REPORTED_S: Final = 5.0
-"""How often a check reports that its agent is still at work."""
-_SHOWN: Final = 3000
-"""Characters of a failed check's log that are shown."""
+_PROGRESS_EVERY_S: Final = 5.0
+_SHOWN_CHARACTERS: Final = 3000
 
 
 @click.group("agent")
@@ -121,7 +119,7 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
         def report() -> None:
             nonlocal shown
             now = time.monotonic()
-            if now >= shown + _REPORTED_S:
+            if now >= shown + _PROGRESS_EVERY_S:
                 shown = now
                 click.echo(f"{tried.name} has been at work for {now - started:.0f} s", err=True)
 
@@ -136,7 +134,7 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
             "reason": done.reason,
             "summary": done.result.summary,
             "tokens": sum(usage.tokens for _, usage, _ in done.used),
-            "log": done.log[-_SHOWN:],
+            "log": done.log[-_SHOWN_CHARACTERS:],
         }
         faults = [document["failure"]] if document["failure"] else []
     lines = [f"{name}: {fault}" for fault in faults] or [f"{name}: works; it says: {document['summary'] or 'nothing'}"]

@@ -184,7 +184,6 @@ def list_repositories(admin: AdminContext, slug: str) -> None:
 
 
 def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], *, action: str, what: str) -> None:
-    """Remove an organization's host or repository; `action` is the name in the audit trail."""
     with admin.change(action) as change:
         organization = change.of(slug)
         if not remove(change.connection, organization.id, name):

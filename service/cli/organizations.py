@@ -106,7 +106,6 @@ def withdraw(admin: AdminContext, slug: str, entitlement: str) -> None:
 def _change(
     admin: AdminContext, verb: str, slug: str, *, active: bool | None = None, given: str = "", taken: str = ""
 ) -> None:
-    """Change an organization: whether it is active, or one of its entitlements."""
     with admin.change(f"organization.{verb}") as change:
         organization = change.of(slug)
         change.target, change.detail = organization.id, given or taken or None

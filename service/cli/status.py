@@ -14,8 +14,7 @@ from service.store import endings, events, outages, postings, runs, turns, worke
 from service.store.schema import invitations, unsent
 from service.text import one_line, plural
 
-_MAX_REFUSED: Final = 20
-"""The postings that were given up, the latest, which `status` lists."""
+_LISTED_POSTINGS: Final = 20
 
 
 @click.command("status")
@@ -29,7 +28,7 @@ def status(admin: AdminContext) -> None:
         unsent_mails = unsent(connection, invitations.c.mail)
         ending = endings.soon(connection, now_micros())
         unrotated = rotation.faults(connection)
-        refused = postings.refused(connection, _MAX_REFUSED)
+        refused = postings.refused(connection, _LISTED_POSTINGS)
         away = outages.ProviderOutages(connection).waiting(connection)
         disabled = [row for row in events.endpoints(connection) if row.disabled_at is not None]
         taken = len(turns.dispatched(connection))

@@ -9,12 +9,13 @@ import os
 import select
 import socket
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from http.client import responses
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import h11
 
@@ -197,15 +198,14 @@ class ProviderConnection(_Connection):
 _AT_ONCE: Final = 64
 
 
-class SandboxServer(ABC):
-    """A listening socket; closing it closes every connection through it."""
+class SandboxServer(AbstractContextManager[object]):
+    """A listening socket; leaving its context closes every connection through it."""
 
     @abstractmethod
     def serve(self, inside: socket.socket) -> None:
         """Serve one connection of the agent."""
 
     def __init__(self, path: Path) -> None:
-        """Listen; connections may come at once."""
         self._open: set[socket.socket] = set()
         self.closed = threading.Event()
         """The event that is set when the agent has ended."""
@@ -221,11 +221,7 @@ class SandboxServer(ABC):
         self._listener.listen(_AT_ONCE)
         threading.Thread(target=self._accept, name="sandbox-server", daemon=True).start()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
-        """Accept no more connections, and close those that are open."""
         self.closed.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

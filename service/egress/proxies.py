@@ -9,7 +9,6 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -22,34 +21,19 @@ from service.egress.budget import UsageMeter
 from service.egress.http import AgentConnection, SandboxServer
 from service.egress.model import ModelProxy, ModelState
 from service.egress.relay import join
-from service.errors import ServiceError
 from service.network import Host, HostError, ProxyError, authority_of, dial, proxy_of
 from service.settings import AgentLimits
 from service.text import printable
 
 _PATIENCE_S: Final = 30.0
-_MAX_REPORTED: Final = 50
-"""The most refused hosts that one turn's log names."""
-
-
-@dataclass(frozen=True)
-class Reporter:
-    """Writes each refusal to a turn's log once, and not without end."""
-
-    say: Callable[[str], None]
-    _reported: set[str] = field(default_factory=set)
-
-    def __call__(self, key: str, text: str) -> None:
-        """Report a refusal, unless one with the same key was."""
-        if key not in self._reported and len(self._reported) < _MAX_REPORTED:
-            self._reported.add(key)
-            self.say(printable(text))
+_REPORTED_REFUSALS: Final = 50
 
 
 class EgressProxy(SandboxServer):
     """Connects one agent with the hosts on its list, for one turn."""
 
     def __init__(self, path: Path, allowed: Sequence[str], report: Callable[[str, str], None]) -> None:
+        """Listen; `report` gets a refusal's key, which it has in common with its repetitions, and its text."""
         self._allowed = [Entry.parse(entry) for entry in allowed]
         self._report = report
         super().__init__(path)
@@ -71,7 +55,7 @@ class EgressProxy(SandboxServer):
             begun = connection.tunnel()
             try:
                 hello = read_hello(inside, begun, host)
-            except NotTlsError as error:
+            except RefusedError as error:
                 reason = f"egress: a connection to {host.text} was refused: {error}"
                 self._report(reason, reason)
                 return
@@ -118,17 +102,13 @@ _SERVER_NAME: Final = 0
 _ENCRYPTED_HELLO: Final = 0xFE0D
 
 
-class NotTlsError(ServiceError):
-    """The bytes are not TLS, or do not name the server that was asked for."""
-
-
 def read_hello(connection: socket.socket, begun: bytes, host: Host) -> bytes:
     """Read a connection's first message, of which `begun` has arrived; return all bytes once it names the host.
 
     A program that asks for an address may name no server.
 
     Raises:
-        NotTlsError: It is not a TLS hello, names another server, or hides the name.
+        RefusedError: It is not a TLS hello, names another server, or hides the name.
         OSError: The connection ended or timed out.
     """
     read, hello, at = begun, b"", 0
@@ -136,31 +116,31 @@ def read_hello(connection: socket.socket, begun: bytes, host: Host) -> bytes:
         read = _at_least(connection, read, at + _RECORD_HEADER)
         length = int.from_bytes(read[at + 3 : at + 5])
         if read[at] != _HANDSHAKE or read[at + 1] != _MAJOR_VERSION or not 0 < length <= _MAX_HELLO_BYTES - at:
-            raise NotTlsError("it is not TLS")
+            raise RefusedError("it is not TLS")
         read = _at_least(connection, read, at + _RECORD_HEADER + length)
         hello += read[at + _RECORD_HEADER : at + _RECORD_HEADER + length]
         at += _RECORD_HEADER + length
     if hello[0] != _CLIENT_HELLO:
-        raise NotTlsError("it is not TLS")
+        raise RefusedError("it is not TLS")
     try:
         entries = list(_extensions(hello[_HEADER : _HEADER + int.from_bytes(hello[1:4])]))
         extensions = dict(entries)
         if len(extensions) != len(entries):
-            raise NotTlsError("it names an extension twice")
+            raise RefusedError("it names an extension twice")
         if _ENCRYPTED_HELLO in extensions:
-            raise NotTlsError("its server's name is encrypted")
+            raise RefusedError("its server's name is encrypted")
         if host.ip is not None and _SERVER_NAME not in extensions:
             return read
         # A list with one entry: its length, the kind, the name's length, the name.
         entry = extensions[_SERVER_NAME]
         name = entry[5:]
         if entry[:5] != (len(name) + 3).to_bytes(2) + b"\0" + len(name).to_bytes(2):
-            raise NotTlsError("it names more than one server")
+            raise RefusedError("it names more than one server")
         named = Host.parse(name.decode("ascii"))
     except (IndexError, KeyError, UnicodeDecodeError, HostError, OverflowError) as error:
-        raise NotTlsError("it names no server") from error
+        raise RefusedError("it names no server") from error
     if named != host:
-        raise NotTlsError(f"it asks for {named.text}")
+        raise RefusedError(f"it asks for {named.text}")
     return read
 
 
@@ -199,10 +179,17 @@ def open_proxies(
 ) -> Iterator[ModelState]:
     """Open the proxies of one turn; `folder` is for their sockets, None: the agent has no access."""
     model = ModelState(limits, meter.away_s, options.waits_s)
+    reported: set[str] = set()
+
+    def report(key: str, text: str) -> None:
+        # Each refusal once, and not without end.
+        if key not in reported and len(reported) < _REPORTED_REFUSALS:
+            reported.add(key)
+            say(printable(text))
+
     with contextlib.ExitStack() as stack:
         if folder is not None:
             folder.mkdir(mode=0o700)
-            report = Reporter(say)
             stack.enter_context(EgressProxy(folder / PROXY_SOCKET, options.egress or (), report))
             if options.model is not None:
                 path, models = folder / MODEL_SOCKET, allowed_models(options)

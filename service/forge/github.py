@@ -179,7 +179,6 @@ class GitHub:
         self._query(_RESOLVE % ("resolve" if is_resolved else "unresolve"), {"id": thread.id})
 
     def _is_of(self, document: Mapping[str, Any], branch: str) -> bool:
-        """Whether a pull request's head is a branch of this repository."""
         head = document.get("head") or {}
         repository = (head.get("repo") or {}).get("full_name") or ""
         return head.get("ref") == branch and repository.lower() == f"{self._owner}/{self._name}".lower()
@@ -315,11 +314,9 @@ def _pull_request(document: Mapping[str, Any]) -> PullRequest:
 
 
 def _posted(where: str, document: Mapping[str, Any]) -> PostedText:
-    """Return a review or comment from the API's answer."""
     text, url = str(document.get("body") or ""), document.get("html_url")
     return PostedText(f"{where}/{document.get('id')}", text, _login(document.get("user")), str(url) if url else None)
 
 
 def _login(user: object) -> str:
-    """Return the name of an account in an answer; empty: there is none."""
     return str(table(user).get("login") or "")

@@ -19,7 +19,6 @@ from service.text import fence_of, not_closing, one_line, printable
 
 Forge = GitHub | GitLab
 FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab, "forgejo": Forgejo}
-"""The code hosts' APIs, by the platform's name."""
 _MAX_TITLE: Final = 120
 _MAX_SUMMARY: Final = 8000
 _MAX_INSTRUCTIONS: Final = 2000
@@ -49,9 +48,7 @@ class Subject:
     default_branch: str | None
     """The default branch's name; None: it has not been read from the repository yet."""
     run_url: str | None
-    """The address of the run's page; None: there is none."""
     mask: Callable[[str], str]
-    """The function that masks the secrets that the service knows."""
     same: Sequence[Any] = ()
     """Other runs' pull requests with the same change."""
     linked: Posting | None = None
@@ -98,7 +95,6 @@ _STANDINGS: Final = {
     "cancelled": "was cancelled",
     NEEDS_ANSWER: "needs an answer: continue the run with it",
 }
-"""The words for an ended turn, by its outcome."""
 
 
 def post_status(forge: Forge, subject: Subject) -> Posted:

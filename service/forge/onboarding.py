@@ -34,7 +34,6 @@ class OnboardingError(ServiceError):
 def _find_project(
     database: Database, host: Host, project_id: int | None, path: str | None, timeout_s: float
 ) -> Repository:
-    """Look up a project with its id or, without one, its path."""
     if host.api_url is None:
         if path is not None:
             _check_group(host, path)
@@ -218,7 +217,6 @@ def onboard(
 
 
 def _of(own: Sequence[Repository], project_id: int | None, path: str | None) -> Repository | None:
-    """Return the repository that is the project of an id or at a path."""
     for repository in own:
         is_same = project_id is not None and repository.project_id == project_id
         if repository.platform == "gitlab" and (is_same or repository.path.lower() == (path or "").lower()):

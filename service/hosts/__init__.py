@@ -28,11 +28,10 @@ class AnswerTooLargeError(HostUnreachableError):
 
 @dataclass(frozen=True, slots=True)
 class HostResponse:
-    """A host's answer."""
+    """A host's answer; the names of its headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
-    """The headers, with names in lower case."""
     body: Any
     """The JSON document; None when the body was not JSON."""
     raw: bytes

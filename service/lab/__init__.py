@@ -62,7 +62,6 @@ class Fault(BaseModel, strict=True, frozen=True, extra="forbid", hide_input_in_e
     operation: Operation | Literal["any"]
     kind: Kind
     times: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """How many requests it affects."""
     delay_s: Annotated[float, Field(ge=0, le=3600)] = 0
     """The pause before anything else happens."""
     status: Annotated[int, Field(ge=400, le=599)] | None = None
@@ -145,7 +144,6 @@ class Lab:
         _logger.warning("THE LAB IS ON: faults, shifted expiry and made-up runs can be ordered under %s", PREFIX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or break it as the script says."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -229,7 +227,6 @@ class Lab:
 
 
 async def _reset(scope: Scope, receive: Receive) -> None:
-    """Reset the connection: the client's next read fails."""
     transport: asyncio.Transport = scope["state"][TRANSPORT]
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     transport.abort()

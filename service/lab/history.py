@@ -59,7 +59,6 @@ _REASONS: Final = (
 _NIGHT_REASON: Final = "the model answered 529: overloaded, after 5 tries"
 
 Row = tuple[dict[str, Any], list[dict[str, object]]]
-"""A run and its turns."""
 
 
 class HistoryRequest(BaseModel, strict=True, frozen=True, extra="forbid", hide_input_in_errors=True):

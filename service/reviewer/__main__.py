@@ -77,7 +77,6 @@ def _obstacle(path: Path) -> str | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file of the checkout, or a link at its name."""
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:

@@ -230,7 +230,6 @@ def _line(finding: IdentifiedFinding) -> str:
 
 
 def _listed(rows: list[str]) -> Iterator[str]:
-    """Yield the first rows as a list, and the number of those left out."""
     yield from (f"- {row}" for row in rows[:_ROWS])
     yield f"- and {len(rows) - _ROWS} more\n" if len(rows) > _ROWS else ""
 

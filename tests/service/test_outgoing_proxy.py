@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.egress.proxies import EgressProxy, Reporter
+from service.egress.proxies import EgressProxy
 from service.git import GitCommandError, GitRunner
 from service.outgoing.webhooks import EndpointError, addresses_of
 from tests import proxy as proxies
@@ -106,7 +106,7 @@ def test_an_agents_connections_go_through_the_proxy(
             secure.sendall(f"GET /api/ HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n".encode())
             return secure.recv(12)
 
-    with EgressProxy(tmp_path / "egress", [NAME], Reporter(said.append)):
+    with EgressProxy(tmp_path / "egress", [NAME], lambda _, text: said.append(text)):
         assert ask() == b"HTTP/1.1 200"
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
         with suppress(OSError):

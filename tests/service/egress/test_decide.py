@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from service.egress.proxies import NotTlsError, read_hello
+from service.egress.proxies import RefusedError, read_hello
 from service.egress.routes import (
     PROVIDERS,
     BlockedRequestError,
@@ -186,5 +186,5 @@ def test_a_hello_names_the_host_that_was_asked_for_and_others_are_refused() -> N
         (b"GET / HTTP/1.1\r\n\r\n", "not TLS"),
         (b"\x16\x03\x01\x00\x04\x02\x00\x00\x00", "not TLS"),
     ):
-        with pytest.raises(NotTlsError, match=why):
+        with pytest.raises(RefusedError, match=why):
             read(data, "a.example")
