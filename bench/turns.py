@@ -124,7 +124,7 @@ def _seconds(database: Database, folder: DataFolder, since: int) -> Iterator[flo
         taken = connection.execute(sa.select(*columns).where(turns.c.accepted_at >= since)).all()
     spent = []
     for run_id, accepted, dispatched, started, finished in taken:
-        lines = [line.split(" ")[:2] for line in folder.turn_log(run_id, 1).read_text("utf-8").splitlines()]
+        lines = [line.split(" ")[:2] for line in folder.turn_file(run_id, 1, "log").read_text("utf-8").splitlines()]
         logged = {word: parse_rfc3339(at, round_up=False) for at, word in lines}
         marks = (accepted, dispatched, started, logged["branch"], logged["pushed"], finished)
         spent.append([(end - begin) / SECOND_MICROS for begin, end in itertools.pairwise(marks)])

@@ -59,13 +59,13 @@ class Secrets:
 
     def named_in(self, pieces: Iterable[bytes]) -> str | None:
         """Return the name of the first value found in a stream of bytes, or None."""
-        held = b""
+        tail = b""
         for piece in pieces:
-            held += piece
+            data = tail + piece
             for form in self._forms:
-                if form in held:
+                if form in data:
                     return self._names[form]
-            held = self._tail(held)
+            tail = self._tail(data)
         return None
 
     def _tail(self, data: bytes) -> bytes:
@@ -98,8 +98,7 @@ class MaskedStream:
 
 def _forms(value: str) -> set[bytes]:
     plain = value.encode("utf-8", "surrogateescape")
-    logins = (plain, b"x-access-token:" + plain)
-    encoded = {b64encode(one).rstrip(b"=") for one in logins}
+    encoded = {b64encode(login).rstrip(b"=") for login in (plain, b"x-access-token:" + plain)}
     return {plain, quote(value, safe="").encode(), json.dumps(value)[1:-1].encode(), *encoded}
 
 

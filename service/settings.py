@@ -418,17 +418,9 @@ class DataFolder:
             fix = "let this user write there, or choose" if error.errno in _DENIED else "choose"
             raise SettingsError(f"{error.filename}: {error.strerror}; {fix} another --data-dir") from error
 
-    def turn_log(self, run_id: str, turn: int) -> Path:
-        """Return the file of a turn's log."""
-        return self.runs / run_id / f"turn-{turn}.log"
-
-    def turn_diff(self, run_id: str, turn: int) -> Path:
-        """Return the file of a turn's change."""
-        return self.runs / run_id / f"turn-{turn}.diff"
-
-    def run_diff(self, run_id: str, turn: int) -> Path:
-        """Return the file of the whole run's change up to a turn, if it differs from that turn's change."""
-        return self.runs / run_id / f"turn-{turn}.run.diff"
+    def turn_file(self, run_id: str, turn: int, kind: Literal["log", "diff", "run.diff"]) -> Path:
+        """Return the file of a turn's log or change, or of the run's change up to it, if that differs from its own."""
+        return self.runs / run_id / f"turn-{turn}.{kind}"
 
     def settings(self) -> Settings:
         """Read `service.toml`; without the file, all settings have their defaults.

@@ -153,8 +153,8 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
     """Configure a repository, or change the one with its path; rules and secret are kept unless given."""
     patterns = options.pop("patterns") or None
     triggers = options.pop("triggers") or None
-    given = {"protected": () if protect_nothing else patterns, "triggers": () if no_triggers else triggers}
-    entry = RepositoryEntry.model_validate({"name": name, **given, **options})
+    options |= {"protected": () if protect_nothing else patterns, "triggers": () if no_triggers else triggers}
+    entry = RepositoryEntry.model_validate({"name": name, **options})
     with admin.change("repository.add") as change:
         organization = change.of(slug)
         repository = add_repository(change.connection, organization, entry, Path.cwd(), now_micros())

@@ -140,7 +140,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     if what == "diff" and admin.format == "table" and any(pieces):
         # As the bytes are, for git apply.
         for turn, patch in zip(chosen, pieces, strict=True):
-            file = admin.folder.turn_diff(run_id, turn.number)
+            file = admin.folder.turn_file(run_id, turn.number, "diff")
             click.echo(f"turn {turn.number}: {file if file.exists() else 'in the database'}", err=True)
             click.echo(patch, nl=False)
         return

@@ -123,8 +123,8 @@ class TurnExecution:
         workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
         # From here on, a deletion of the run waits for the end of this attempt.
         workspace.root.mkdir(mode=0o700, parents=True)
-        diffs = {"diff": self.folder.turn_diff(*key), "run.diff": self.folder.run_diff(*key)}
-        at_work = TurnAtWork(key, turn.attempt, self.folder.turn_log(*key), diffs)
+        diffs = {"diff": self.folder.turn_file(*key, "diff"), "run.diff": self.folder.turn_file(*key, "run.diff")}
+        at_work = TurnAtWork(key, turn.attempt, self.folder.turn_file(*key, "log"), diffs)
         at_work.log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with at_work.log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]

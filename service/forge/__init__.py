@@ -5,20 +5,17 @@ theirs may raise `ForgeError`; repeating a change does no harm.
 """
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
-from service.clock import seconds_until
 from service.errors import ServiceError
-from service.hosts import AnswerTooLargeError, HostResponse, HostUnreachableError, ask
-from service.text import items, not_closing, printable, table
+from service.hosts import LIMITED, AnswerTooLargeError, HostResponse, HostUnreachableError, ask
+from service.text import not_closing, printable
 
 State = Literal["pending", "success", "failure", "error"]
 _FAULTS: Final = range(500, 600)
-_LIMITED: Final = frozenset({403, 429})
 _MAY_CHANGE: Final = frozenset({401, 403, 404, 408, 409, 423, 425, 429})
 """Statuses that an operator's act or a later attempt may fix; any other 4xx is final."""
 _FIXES: Final = {
@@ -31,8 +28,6 @@ _MAX_PAGES: Final = 40
 _MAX_ANSWER_BYTES: Final = 8 << 20
 """The largest answer in bytes: fifty pull requests with long texts."""
 _HUNK: Final = re.compile(r"@@ -[0-9,]+ \+([0-9]+)")
-_MAX_REASON: Final = 300
-_MAX_WAIT_S: Final = 3600.0
 
 
 class ForgeError(ServiceError):
@@ -160,33 +155,12 @@ class ForgeHttp:
             raise ForgeError(f"{self._name} cannot be reached: {error}", is_away=True) from error
         if answer.is_success:
             return answer
-        status, wait_s = answer.status, wait_of(answer)
-        is_limit = status in _LIMITED and wait_s is not None
+        status, wait_s = answer.status, answer.wait_s
+        is_limit = status in LIMITED and wait_s is not None
         fix = "; its rate limit is spent" if is_limit else _FIXES.get(status, "")
-        text = f"{self._name} answered {status}{reason_of(answer.body)}{fix}"
+        text = f"{self._name} answered {status}{answer.reason}{fix}"
         is_final = status not in _MAY_CHANGE and status not in _FAULTS
         raise ForgeError(text, status=status, is_final=is_final, retry_after_s=wait_s)
-
-
-def wait_of(answer: HostResponse) -> float | None:
-    """Return the seconds that a forge wants to be left without requests; None: it does not say."""
-    headers, resets = answer.headers, ["retry-after"]
-    resets += [f"{kind}-reset" for kind in ("x-ratelimit", "ratelimit") if headers.get(f"{kind}-remaining") == "0"]
-    waits = (seconds_until(headers.get(name, ""), time.time()) for name in resets)
-    wait_s = next((wait_s for wait_s in waits if wait_s is not None), None)
-    if wait_s is None and answer.status in _LIMITED and "rate limit" in reason_of(answer.body).lower():
-        return 60.0
-    return None if wait_s is None else min(wait_s, _MAX_WAIT_S)
-
-
-def reason_of(body: object) -> str:
-    """Return a forge's message about a failure, in brackets, or an empty text."""
-    body = table(body)
-    errors = items(body.get("errors"))
-    details = [error.get("message") or error.get("code") if isinstance(error, dict) else error for error in errors]
-    parts = [str(part) for part in (body.get("message") or body.get("error"), *details) if part]
-    text = " ".join(printable("; ".join(parts)).split())[:_MAX_REASON]
-    return f" ({text})" if text else ""
 
 
 def shown_lines(patch: str, *, with_context: bool) -> frozenset[int]:

@@ -95,8 +95,8 @@ class GitLab:
     def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
         """Return the added lines; comments elsewhere, or in renamed files, need more than a path and a line."""
         files = self._http.pages(f"{self._project}/merge_requests/{number}/diffs")
-        kept = (file for file in files if file.get("new_path") == file.get("old_path"))
-        return {str(file["new_path"]): shown_lines(str(file.get("diff") or ""), with_context=False) for file in kept}
+        named = (file for file in files if file.get("new_path") == file.get("old_path"))
+        return {str(file["new_path"]): shown_lines(str(file.get("diff") or ""), with_context=False) for file in named}
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post the comments, then the note that is the review's text: GitLab has no way to post them as one."""

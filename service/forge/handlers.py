@@ -123,10 +123,10 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
         for other in subject.same:
             if other.state != POSTED:
                 raise ForgeError(f"waits for the run {other.run_id}, whose pull request has the same change")
-            for there in forge.pull_requests(other.branch):
-                if there.state == "open" and there.head == other.commit_sha:
-                    text = f"the same change is in pull request {there.number} of the run {other.run_id}"
-                    return Posted(there.url, f"{text}; none was opened")
+            for pull in forge.pull_requests(other.branch):
+                if pull.state == "open" and pull.head == other.commit_sha:
+                    text = f"the same change is in pull request {pull.number} of the run {other.run_id}"
+                    return Posted(pull.url, f"{text}; none was opened")
         run, base = subject.run, subject.default_branch
         if base is None or base == run.branch:
             text = f"there is no branch to merge {run.branch} into: the default branch is {base or 'not known'}"

@@ -50,8 +50,8 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
     commit = str(posting.wanted["commit"])
     # The one whose head the run read, or that of its branch, if possible an open one.
     head = _HEAD.fullmatch(run.head_ref or "")
-    there = [forge.pull_request(int(head[1]))] if head else forge.pull_requests(run.branch)
-    current = next((pull_request for pull_request in there if pull_request.state == "open"), next(iter(there), None))
+    pulls = [forge.pull_request(int(head[1]))] if head else forge.pull_requests(run.branch)
+    current = next((pull for pull in pulls if pull.state == "open"), next(iter(pulls), None))
     if current is None:
         if (linked := subject.linked) is not None and linked.state == POSTED:
             return Posted(linked.url, linked.failure)
@@ -96,7 +96,7 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     reviews = (posted for posted in forge.reviews(number) if account in {None, posted.author.lower()})
     review = next((posted for posted in reviews if marks.memory_of(posted.body) is not None), None)
     memory = {} if review is None else marks.memory_of(review.body) or {}
-    there = {finding.id for finding in report.found}
+    reported = {finding.id for finding in report.found}
     # Findings that a user resolved, deleted or ticked, now or earlier.
     resolved = {key for key, thread in threads.items() if thread.is_resolved}
     if account is None:
@@ -109,8 +109,8 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     comments = [(finding, comment) for finding in new if (comment := _comment_at(finding, lines, marks))]
     comments = comments[:_MAX_COMMENTS]
     commented = {finding.id for finding, _ in comments}
-    gone = {key: thread for key, thread in threads.items() if key not in there | resolved}
-    back = {key: thread for key, thread in threads.items() if key in (there & resolved) - dismissed}
+    gone = {key: thread for key, thread in threads.items() if key not in reported | resolved}
+    back = {key: thread for key, thread in threads.items() if key in (reported & resolved) - dismissed}
     if review is None and not report.found and not threads:
         return
     remembered = {

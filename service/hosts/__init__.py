@@ -9,13 +9,20 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from service import network
+from service.clock import seconds_until
 from service.errors import ServiceError
 from service.network import cut_off
 from service.reference import without_login
+from service.text import items, printable, table
+
+LIMITED: Final = frozenset({403, 429})
+"""Statuses with which code hosts refuse too many requests."""
+_MAX_REASON: Final = 300
+_MAX_WAIT_S: Final = 3600.0
 
 
 class HostUnreachableError(ServiceError):
@@ -41,6 +48,27 @@ class HostResponse:
     def is_success(self) -> bool:
         """Whether its status is a 2xx."""
         return self.status in range(200, 300)
+
+    @property
+    def reason(self) -> str:
+        """The host's message about a failure, in brackets, or an empty text."""
+        body = table(self.body)
+        errors = items(body.get("errors"))
+        details = [error.get("message") or error.get("code") if isinstance(error, dict) else error for error in errors]
+        parts = [str(part) for part in (body.get("message") or body.get("error"), *details) if part]
+        text = " ".join(printable("; ".join(parts)).split())[:_MAX_REASON]
+        return f" ({text})" if text else ""
+
+    @property
+    def wait_s(self) -> float | None:
+        """The seconds that the host wants to be left without requests; None: it does not say."""
+        headers, resets = self.headers, ["retry-after"]
+        resets += [f"{kind}-reset" for kind in ("x-ratelimit", "ratelimit") if headers.get(f"{kind}-remaining") == "0"]
+        waits = (seconds_until(headers.get(name, ""), time.time()) for name in resets)
+        wait_s = next((wait_s for wait_s in waits if wait_s is not None), None)
+        if wait_s is None and self.status in LIMITED and "rate limit" in self.reason.lower():
+            return 60.0
+        return None if wait_s is None else min(wait_s, _MAX_WAIT_S)
 
 
 def ask(

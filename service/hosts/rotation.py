@@ -85,9 +85,9 @@ class TokenRotation:
             except HostUnreachableError as error:
                 _logger.warning("the token in %s is not rotated now: %s", host.token_env, error)
 
-    def _look_after(self, host: Host, given: str) -> None:
-        """Rotate a host's token if it expires soon; `given` is the token in its variable."""
-        digest, now = _digest(given), self._clock()
+    def _look_after(self, host: Host, configured: str) -> None:
+        """Rotate a host's token if it expires soon; `configured` is the token in its variable."""
+        digest, now = _digest(configured), self._clock()
         today = (EPOCH + now * MICROSECOND).date()
         # The token's row, from now on under the name of its variable.
         with self._database.write() as connection:
@@ -106,8 +106,8 @@ class TokenRotation:
         if row.asked_at is not None and now - row.asked_at < _IN_FLIGHT_MICROS:
             return
         try:
-            token = _token(given, row)
-            _cipher(given)
+            token = _token(configured, row)
+            _cipher(configured)
         except NoKeyError as error:
             self._note(row, str(error))
             return
@@ -125,7 +125,7 @@ class TokenRotation:
             answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
             new = table(answer.body).get("token")
             if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
-                jwe, key, _ = _cipher(given)
+                jwe, key, _ = _cipher(configured)
                 sealed = str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
                 self._save(digest, {"sealed": sealed, "asked_at": None, "fault": None})
                 _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
@@ -181,19 +181,19 @@ def _digest(token: str) -> str:
     return hashlib.sha256(f"runwarden:{token}".encode()).hexdigest()
 
 
-def _token(given: str, row: RotatedToken | None) -> str:
+def _token(configured: str, row: RotatedToken | None) -> str:
     if row is not None and row.is_lost:
         raise NoKeyError(row.fault or "it is lost")
     if row is None or row.sealed is None:
-        return given
-    jwe, key, error = _cipher(given)
+        return configured
+    jwe, key, error = _cipher(configured)
     try:
         return (jwe.decrypt_compact(row.sealed, key).plaintext or b"").decode()
     except error as invalid:
         raise NoKeyError("the rotated token in the database was changed: create a new token, and set it") from invalid
 
 
-def _cipher(given: str) -> tuple[Any, Any, type[Exception]]:
+def _cipher(configured: str) -> tuple[Any, Any, type[Exception]]:
     """Return the encryption, the key for a token, and the error of a text that was changed."""
     try:
         from joserfc import jwe
@@ -201,4 +201,4 @@ def _cipher(given: str) -> tuple[Any, Any, type[Exception]]:
         from joserfc.jwk import OctKey
     except ImportError as error:
         raise NoKeyError(f"rotate needs the extra `oidc`; install it {how_to_add('oidc')}") from error
-    return jwe, OctKey.import_key(hashlib.sha256(f"runwarden seal:{given}".encode()).digest()), JoseError
+    return jwe, OctKey.import_key(hashlib.sha256(f"runwarden seal:{configured}".encode()).digest()), JoseError

@@ -144,6 +144,7 @@ class Lab:
         _logger.warning("THE LAB IS ON: faults, shifted expiry and made-up runs can be ordered under %s", PREFIX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or break it as the script says."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -179,7 +180,6 @@ class Lab:
         if fault.kind == "reset":
             await _reset(scope, receive)
         elif fault.kind == "status":
-            # Answer without executing anything.
             text = fault.message or f"the lab was set to answer {fault.status}"
             document = {"message": text, "error_code": fault.error_code or "lab"}
             headers = {} if fault.retry_after is None else {"retry-after": fault.retry_after}

@@ -12,7 +12,7 @@ import smtplib
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from email.message import EmailMessage
@@ -187,7 +187,7 @@ def write_to_outbox(folder: Path, message: MailMessage) -> None:
         raise MailError(text) from error
 
 
-def send_by_smtp(settings: SmtpSettings, environment: Mapping[str, str], message: MailMessage) -> None:
+def send_by_smtp(settings: SmtpSettings, message: MailMessage) -> None:
     """Hand one message to a mail server; the password is in the environment.
 
     Raises:
@@ -221,7 +221,7 @@ def send_by_smtp(settings: SmtpSettings, environment: Mapping[str, str], message
             if settings.security == "starttls":
                 session.starttls(context=ssl.create_default_context())
             if settings.username is not None:
-                session.login(settings.username, environment.get(settings.password_env, ""))
+                session.login(settings.username, os.environ.get(settings.password_env, ""))
             options: list[str] = []
             if not message.recipient.isascii():
                 session.ehlo_or_helo_if_needed()
@@ -317,5 +317,4 @@ def mailer_of(folder: DataFolder, settings: MailSettings) -> Mailer:
             f"mail.smtp.username is set, but the environment variable {smtp.password_env} holds no password; "
             "set it where the service starts, or remove mail.smtp.username"
         )
-    # Not a partial, which would show the whole environment wherever the mailer is shown.
-    return lambda message: send_by_smtp(smtp, os.environ, message)
+    return partial(send_by_smtp, smtp)

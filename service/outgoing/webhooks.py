@@ -13,7 +13,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
-from service.forge import wait_of
 from service.hosts import HostUnreachableError, ask
 from service.network import Address, Host, HostError, is_public, port_of, proxy_of, resolve
 from service.settings import EventSettings
@@ -99,7 +98,7 @@ def deliver(database: Database, settings: EventSettings, clock: Clock, endpoint_
         else:
             if not answer.is_success:
                 hint = ": redirects are not followed" if answer.status in _REDIRECT else ""
-                failure, pause_s = f"it answered {answer.status}{hint}", wait_of(answer)
+                failure, pause_s = f"it answered {answer.status}{hint}", answer.wait_s
                 is_gone = answer.status == _GONE
         now = clock()
         if failure is None:

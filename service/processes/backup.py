@@ -119,8 +119,8 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> dic
         locked(folder.worker_lock_file, refusal),
         locked(lock_beside(folder.database_file), refusal),
     ):
-        there = (folder.database_file, folder.restoring_file, *folder.runs.iterdir())
-        if any(map(Path.exists, there)) and not force:
+        contents = (folder.database_file, folder.restoring_file, *folder.runs.iterdir())
+        if any(map(Path.exists, contents)) and not force:
             raise BackupError(f"{folder.root} is not empty; give --force to replace ALL of it, or another --data-dir")
         trees.remove(staged)
         (staged / "runs").mkdir(mode=0o700, parents=True)

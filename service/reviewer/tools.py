@@ -106,7 +106,7 @@ def _secrets(root: Path, paths: Sequence[str]) -> Iterator[dict[str, object]]:
             kinds = [secret["type"] for secret in secrets if secret["line_number"] == line]
             rules = [f"secret-{kind.lower().removeprefix('secret ').replace(' ', '-')}" for kind in kinds]
             # A line is reported once, as the gravest secret that it resembles.
-            rule = min(rules, key=lambda one: SEVERITIES.index(_severity(one)))
+            rule = min(rules, key=lambda rule: SEVERITIES.index(_severity(rule)))
             yield _draft(rule, path, line, f"This looks like a secret: {kinds[rules.index(rule)]}", advice)
 
 

@@ -48,7 +48,7 @@ class LogPiece:
 
 def log_piece(connection: sa.Connection, folder: DataFolder, key: Key, offset: int, limit: int) -> LogPiece | None:
     """Return up to `limit` bytes of a log from an offset, from the end if negative; None if there is no log."""
-    file, size = folder.turn_log(*key), None
+    file, size = folder.turn_file(*key, "log"), None
     if connection.dialect.name != "sqlite":
         size = log_size(connection, key)
     elif file.exists():
@@ -68,7 +68,7 @@ def diff(connection: sa.Connection, folder: DataFolder, key: Key, kind: DiffKind
     """Return a patch; None if none is stored."""
     if connection.dialect.name != "sqlite":
         return content(connection, key, kind)
-    file = folder.turn_diff(*key) if kind == "diff" else folder.run_diff(*key)
+    file = folder.turn_file(*key, kind)
     return file.read_bytes() if file.exists() else None
 
 

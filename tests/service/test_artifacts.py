@@ -154,8 +154,8 @@ def test_artifacts_are_counted_pruned_and_deleted(database: Database, tmp_path: 
         turn_files.put_artifact(connection, other, 0, "b.txt", 5, b"other")
         turn_files.put_artifact(connection, key, 0, "run.patch", 9, None)
         turn_files.put(connection, key, 0, "run.diff", b"the patch")
-        folder.run_diff(*key).parent.mkdir()
-        folder.run_diff(*key).write_bytes(b"the patch")
+        folder.turn_file(*key, "run.diff").parent.mkdir()
+        folder.turn_file(*key, "run.diff").write_bytes(b"the patch")
         found = [turn_files.artifact(connection, folder, key, name) for name in ("a.txt", "run.patch", "none")]
         held = turn_files.artifacts_held(connection, first.organization_id, key)
         for one in (key, other):

@@ -39,8 +39,8 @@ def folder(tmp_path: Path) -> DataFolder:
         for run_id in [accepted(database, now=now).id for _ in range(3)]:
             with database.write() as connection:
                 turns.end(connection, run_id, 1, TurnOutcome("completed"), now)
-            made.turn_log(run_id, 1).parent.mkdir(parents=True)
-            made.turn_log(run_id, 1).write_text(f"log of {run_id}", "utf-8")
+            made.turn_file(run_id, 1, "log").parent.mkdir(parents=True)
+            made.turn_file(run_id, 1, "log").write_text(f"log of {run_id}", "utf-8")
     return made
 
 

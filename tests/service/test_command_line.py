@@ -89,7 +89,7 @@ def test_one_turn_can_be_shown_alone(api: Any) -> None:
     api.ended(run_id)
     api.follow(run_id, "nothing more")
     api.ended(run_id)
-    file = DataFolder(api.service.data_dir).turn_diff(run_id, 1)
+    file = DataFolder(api.service.data_dir).turn_file(run_id, 1, "diff")
 
     def shown(*options: str) -> Result:
         return CliRunner().invoke(main, ["run", run_id, *options, "--data-dir", str(api.service.data_dir)])

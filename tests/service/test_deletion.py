@@ -174,8 +174,8 @@ def an_organization(database: Database, folder: DataFolder, slug: str, url: str)
         for run_id in made:
             turns.end(connection, run_id, 1, TurnOutcome("completed"), now)
     for run_id in made:
-        folder.turn_log(run_id, 1).parent.mkdir(parents=True)
-        folder.turn_log(run_id, 1).write_text(run_id, "utf-8")
+        folder.turn_file(run_id, 1, "log").parent.mkdir(parents=True)
+        folder.turn_file(run_id, 1, "log").write_text(run_id, "utf-8")
         (folder.work / f"dead.{run_id}-1-1" / "tree").mkdir(parents=True)
     (folder.outbox / f"{owner}.eml").write_text(owner, "utf-8")
     return owner, made
@@ -236,7 +236,7 @@ def test_what_a_living_worker_holds_is_left_until_it_lets_go(database: Database,
         deletions.delete_runs(connection, [run_id], now_micros())
     deletion = Deletion(database, folder, now_micros)
     held = deletion.complete()
-    kept = folder.turn_log(run_id, 1).exists()
+    kept = folder.turn_file(run_id, 1, "log").exists()
     alive.close()
 
     assert (held, kept) == (1, True)
@@ -282,7 +282,7 @@ def test_other_machines_remove_their_copies(database: Database, folder: DataFold
     second = DataFolder(tmp_path / "second")
     second.create()
     owner, its_runs = an_organization(database, folder, "gone", "/srv/gone.git")
-    second.turn_log(its_runs[0], 1).parent.mkdir(parents=True)
+    second.turn_file(its_runs[0], 1, "log").parent.mkdir(parents=True)
     with database.write() as connection:
         deletions.begin_organization(connection, owner, now_micros())
     Deletion(database, folder, now_micros).complete()

@@ -199,16 +199,20 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
+@pytest.fixture(autouse=True)
+def password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNWARDEN_SMTP_PASSWORD", PASSWORD)
+
+
 def relay(server: MailServer, **options: object) -> Mailer:
     """A relay to a server, with the right password if it wants one."""
     login = {"username": USER} if server.login else {}
     section = {"host": "127.0.0.1", "port": server.port, "security": server.security, "timeout_s": 60} | login
-    return partial(send_by_smtp, SmtpSettings.model_validate(section | options), {"RUNWARDEN_SMTP_PASSWORD": PASSWORD})
+    return partial(send_by_smtp, SmtpSettings.model_validate(section | options))
 
 
-def test_a_mailer_does_not_show_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mailer_does_not_show_the_password(tmp_path: Path) -> None:
     """Every request's context contains the mailer, and an error may show its context."""
-    monkeypatch.setenv("RUNWARDEN_SMTP_PASSWORD", PASSWORD)
     smtp = SmtpSettings.model_validate({"host": "127.0.0.1", "username": USER})
 
     assert PASSWORD not in repr(mailer_of(DataFolder(tmp_path), MailSettings(smtp=smtp)))
@@ -281,7 +285,7 @@ def test_what_a_server_says_cannot_draw_on_a_terminal(serving: Callable[..., Any
 
 def hasty(port: int) -> Mailer:
     options = {"host": "127.0.0.1", "port": port, "security": "none", "timeout_s": 0.3}
-    return partial(send_by_smtp, SmtpSettings.model_validate(options), {})
+    return partial(send_by_smtp, SmtpSettings.model_validate(options))
 
 
 def test_a_server_that_drips_is_left_in_time() -> None:

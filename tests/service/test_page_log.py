@@ -30,7 +30,7 @@ def logged(idle: Api, tenant: Make, database_of_idle: Database) -> Log:
             turns.claim(connection, run.id, 1, "w", now_micros())
             if is_ended:
                 turns.end(connection, run.id, 1, TurnOutcome("completed"), now_micros())
-        file = DataFolder(idle.service.data_dir).turn_log(run.id, 1)
+        file = DataFolder(idle.service.data_dir).turn_file(run.id, 1, "log")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
         browser = Browser(idle.service.base_url)
@@ -76,7 +76,7 @@ def test_a_live_log_grows_by_whole_lines(logged: Log, idle: Api, database_of_idl
     follow = present(re.search(r'data-log="([^"]+)" data-offset="(\d+)" data-line="(\d+)"', shown.text))
     assert follow.groups()[1:] == ("4", "2")
     run_id = log.split("/")[2]
-    with DataFolder(idle.service.data_dir).turn_log(run_id, 1).open("ab") as file:
+    with DataFolder(idle.service.data_dir).turn_file(run_id, 1, "log").open("ab") as file:
         file.write(f"\n{SCRIPT}\nfo".encode())
     more = browser.get(f"{follow[1]}?offset={follow[2]}&line={follow[3]}")
     assert numbered(more) == {2: "twö", 3: SCRIPT}

@@ -84,7 +84,7 @@ def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
     with deployment(tmp_path, settings=f"{SETTINGS}put_back_s = 0.5\n") as made:
         client = made.client(made.api())
         run_id = client.start("write once")
-        log = DataFolder(made.machine("first")).turn_log(run_id, 1)
+        log = DataFolder(made.machine("first")).turn_file(run_id, 1, "log")
         log.parent.mkdir(parents=True)
         log.symlink_to("/dev/full")
         worker = made.begin("worker")

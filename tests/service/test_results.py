@@ -146,12 +146,12 @@ def test_a_diff_that_was_not_pushed_can_be_read_and_one_gone_says_so(own: Own, t
     api.ended(run_id)
     folder = DataFolder(api.service.data_dir)
     answer = api.get(f"/external/runs/{only}/turns/1/diff")
-    for file in (folder.turn_diff(run_id, 1), folder.turn_log(run_id, 1)):
+    for file in (folder.turn_file(run_id, 1, "diff"), folder.turn_file(run_id, 1, "log")):
         file.unlink()
     gone = [api.get(f"/external/runs/{run_id}/{path}").status_code for path in ("turns/1/log", "turns/1/diff", "diff")]
 
     assert (answer.status_code, len(answer.content) > 9 << 20) == (200, True)
-    assert answer.content == folder.turn_diff(only, 1).read_bytes()
+    assert answer.content == folder.turn_file(only, 1, "diff").read_bytes()
     assert gone == [410] * 3
     assert api.turns(run_id)[0]["commit"]
 
