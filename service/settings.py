@@ -363,6 +363,7 @@ class DataFolder:
         self.root = root.absolute()
         self.settings_file = self.root / "service.toml"
         self.database_file = self.root / "service.sqlite"
+        self.database_url = f"sqlite:///{self.database_file}"
         self.lock_file = self.root / "serve.lock"
         self.worker_lock_file = self.root / "worker.lock"
         self.outbox = self.root / "outbox"
@@ -377,11 +378,6 @@ class DataFolder:
         self._database_note = self.root / "database"
         self.restoring_file = self.root / "restoring"
         """Exists while a back-up is being restored."""
-
-    @property
-    def database_url(self) -> str:
-        """The SQLAlchemy URL of the folder's database."""
-        return f"sqlite:///{self.database_file}"
 
     @property
     def noted_database(self) -> str | None:

@@ -1,23 +1,32 @@
-"""`apply`: the setup of a service from a file."""
+"""`apply`: the setup of a service from a document, all of which is read at once, compared, and stored at once."""
 
 import json
 import os
 import sys
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
+import sqlalchemy as sa
 from pydantic import ValidationError
 
-from service.cli.document import apply_setup
+from service import ids, setup
+from service.agents.options import DEFAULT_NAME
 from service.cli.output import AdminContext, admin_command, elsewhere_option, operator
-from service.clock import now_micros
+from service.clock import now_micros, rfc3339
 from service.errors import first_fault
+from service.reference import location, without_login
 from service.settings import Settings
-from service.setup import Setup, SetupError
-from service.store import audit
+from service.setup import DayBudget, OrganizationEntry, Setup, SetupError
+from service.store import agents, audit, hosts, organizations, repositories, tokens
+from service.store import schema as tables
+from service.store.database import lock_all
+from service.store.organizations import Organization
+from service.store.schema import by_owner
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
 """The name of a document's entry in the audit trail."""
@@ -33,16 +42,16 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     from_stdin = str(file) == "-"
     raw = sys.stdin.buffer.read() if from_stdin else file.read_bytes()
     try:
-        document = json.loads(raw) if file.suffix == ".json" else tomllib.loads(raw.decode("utf-8"))
+        content = json.loads(raw) if file.suffix == ".json" else tomllib.loads(raw.decode("utf-8"))
     except ValueError as error:
         raise SetupError(f"{file}: {error}") from error
     try:
-        setup = Setup.model_validate(document)
+        document = Setup.model_validate(content)
     except ValidationError as error:
-        raise SetupError(f"{file}: {first_fault(error, document)}") from error
+        raise SetupError(f"{file}: {first_fault(error, content)}") from error
     with admin.change("apply", create=True) as change:
         base = Path.cwd() if from_stdin else file.absolute().parent
-        result = apply_setup(change.connection, setup, base, now_micros(), None if elsewhere else admin.folder.root)
+        result = apply_setup(change.connection, document, base, now_micros(), None if elsewhere else admin.folder.root)
         change.record("apply")
         shown = change.connection.engine.url.render_as_string(hide_password=True)
         acts = [("organization.create", org["id"], org["id"]) for org in result["organizations"] if org["created"]]
@@ -52,8 +61,8 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
         acts += [(_ACTIONS[row["kind"]], row["name"], row["organization"]) for row in done]
         audit.record_each(change.connection, operator(), acts, now_micros)
     # Those of agents are checked with them.
-    secrets = {host.token_env for org in setup.organizations for host in org.hosts}
-    secrets |= {repo.webhook_secret_env for org in setup.organizations for repo in org.repositories}
+    secrets = {host.token_env for org in document.organizations for host in org.hosts}
+    secrets |= {repo.webhook_secret_env for org in document.organizations for repo in org.repositories}
     unset = [] if elsewhere else sorted(name for name in secrets if name and not os.environ.get(name))
     result |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     result["database"] = shown
@@ -90,3 +99,191 @@ def schema(file: str) -> None:
     """Print the JSON Schema of FILE, for the editor; agents.toml stands for any document of `apply`."""
     model = Settings if file == "service.toml" else Setup
     click.echo(json.dumps(model.model_json_schema(), indent=2))
+
+
+def apply_setup(
+    connection: sa.Connection, document: Setup, folder: Path, now: int, data: Path | None
+) -> dict[str, Any]:
+    """Apply a document in one transaction and return the result, including the values of new tokens.
+
+    `data` is the data folder if agents run on this machine; otherwise None.
+
+    Raises:
+        SetupError: An entry contradicts the existing state, or lacks something.
+    """
+    # One of two such entries would silently replace the other, or get its tokens.
+    _distinct("organizations", [(org.name, f"the slug {org.wanted_slug}") for org in document.organizations])
+    _distinct("offers", [(offer.code, f"the code {offer.code}") for offer in document.offers])
+    for number, entry in enumerate(document.organizations):
+        where = f"organizations.{number}"
+        _distinct(f"{where}.tokens", [(token.alias, f"the alias {token.alias}") for token in entry.tokens])
+        platforms = [(host.host or host.platform, f"the platform {host.platform}") for host in entry.hosts]
+        _distinct(f"{where}.hosts", platforms)
+        _distinct(f"{where}.repositories", [(repo.name, f"the name {repo.name}") for repo in entry.repositories])
+        paths = [(repo.name, repo.platform, repo.path.removesuffix(".git")) for repo in entry.repositories]
+        _distinct(f"{where}.repositories", [(name, f"the path {on}:{path.lower()}") for name, on, path in paths])
+    # Locked against other changes, so that everything in the document is read once and written once.
+    lock_all(connection)
+    state = _Organizations(connection, document.organizations, folder, now)
+    results = [state.apply(entry) for entry in document.organizations]
+    state.store()
+    owners = organizations.named(connection, [entry.organization for entry in document.agents if entry.organization])
+    known = {agent.key: agent for agent in agents.all_of(connection)}
+    wished, identities = [], []
+    for agent_entry in document.agents:
+        owner = None if agent_entry.organization is None else setup.organization_among(owners, agent_entry.organization)
+        scope = "for all organizations" if owner is None else f"in the organization {owner.id}"
+        wished.append(setup.agent_of(agent_entry, owner, data))
+        identities.append((agent_entry.name, f"the name {agent_entry.name} {scope}"))
+    _distinct("agents", identities)
+    changed = {agent.key: agent for agent in wished if agent != known.get(agent.key)}
+    agents.put_all(connection, [*changed.values()], now)
+    applied = [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in wished]
+    setup.check_fallbacks(connection)
+    for offer in document.offers:
+        old = organizations.offer_by_code(connection, offer.code)
+        wanted = replace(offer, retired=offer.retired or (old is not None and old.retired))
+        organizations.put_offer(connection, wanted)
+        applied.append(_outcome("offer", offer.code, None, old, wanted))
+    # Of these organizations' repositories, including those that the document leaves out.
+    for organization in {org.id: org for org in state.known.values()}.values():
+        for repository in state.repositories[organization.id].values():
+            setup.check_triggers(connection, organization, repository)
+    return {
+        "organizations": results,
+        "offers": [offer.code for offer in organizations.all_offers(connection)],
+        "agents": sorted({DEFAULT_NAME} | {agent.name for agent in agents.all_of(connection)}),
+        "applied": [*applied, *state.applied],
+    }
+
+
+def _distinct(where: str, entries: Iterable[tuple[str, str]]) -> None:
+    """Refuse two entries with the same identity; each is given as a name and an identity."""
+    seen: dict[str, str] = {}
+    for number, (name, identity) in enumerate(entries):
+        entry = f"{where}.{number} ({name})"
+        other = seen.setdefault(identity, entry)
+        if other != entry:
+            raise SetupError(f"{other} and {entry} both have {identity}: remove or change one of them")
+
+
+def _outcome(kind: str, name: str, organization_id: str | None, before: object, after: object) -> dict[str, str | None]:
+    outcome = "added" if before is None else "unchanged" if before == after else "changed"
+    return {"kind": kind, "name": name, "organization": organization_id, "outcome": outcome}
+
+
+class _Organizations:
+    """The organizations of a document with their hosts and repositories: read together, changed, stored together."""
+
+    def __init__(self, connection: sa.Connection, entries: Sequence[OrganizationEntry], folder: Path, now: int) -> None:
+        self._connection = connection
+        self._folder = folder
+        self._now = now
+        self.known = organizations.named(connection, [entry.wanted_slug for entry in entries])
+        known = [*{org.id for org in self.known.values()}]
+        self._tokens = by_owner(connection, tokens.TokenRecord, tables.tokens, known)
+        self._hosts = by_owner(connection, hosts.Host, tables.hosts, known)
+        self.repositories = defaultdict[str, dict[tuple[str, str], repositories.Repository]](dict)
+        """Keyed by organization, then by platform and path."""
+        for owner, rows in by_owner(connection, repositories.Repository, tables.repositories, known).items():
+            self.repositories[owner] = {setup.repository_key(repo): repo for repo in rows}
+        self._created: list[Organization] = []
+        self._budgets: dict[str, DayBudget] = {}
+        self._connected: list[tuple[str, hosts.Host]] = []
+        self._configured: list[tuple[str, repositories.Repository]] = []
+        self.applied: list[dict[str, str | None]] = []
+        """The outcome for each host and repository."""
+
+    def apply(self, entry: OrganizationEntry) -> dict[str, object]:
+        """Apply an entry and return the resulting organization.
+
+        Raises:
+            SetupError: It contradicts the existing state, or lacks something.
+        """
+        existing = organization = self.known.get(entry.wanted_slug)
+        budget = entry.budget or DayBudget()
+        if organization is None:
+            organization = Organization(
+                id=f"org_{ids.ulid(self._now)}",
+                name=entry.name,
+                slug=entry.wanted_slug,
+                parent_id=None,
+                active=entry.active,
+                entitlements=entry.entitlements,
+                offer_code=None,
+                created_at=self._now,
+                **budget.model_dump(),
+            )
+            self._created.append(organization)
+            self.known[organization.slug] = organization
+        elif entry.budget and budget != DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens):
+            self._budgets[organization.id] = budget
+        connected = {host.platform: host for host in self._hosts[organization.id]}
+        for host in map(setup.host_of, entry.hosts):
+            before = connected.get(host.platform)
+            self.applied.append(_outcome("host", host.platform, organization.id, before, host))
+            if before != host:
+                connected[host.platform] = host
+                self._connected.append((organization.id, host))
+        documents, known = [], self.repositories[organization.id]
+        places = {(host.platform, host.host) for host in connected.values()}
+        for repository_entry in entry.repositories:
+            try:
+                repository = setup.repository_of(repository_entry, known, connected.values(), self._folder)
+            except ValueError as error:
+                raise SetupError(f"repository {repository_entry.name}: {error}") from error
+            key, name = setup.repository_key(repository), f"{repository.platform}:{repository.path}"
+            self.applied.append(_outcome("repository", name, organization.id, known.get(key), repository))
+            if known.get(key) != repository:
+                known[key] = repository
+                self._configured.append((organization.id, repository))
+            where = location(repository.url)
+            # None: its address names no host.
+            is_connected = (repository.platform, where.host) in places if where is not None and where.host else None
+            shown = {"name": repository.name, "platform": repository.platform, "path": repository.path}
+            documents.append(shown | {"url": without_login(repository.url)} | {"connected": is_connected})
+        token_documents = []
+        valid = {token.alias: token for token in reversed(self._tokens[organization.id]) if token.is_valid(self._now)}
+        for token_entry in entry.tokens:
+            token, value = valid.get(token_entry.alias), None
+            if token is None:
+                token, value = setup.make_token(self._connection, organization, token_entry, self._now)
+            document = {"id": token.id, "alias": token.alias, "value": value, "scopes": list(token.scopes)}
+            token_documents.append(document | {"expires_at": rfc3339(token.expires_at)})
+        return {
+            "id": organization.id,
+            "name": organization.name,
+            "slug": organization.slug,
+            "created": existing is None,
+            "differs": [] if existing is None else _differences(existing, entry),
+            "tokens": token_documents,
+            "hosts": [host.platform for host in entry.hosts],
+            "repositories": documents,
+        }
+
+    def store(self) -> None:
+        """Store everything that is new or has changed."""
+        organizations.add(self._connection, self._created)
+        for organization_id, budget in self._budgets.items():
+            organizations.change(self._connection, organization_id, **budget.model_dump())
+        hosts.put_all(self._connection, self._connected, self._now)
+        repositories.put_all(self._connection, self._configured, self._now)
+        owners = [*{owner for owner, _ in self._connected}]
+        for owner in by_owner(self._connection, organizations.Trial, tables.trials, owners):
+            organizations.start_trial(self._connection, owner, self._now)
+
+
+def _differences(organization: Organization, entry: OrganizationEntry) -> list[str]:
+    """Return the steps, mostly commands, that would make an organization equal to its entry in the document.
+
+    The commands are not run: applying a document again must not undo later decisions.
+    """
+    slug, wanted, present = organization.slug, set(entry.entitlements), set(organization.entitlements)
+    commands = [] if organization.active == entry.active else [f"{'activate' if entry.active else 'deactivate'} {slug}"]
+    commands += [f"grant {slug} {entitlement}" for entitlement in sorted(wanted - present)]
+    commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(present - wanted)]
+    steps = [f"runwarden service org {command}" for command in commands]
+    if organization.name != entry.name:
+        text = f"name the entry {organization.name!r}, as the organization with the slug {slug}, or change its slug"
+        steps.insert(0, text)
+    return steps
