@@ -1,6 +1,7 @@
 """What operators set up, by a command or by the entry of a document, which is checked key by key."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import date
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -282,13 +283,13 @@ def repository_of(
             raise ValueError("it needs a url (--url), or a connected host with a clone URL")
     else:
         url = entry.url if location(entry.url) is not None else str((folder / entry.url).resolve())
-    # What the entry leaves out stays as it is.
-    before = before or repositories.Repository(entry.name, entry.platform, path, url)
-    return repositories.Repository(
-        entry.name,
-        entry.platform,
-        path,
-        url,
+    # What the entry leaves out stays as it is; but another address may be that of another project.
+    fresh = repositories.Repository(entry.name, entry.platform, path, url)
+    before = before or fresh
+    return replace(
+        before if before.url == url else fresh,
+        name=entry.name,
+        path=path,
         protected=entry.protected,
         triggers=before.triggers if entry.triggers is None else entry.triggers,
         webhook_secret_env=entry.webhook_secret_env or before.webhook_secret_env,

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 from service.clock import now_micros
 from service.forge.onboarding import OnboardingError, Outcome, onboard
 from service.settings import GitLabSettings, ProbingSettings, Settings
+from service.setup import RepositoryEntry, add_repository
 from service.store import organizations, repositories
 from service.store.database import Database
 from service.store.hosts import Host
@@ -131,6 +133,21 @@ def test_a_configured_repository_keeps_its_name_address_and_secret(
     assert outcome.is_new is False
     assert acme.repositories == [replace(known, project_id=42, webhook_configured=True)]
     assert [hook["token"] for hook in gitlab.hooks] == ["OWN"]
+
+
+def test_configuring_an_onboarded_repository_keeps_its_project_and_webhook(acme: Acme) -> None:
+    """A deletion of the organization then names the webhook; another address may be that of another project."""
+    onboarded = acme.onboard(BY_ID).repository
+    kept = []
+    for url in (onboarded.url, "https://gitlab.other/acme/web.git"):
+        entry = RepositoryEntry(name="web", platform="gitlab", path="Acme/Web", url=url)
+        with acme.database.write() as connection:
+            organization = organizations.by_id(connection, acme.id)
+            assert organization is not None
+            add_repository(connection, organization, entry, Path("/"), now_micros())
+        kept.append((acme.repositories[0].project_id, acme.repositories[0].webhook_configured))
+
+    assert kept == [(42, True), (None, False)]
 
 
 def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabForge) -> None:
