@@ -1,8 +1,10 @@
 """How soon the console shows its cached rows, against a bare Textual app with one line of text; both on a real pty."""
 
+import secrets
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from bench.figures import Figure, in_turn
 from bench.terminal import CONSOLE, LEFT, RUNS, Terminal, filled, ready
@@ -38,15 +40,24 @@ def measure(count: int) -> Iterator[Figure]:
 
 
 def _unseen(env: Mapping[str, str]) -> Iterator[Figure]:
-    """Where nothing can be drawn before the toolkit is there: rows, and until a key is answered."""
-    elsewhere = {**env, "COLORTERM": "24bit"}
-    seconds, keyed, bare = in_turn(
-        lambda: painted([str(CONSOLE)], elsewhere, RUNS),
+    """Where no frame is of this kind of terminal, or there is none at all; and until a key is answered."""
+    [frames] = Path(env["HOME"]).rglob("frames")
+
+    def without_frames() -> float:
+        away = frames.rename(frames.with_name("away"))
+        seconds = painted([str(CONSOLE)], env, RUNS)
+        away.rename(frames)
+        return seconds
+
+    elsewhere, nowhere, keyed, bare = in_turn(
+        lambda: painted([str(CONSOLE)], {**env, "COLORTERM": secrets.token_hex(4)}, RUNS),
+        without_frames,
         lambda: answered(env),
         lambda: painted([sys.executable, "-c", BARE], env, rb"first-painted-line"),
         rounds=ROUNDS,
     )
-    yield Figure("the same on a terminal of a kind never seen", seconds, "bare Textual", bare, bar=UNSEEN_BAR)
+    yield Figure("the same on a terminal of a kind never seen", elsewhere, "bare Textual", bare, bar=UNSEEN_BAR)
+    yield Figure("the same where no frame is kept", nowhere, "bare Textual", bare)
     yield Figure("until a key typed at the start is answered", keyed, "bare Textual's first line", bare)
 
 

@@ -14,26 +14,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-VERSION = 1
+VERSION = 2
 MAX_FRAMES, MAX_BYTES = 20, 1 << 20
-_VARIABLES = (
-    *("TERM", "COLORTERM", "NO_COLOR", "HOME", "XDG_CONFIG_HOME"),
-    *("RUNWARDEN_CONFIG", "RUNWARDEN_PROFILE", "RUNWARDEN_BASE_URL", "RUNWARDEN_DATA_DIR"),
+_PROFILE = (
+    *("HOME", "XDG_CONFIG_HOME", "RUNWARDEN_CONFIG"),
+    *("RUNWARDEN_PROFILE", "RUNWARDEN_BASE_URL", "RUNWARDEN_DATA_DIR"),
 )
-"""The variables that select the profile and the colours."""
+"""The variables that select the profile."""
+_COLOURS = ("TERM", "COLORTERM", "NO_COLOR")
+"""The variables that select the colours."""
 
 
 class FirstFrame:
-    """The frames of one kind of terminal, one for each size; each belongs to one state of the configuration file.
+    """The frames of a profile, one for each size and kind of terminal; each belongs to one state of the configuration.
 
-    A window of a new size is shown the newest frame, cut at its edges.
+    A window of a new size is shown the newest frame, cut at its edges; a new kind of terminal one without colours.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         state = env.get("XDG_STATE_HOME") or os.path.join(env.get("HOME", "/"), ".local", "state")
         self._folder = os.path.join(env.get("RUNWARDEN_DATA_DIR") or os.path.join(state, "runwarden"), "frames")
-        self._key = repr((VERSION, *(env.get(name, "") for name in _VARIABLES)))
-        self._kind = f"{zlib.crc32(self._key.encode()):08x}-"
+        self._key = repr((VERSION, *(env.get(name, "") for name in _PROFILE)))
+        self._profile = f"{zlib.crc32(self._key.encode()):08x}-"
+        colours = repr([env.get(name, "") for name in _COLOURS])
+        self._kind = f"{self._profile}{zlib.crc32(colours.encode()):08x}-"
         self.is_shown = False
 
     def keep(self, config: str, size: Sequence[int], title: str, rows: Iterable[str]) -> None:
@@ -76,7 +80,8 @@ class FirstFrame:
             OSError, ValueError: There is no frame, it is not ours alone, or it belongs to another configuration.
         """
         path = self._path(size)
-        path = path if os.path.exists(path) else next(iter(self._newest_first(self._kind)), path)
+        if not os.path.exists(path):
+            path = next(iter([*self._newest_first(self._kind), *self._newest_first(self._profile)]), path)
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), encoding="utf-8") as file:
             self._refuse_shared(entry := os.fstat(file.fileno()))
             if not stat.S_ISREG(entry.st_mode) or entry.st_mode & 0o077 or entry.st_size > MAX_BYTES:
@@ -86,6 +91,8 @@ class FirstFrame:
             raise ValueError("It belongs to another configuration.")
         if not all(map(_is_painted, (title, *rows))):
             raise ValueError("It holds more than text and colours.")
+        if not os.path.basename(path).startswith(self._kind):
+            title, *rows = map(_without_colours, (title, *rows))
         painted_at = time.localtime(float(at))
         day = "" if painted_at[:3] == time.localtime()[:3] else time.strftime("%d %b ", painted_at)
         rows[0] = f"{title}as of {day}{time.strftime('%H:%M:%S', painted_at)} · opening\x1b[K"
@@ -142,6 +149,11 @@ def _is_painted(row: str) -> bool:
     parts = [part.partition("m") for part in coloured]
     colours = all(code[:1] == "[" and code[1:].replace(";", "").isdecimal() and end for code, end, _ in parts)
     return colours and all(text.isprintable() for text in (text, *(rest for _, _, rest in parts)))
+
+
+def _without_colours(row: str) -> str:
+    text, *coloured = row.split("\x1b")
+    return text + "".join(part.partition("m")[2] for part in coloured)
 
 
 def _write(text: str) -> None:

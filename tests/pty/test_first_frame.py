@@ -94,9 +94,18 @@ def test_a_configuration_that_breaks_takes_it_down(again: Opened) -> None:
     assert b"config.toml:2" in broken.seen  # Not the screen: the path of a long temporary folder is cut off there.
 
 
-def test_another_terminal_or_profile_shows_none(again: Opened) -> None:
-    """A frame belongs to one kind of terminal, and to the profile that the environment selects."""
-    console = again(TERM="screen-256color", RUNWARDEN_PROFILE="environment")
+def test_another_profile_shows_none(again: Opened) -> None:
+    """A frame belongs to the profile that the environment selects."""
+    console = again(RUNWARDEN_PROFILE="environment")
     console.shows("? help", "fix/login-timeout")
 
     assert console.seen.count(ENTER) == 1
+
+
+def test_another_kind_of_terminal_shows_it_without_colours(again: Opened) -> None:
+    """Its rows are on show before the console has started."""
+    console = again(TERM="screen-256color")
+    console.wrote(ENTER, times=2)
+
+    assert "fix/login-timeout" in first_frame(console)
+    assert {*re.findall(rb"\x1b\[([\d;]*)m", console.seen.split(ENTER, 2)[1])} == {b"0"}

@@ -32,6 +32,22 @@ def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_another_kind_of_terminal_shows_the_rows_without_colours_and_another_profile_none(
+    kept: FirstFrame, tmp_path: Path
+) -> None:
+    """Which colours a terminal has is unknown until it has shown a frame of its own."""
+    data = {"RUNWARDEN_DATA_DIR": str(tmp_path)}
+    elsewhere = FirstFrame({**data, "COLORTERM": "24bit"})
+    plain = elsewhere.read(SIZE)
+    elsewhere.keep(configuration(str(tmp_path / "config.toml")), SIZE, "title", ROWS)
+
+    assert "\x1b[2;1H● live text\x1b[0m" in plain
+    assert ROWS[1] in elsewhere.read(SIZE)
+    assert ROWS[1] in kept.read(SIZE)
+    with pytest.raises(OSError, match="frames"):
+        FirstFrame({**data, "RUNWARDEN_PROFILE": "acme"}).read(SIZE)
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
