@@ -14,7 +14,7 @@ import httpx
 import sqlalchemy as sa
 
 from bench.figures import Figure, in_turn, timed
-from service.api.runs import PageToken
+from service.api.runs import page_token
 from service.clock import now_micros
 from service.lab import history
 from service.setup import AgentEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
@@ -89,7 +89,8 @@ def _ends(database: Database, organization: str, query: dict[str, str]) -> tuple
         mine = sa.select(runs_table.c.created_at, runs_table.c.id).where(*runs.conditions(filters))
         oldest = mine.order_by(runs_table.c.created_at, runs_table.c.id).limit(1).offset(PAGE - 1)
         created_at, run_id = connection.execute(oldest).one()
-    token = PageToken(database.secret("page_token_key"), filters).after(created_at, run_id)
+    last = json.dumps([created_at, run_id], separators=(",", ":")).encode()
+    token = page_token(database.secret("page_token_key"), filters, last)
     sized = {**query, "page_size": str(PAGE)}
     return sized, {**sized, "page_token": token}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import anyio.to_thread
-from fastapi import APIRouter, FastAPI, Request, Response, Security
+from fastapi import FastAPI, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
@@ -28,7 +28,6 @@ _DESCRIPTION: Final = (
     "in CHANGELOG.md, and a change that breaks callers gets another version in the path."
 )
 _BEARER: Final = HTTPBearer(auto_error=False, description="An API token: 'Authorization: Bearer rwt_…'.")
-_metrics = APIRouter()
 
 
 def build(context: Context) -> FastAPI:
@@ -46,8 +45,8 @@ def build(context: Context) -> FastAPI:
     for router in (organizations.router, runs.router, organizations.partners, results.router):
         # For the description only: service.api.auth reads the header.
         app.include_router(router, prefix=PREFIX, dependencies=[Security(_BEARER)])
-    for router in (_metrics, hooks.router):
-        app.include_router(router)
+    app.include_router(hooks.router)
+    app.get("/metrics", include_in_schema=False)(read_metrics)
     context.tracer.instrument_app(app)
 
     @app.get("/livez", include_in_schema=False)
@@ -68,7 +67,6 @@ def build(context: Context) -> FastAPI:
     return app
 
 
-@_metrics.get("/metrics", include_in_schema=False)
 async def read_metrics(request: Request, context: RequestContext) -> Response:
     """Answer a scrape."""
     name = context.settings.metrics.token_env

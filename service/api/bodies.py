@@ -2,10 +2,9 @@
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar
+from typing import Annotated, Any, Final, NoReturn, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
@@ -163,18 +162,10 @@ class ProjectOnboarding(_Strict):
     project_path: Annotated[Text, Field(json_schema_extra={"pattern": _PROJECT_PATH})] | None = None
 
 
-@dataclass(eq=False)
-class ReadBody(Generic[Body]):
-    """A dependency that parses the body of a request into a model."""
+def body_reader(model: type[Body]) -> Callable[[Request], Awaitable[Body]]:
+    """Return a dependency that parses the body of a request into a model (400, 413 or 415 if it cannot)."""
 
-    _model: type[Body]
-
-    async def __call__(self, request: Request) -> Body:
-        """Read and validate the body.
-
-        Raises:
-            HttpError: 413, 415 or 400.
-        """
+    async def read(request: Request) -> Body:
         media, _, parameters = request.headers.get("content-type", "").lower().partition(";")
         charset = parameters.partition("charset=")[2].strip(' "') or "utf-8"
         if media.strip() != "application/json" or charset not in {"utf-8", "utf8", "us-ascii"}:
@@ -183,36 +174,39 @@ class ReadBody(Generic[Body]):
             raise HttpError(415, "unsupported_media_type", "send the body without a content encoding")
         raw = await read_bytes(request, context_of(request).settings.limits.body_bytes)
         if len(raw) < _LARGE:
-            return self._validated(raw)
-        return await context_of(request).parsing.run(partial(self._validated, raw))
+            return _validated(model, raw)
+        return await context_of(request).parsing.run(partial(_validated, model, raw))
 
-    def _validated(self, raw: bytes) -> Body:
-        try:
-            document: object = json.loads(
-                raw.decode("utf-8"), parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant
-            )
-        except UnicodeDecodeError as error:
-            raise bad_request("malformed_json", f"the body is not UTF-8: byte {error.start} cannot be read") from error
-        except json.JSONDecodeError as error:
-            text = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-            raise bad_request("malformed_json", text) from error
-        except RecursionError as error:
-            raise bad_request("malformed_json", "the body is nested too deeply") from error
-        except ValueError as error:
-            raise bad_request("malformed_json", f"the body cannot be taken: {error}") from error
-        _check_content(document)
-        try:
-            return self._model.model_validate(document)
-        except ValidationError as error:
-            text = first_fault(error) if isinstance(document, dict) else "the body must be a JSON object"
-            raise bad_request("invalid_request", text) from error
+    return read
 
 
-NewOrganization = Annotated[OrganizationCreation, Depends(ReadBody(OrganizationCreation))]
-NewRun = Annotated[RunStart, Depends(ReadBody(RunStart))]
-NewMessage = Annotated[RunMessage, Depends(ReadBody(RunMessage))]
-NewAgentRun = Annotated[AgentStart, Depends(ReadBody(AgentStart))]
-NewProject = Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))]
+def _validated(model: type[Body], raw: bytes) -> Body:
+    try:
+        document: object = json.loads(
+            raw.decode("utf-8"), parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant
+        )
+    except UnicodeDecodeError as error:
+        raise bad_request("malformed_json", f"the body is not UTF-8: byte {error.start} cannot be read") from error
+    except json.JSONDecodeError as error:
+        text = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        raise bad_request("malformed_json", text) from error
+    except RecursionError as error:
+        raise bad_request("malformed_json", "the body is nested too deeply") from error
+    except ValueError as error:
+        raise bad_request("malformed_json", f"the body cannot be taken: {error}") from error
+    _check_content(document)
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        text = first_fault(error) if isinstance(document, dict) else "the body must be a JSON object"
+        raise bad_request("invalid_request", text) from error
+
+
+NewOrganization = Annotated[OrganizationCreation, Depends(body_reader(OrganizationCreation))]
+NewRun = Annotated[RunStart, Depends(body_reader(RunStart))]
+NewMessage = Annotated[RunMessage, Depends(body_reader(RunMessage))]
+NewAgentRun = Annotated[AgentStart, Depends(body_reader(AgentStart))]
+NewProject = Annotated[ProjectOnboarding, Depends(body_reader(ProjectOnboarding))]
 
 
 def described(

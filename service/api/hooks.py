@@ -25,7 +25,7 @@ from service.rules import HookEvent, PayloadError
 from service.store import repositories, turns
 from service.store.deliveries import STARTED, WAITING
 from service.triggers import github, gitlab
-from service.triggers.receiver import DeliveryDecision, Receiver, UnknownRepositoryError, WebhookDelivery
+from service.triggers.receiver import DeliveryDecision, UnknownRepositoryError, WebhookDelivery, receive
 
 router = APIRouter()
 _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
@@ -38,7 +38,7 @@ _HEADERS: Final = {
 
 
 @router.post("/hooks/{platform}", include_in_schema=False)
-async def receive(platform: str, request: Request, context: RequestContext) -> Response:
+async def receive_delivery(platform: str, request: Request, context: RequestContext) -> Response:
     """Handle a delivery: 202 if it starts a run, 204 if it starts none."""
     platform = ALIASES.get(platform, platform)
 
@@ -85,8 +85,7 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
             if not delivery.event.is_whole:
                 complete = partial(completed, context.database, platform, delivery.event)
                 delivery = replace(delivery, events=await context.outgoing.run(complete, share))
-            receiver = Receiver(context.database, context.settings, context.clock)
-            decisions = await run_in_threadpool(receiver.receive, delivery)
+            decisions = await run_in_threadpool(receive, context.database, context.settings, context.clock, delivery)
     except UnknownRepositoryError as error:
         context.metrics.count_delivery(platform, "unknown_repository")
         raise HttpError(404, "unknown_repository", str(error)) from error

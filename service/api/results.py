@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -39,7 +38,6 @@ from service.store.turn_files import FINDINGS, MAX_DIFF, PATCHES, DiffKind, LogP
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.text import storable
 
-T = TypeVar("T")
 _PIECE: Final = 256 << 10
 _MAX_KEPT: Final = 64 << 20
 """The largest kept patch: it is the only copy of a change that was not pushed."""
@@ -252,7 +250,6 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
         run = run_of(connection, caller, run_id)
         conversation = dispatch.explained(connection, run, context.settings.execution, context.clock)
         used = usage.of_turns(connection, run_id)
-        shares = usage.of_agents(connection, run_id)
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _MAX_FINDINGS)
         posted = [row.document() for row in postings.of_run(connection, run_id)]
@@ -260,7 +257,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
         by_turn = messages.by_turn(connection, run_id)
     bodies = []
     for turn in conversation:
-        figures, reported = used.get(turn.number), findings.get(turn.number)
+        shares, reported = used[turn.number], findings.get(turn.number)
         # A plain run has no inputs, and the inputs of a rule's run do not come from a caller.
         by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
@@ -277,19 +274,20 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
             "from_turn": None if turn.from_turn == turn.number else turn.from_turn,
             **(turn.question or {"question": None, "choices": []}),
             "offer": offer(turn.summary) if outcome == "completed" else None,
-            "usage": None if figures is None else figures.document(),
+            "usage": usage.summed(shares.values()).document() if shares else None,
             "findings": None if reported is None else json.loads(reported)["findings"],
             "inputs": turn.inputs if by_name else None,
             "agent": turn.agent or run.agent,
-            "usage_by_agent": {name: share.document() for name, share in shares[turn.number].items()},
+            "usage_by_agent": {name: share.document() for name, share in shares.items()},
             "messages": [row.document() for row in by_turn[turn.number]],
             "artifacts": left[turn.number],
         }
         bodies.append(body)
     model = None if agent is None else agent.options.model
-    share = None if model is None else usage.run_share(used.values(), model.budget)
+    whole = usage.summed([share for shares in used.values() for share in shares.values()])
+    used_share = None if model is None else usage.run_share(whole, model.budget)
     body = run.body | {"agent": run.agent, "turns": bodies, "postings": posted}
-    return body if share is None else body | {"budget_used": share}
+    return body if used_share is None else body | {"budget_used": used_share}
 
 
 @router.get("/external/questions", **described(200, QuestionsBody))
@@ -335,21 +333,32 @@ async def read_log(
         raise bad_request("invalid_query", f"wait must be from 0 to {_MAX_WAIT_S} seconds")
     if before < 0 or (form := request.query_params.get("form", _FORMS[0])) not in _FORMS:
         raise bad_request("invalid_query", f"form must be {' or '.join(_FORMS)}, and before not negative")
-    ask = partial(log_piece, context, caller, run_id, n, offset, None if form == _FORMS[0] else before)
 
-    def is_grown(answer: Response) -> bool:
-        is_more = answer.headers["Runwarden-Log-Next"] != answer.headers["Runwarden-Log-Offset"]
-        return is_more or answer.headers["Runwarden-Log-Ended"] == "true"
+    def ask() -> tuple[Response, bool]:
+        with turn_log(context, caller, run_id, n) as log:
+            preset = log.preset if form == "steps" else None
+            piece = log.read(offset, 0 if preset else _PIECE)
+            start, following = piece.offset, piece.offset + len(piece.data)
+            answer = Response(piece.data, media_type="application/octet-stream")
+            if preset is not None:
+                read = (preset, lambda at, most: log.read(at, most).data)
+                start, following, steps = window(*read, piece.size, offset, before, is_ended=log.is_ended)
+                answer = JSONResponse({"steps": [step.document() for step in steps]})
+        facts = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(log.is_ended).lower()}
+        facts |= {"Form": "steps" if preset else "raw"}
+        answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in facts.items()})
+        answer.headers["X-Content-Type-Options"] = "nosniff"
+        return answer, following != start or log.is_ended
 
-    return await awaited(context, ask, is_grown, wait_s)
+    return await awaited(context, ask, wait_s)
 
 
-async def awaited(context: Context, ask: Callable[[], T], is_grown: Callable[[T], bool], wait_s: float) -> T:
-    """Poll a log until it has grown or the time is over, without occupying a thread in between."""
+async def awaited(context: Context, ask: Callable[[], tuple[Response, bool]], wait_s: float) -> Response:
+    """Poll a log until it has grown (the second that `ask` returns) or the time is over; no thread waits in between."""
     until = time.monotonic() + wait_s
     while True:
-        answer = await run_in_threadpool(ask)
-        if is_grown(answer) or context.closing.is_set() or time.monotonic() >= until:
+        answer, is_grown = await run_in_threadpool(ask)
+        if is_grown or context.closing.is_set() or time.monotonic() >= until:
             return answer
         await asyncio.sleep(min(_PAUSE_S, wait_s))
 
@@ -386,26 +395,6 @@ def turn_log(context: Context, caller: Caller, run_id: str, number: str) -> Iter
             return piece or LogPiece(0, 0, b"")
 
         yield TurnLog(read, None if agent is None else agent.options.preset, is_ended)
-
-
-def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int, before: int | None) -> Response:
-    """Return a piece as bytes, or, unless `before` is None, as steps if the agent's program is known."""
-    answer: Response
-    with turn_log(context, caller, run_id, number) as log:
-        preset = None if before is None else log.preset
-        piece = log.read(offset, 0 if preset else _PIECE)
-        if before is None or preset is None:
-            form, start, following = _FORMS[0], piece.offset, piece.offset + len(piece.data)
-            answer = Response(piece.data, media_type="application/octet-stream")
-        else:
-            form = _FORMS[1]
-            read = (preset, lambda at, most: log.read(at, most).data)
-            start, following, steps = window(*read, piece.size, offset, before, is_ended=log.is_ended)
-            answer = JSONResponse({"steps": [step.document() for step in steps]})
-    headers = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(log.is_ended).lower(), "Form": form}
-    answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in headers.items()})
-    answer.headers["X-Content-Type-Options"] = "nosniff"
-    return answer
 
 
 @router.get("/external/runs/{run_id}/turns/{n}/diff", response_class=Response, responses=_PATCH)

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -43,37 +43,11 @@ _DATE: Final = {"type": "string", "format": "date-time"}
 router = APIRouter()
 
 
-@dataclass(frozen=True, slots=True)
-class PageToken:
-    """Creates and reads the page tokens of one filtered list."""
-
-    _key: bytes
-    _filters: Filters
-
-    def after(self, created_at: int, run_id: str) -> str:
-        """Return the token of the page that starts after a run."""
-        return self._signed(json.dumps([created_at, run_id], separators=(",", ":")).encode())
-
-    def read(self, token: str) -> tuple[int, str]:
-        """Return the (created_at, id) of a token.
-
-        Raises:
-            HttpError: 400, the token is not from this service, or belongs to other filters.
-        """
-        position = b""
-        with contextlib.suppress(ValueError):
-            position = base64.urlsafe_b64decode(token.encode() + b"=" * (-len(token) % 4))[_MARK_BYTES:]
-        # Base64 can spell the same bytes in several ways; only the issued spelling is accepted.
-        if not hmac.compare_digest(self._signed(position).encode(), token.encode("utf-8", "replace")):
-            text = "page_token must be the next_token of a page with the same filters; start again with the first page"
-            raise bad_request("invalid_page_token", text)
-        created_at, run_id = json.loads(position)
-        return int(created_at), str(run_id)
-
-    def _signed(self, position: bytes) -> str:
-        filters = json.dumps([getattr(self._filters, name) for name in Filters.__slots__]).encode()
-        mark = hmac.digest(self._key, filters + b"\0" + position, hashlib.sha256)[:_MARK_BYTES]
-        return base64.urlsafe_b64encode(mark + position).rstrip(b"=").decode()
+def page_token(key: bytes, filters: Filters, position: bytes) -> str:
+    """Return the token of the page that starts after a run; `position`: its `created_at` and id, as JSON."""
+    signed = json.dumps([getattr(filters, name) for name in Filters.__slots__]).encode() + b"\0" + position
+    mark = hmac.digest(key, signed, hashlib.sha256)[:_MARK_BYTES]
+    return base64.urlsafe_b64encode(mark + position).rstrip(b"=").decode()
 
 
 _PARAMETERS: Final = [
@@ -135,10 +109,23 @@ def page_of(
     Raises:
         HttpError: 400, the token does not belong to these filters.
     """
-    cursor = PageToken(context.page_key, filters)
-    one_more = runs.page(connection, filters, None if token is None else cursor.read(token), size + 1)
-    shown = one_more[:size]
-    following = cursor.after(shown[-1].created_at, shown[-1].id) if len(one_more) > size else None
+    after = None
+    if token is not None:
+        position = b""
+        with contextlib.suppress(ValueError):
+            position = base64.urlsafe_b64decode(token.encode() + b"=" * (-len(token) % 4))[_MARK_BYTES:]
+        # Base64 can spell the same bytes in several ways; only the issued spelling is accepted.
+        issued = page_token(context.page_key, filters, position)
+        if not hmac.compare_digest(issued.encode(), token.encode("utf-8", "replace")):
+            text = "page_token must be the next_token of a page with the same filters; start again with the first page"
+            raise bad_request("invalid_page_token", text)
+        created_at, run_id = json.loads(position)
+        after = int(created_at), str(run_id)
+    one_more = runs.page(connection, filters, after, size + 1)
+    shown, following = one_more[:size], None
+    if len(one_more) > size:
+        last = json.dumps([shown[-1].created_at, shown[-1].id], separators=(",", ":")).encode()
+        following = page_token(context.page_key, filters, last)
     return shown, following, context.counts.count(connection, filters)
 
 

@@ -78,7 +78,7 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
         raise SetupError("name a run, or choose active runs with --org or --status")
     if run_id is None:
         with admin.read() as connection:
-            chosen, _ = runs.active(connection, Filters(owner_of(connection, slug), status), None)
+            chosen = runs.active(connection, Filters(owner_of(connection, slug), status), None)
         try:
             agreed = yes or not chosen or click.confirm(f"Cancel {plural(len(chosen), 'run')}?", err=True)
         except click.Abort:
@@ -202,7 +202,7 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
     _confirm(organization.slug, f"the organization {organization.slug} with all its runs", yes=yes)
     with admin.change("organization.delete") as change:
         change.target, change.detail = change.of(organization.id).id, f"{organization.slug}: {organization.name}"
-        _, active = runs.active(change.connection, Filters(organization.id), 0)
+        active = runs.count_active(change.connection, Filters(organization.id))
         if active and not force:
             raise SetupError(f"{organization.slug} has {plural(active, 'active run')}: wait, or cancel with --force")
         left = deletions.branches_of(change.connection, organization.id)

@@ -5,6 +5,7 @@ finding is checked by itself.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Final, Literal, Self, get_args
 from urllib.parse import unquote, urlsplit
@@ -107,6 +108,12 @@ class IdentifiedFinding(Finding):
     """A finding that is the same in the next turn, even if its lines have moved."""
 
     id: str = Field(description="16 hexadecimal digits, made of rule, path and the words of the lines.")
+
+
+def counted(severities: Iterable[str]) -> str:
+    """Return how many findings have each severity, such as `1 blocker, 3 minor`; empty: there are none."""
+    counts = Counter(severities)
+    return ", ".join(f"{counts[severity]} {severity}" for severity in SEVERITIES if counts[severity])
 
 
 def packed(base: str | None, findings: Iterable[IdentifiedFinding]) -> bytes:

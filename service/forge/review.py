@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Final
 from urllib.parse import quote
 
-from service.findings import SEVERITIES, IdentifiedFinding
+from service.findings import IdentifiedFinding, counted
 from service.forge import ForgeError, ReviewComment
 from service.forge.handlers import Forge, Subject, fenced, in_code, inert, own_account
 from service.store.postings import POSTED, Posted
@@ -191,8 +191,7 @@ def comment(finding: IdentifiedFinding, marks: Marks, *, may_replace: bool) -> s
 
 def _body(report: Report, findings: Findings, listed: Findings, marks: Marks, memory: Mapping[str, set[str]]) -> str:
     """Return the text of a review; `listed`: findings on lines outside the diff."""
-    counts = [(sum(finding.severity == severity for finding in findings), severity) for severity in SEVERITIES]
-    summary = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
+    summary = counted(finding.severity for finding in findings) or "nothing"
     lines = [f"{in_code(report.agent)} found {summary}."]
     if listed:
         items = []

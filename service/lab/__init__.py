@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service.api import errors
 from service.api.app import build
-from service.api.bodies import ReadBody
+from service.api.bodies import body_reader
 from service.api.context import CONTEXT, Context
 from service.api.errors import HttpError
 from service.api.protocol import TRANSPORT
@@ -275,7 +275,7 @@ async def read(lab: LabAccess) -> dict[str, object]:
 
 
 @router.post("/faults", status_code=201)
-async def script(lab: LabAccess, fault: Annotated[Fault, Depends(ReadBody(Fault))]) -> dict[str, object]:
+async def script(lab: LabAccess, fault: Annotated[Fault, Depends(body_reader(Fault))]) -> dict[str, object]:
     """Put a fault at the end of the script."""
     added = PendingFault(next(lab.ids), fault, fault.times)
     lab.script.append(added)
@@ -283,7 +283,7 @@ async def script(lab: LabAccess, fault: Annotated[Fault, Depends(ReadBody(Fault)
 
 
 @router.put("/clock")
-async def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(ReadBody(ClockShift))]) -> dict[str, object]:
+async def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(body_reader(ClockShift))]) -> dict[str, object]:
     """Shift the clock by which tokens expire."""
     lab.offset_s = request.offset_s
     return {"offset_s": lab.offset_s, "expiry_now": rfc3339(lab.context.expiry_clock())}
@@ -291,7 +291,7 @@ async def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(ReadBody(
 
 @router.post("/runs", status_code=201)
 def make_history(
-    lab: LabAccess, request: Annotated[HistoryRequest, Depends(ReadBody(HistoryRequest))]
+    lab: LabAccess, request: Annotated[HistoryRequest, Depends(body_reader(HistoryRequest))]
 ) -> dict[str, object]:
     """Generate runs; answers when all of them are in the database."""
     return history.make(lab.context.database, request, lab.context.clock())

@@ -2,6 +2,7 @@
 
 import logging
 import platform
+import time
 from collections import Counter as Counts
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -25,7 +26,7 @@ from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.observability.requests import RequestRecord
 from service.settings import SettingsError
 from service.store import dispatch, endings, turns, usage, workers
-from service.store.database import Database, round_trip_s
+from service.store.database import Database
 from service.store.outages import ProviderOutages
 from service.store.schema import CANCELLED, invitations, postings, unsent
 from service.store.usage import MICROS_PER_USD, UsageFigures
@@ -55,10 +56,16 @@ _KEY_ENDS: Final = "Until a key expires, for those that expire within 14 days."
 _OUTAGES: Final = "Turns that wait for a model's provider which gives no answer."
 
 
-class ServiceMetrics:
-    """The metrics of one process."""
+class ServiceMetrics(Collector):
+    """The metrics of one process.
+
+    It asks the database at each scrape, so that no value is old and none outlives its subject.
+    """
 
     def __init__(self, database: Database, clock: Clock, worker_ttl_s: float) -> None:
+        self._database = database
+        self._clock = clock
+        self._worker_ttl_s = worker_ttl_s
         # The times at which series began would double their number, and nothing uses them.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
         # Not the global registry, which would also show the metrics of libraries.
@@ -90,7 +97,10 @@ class ServiceMetrics:
         kind = "sqlite" if database.is_sqlite else "postgresql"
         build.info({"version": version, "python": platform.python_version(), "database": kind})
         ProcessCollector(registry=self._registry)
-        self._registry.register(_DatabaseCollector(database, clock, worker_ttl_s))
+        # In this order: at a scrape, `collect` counts what the two after it show.
+        self._registry.register(self)
+        self._ended = _EndedTurns(self._registry, clock)
+        self._used = _ModelUsage(self._registry, clock)
 
     def count_request(self, record: RequestRecord) -> None:
         """Count a request that was answered."""
@@ -111,47 +121,20 @@ class ServiceMetrics:
         """Return all metrics in Prometheus's text format; this queries the database."""
         return generate_latest(self._registry)
 
-
-def operators_token(variable: str, environment: Mapping[str, str]) -> str | None:
-    """Return a token that the operator set, for scraping or for the page; None: there is none.
-
-    Raises:
-        SettingsError: It is too short to be a secret.
-    """
-    token = environment.get(variable, "")
-    if not token:
-        return None
-    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        rule = f"a token has at least {_SHORTEST_TOKEN} ASCII characters and no spaces"
-        raise SettingsError(f"{variable}: {rule}; make one with: openssl rand -hex 32")
-    return token
-
-
-class _DatabaseCollector(Collector):
-    """Asks the database at each scrape, so that no value is old and none outlives its subject."""
-
-    def __init__(self, database: Database, clock: Clock, worker_ttl_s: float) -> None:
-        self._database = database
-        self._clock = clock
-        self._worker_ttl_s = worker_ttl_s
-        self._ended = _EndedTurns(clock)
-        self._used = _ModelUsage(clock)
-
     def collect(self) -> Iterator[Metric]:
         """Yield the database's figures; while it does not answer, only that it is down."""
         try:
             is_up = int(not self._database.write_fault)
-            found = [_gauge("runwarden_database_up", _UP, is_up), *self._ask()]
+            yield from [_gauge("runwarden_database_up", _UP, is_up), *self._ask()]
         except sa.exc.SQLAlchemyError as error:
             _logger.warning("a scrape found the database unavailable: %s", getattr(error, "orig", None) or error)
-            found = [_gauge("runwarden_database_up", _UP, 0)]
-        yield from found
-        for counted in (*self._ended.metrics, *self._used.metrics):
-            yield from counted.collect()
+            yield _gauge("runwarden_database_up", _UP, 0)
 
     def _ask(self) -> list[Metric]:
         with self._database.read() as connection:
-            database_s = round_trip_s(connection)
+            started = time.perf_counter()
+            connection.execute(sa.text("SELECT 1"))
+            database_s = time.perf_counter() - started
             shares = dispatch.shares(connection)
             living = workers.heard_within(connection, self._worker_ttl_s, self._clock)
             owed = unsent(connection, invitations.c.mail)
@@ -197,10 +180,25 @@ class _DatabaseCollector(Collector):
         ]
 
 
+def operators_token(variable: str, environment: Mapping[str, str]) -> str | None:
+    """Return a token that the operator set, for scraping or for the page; None: there is none.
+
+    Raises:
+        SettingsError: It is too short to be a secret.
+    """
+    token = environment.get(variable, "")
+    if not token:
+        return None
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        rule = f"a token has at least {_SHORTEST_TOKEN} ASCII characters and no spaces"
+        raise SettingsError(f"{variable}: {rule}; make one with: openssl rand -hex 32")
+    return token
+
+
 class _EndedTurns:
     """Counts, once each, the turns that end on any worker while this process runs."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self._clock = clock
         self._began = self._read_until = clock()
         self._seen: dict[tuple[str, int], int] = {}
@@ -210,15 +208,14 @@ class _EndedTurns:
             "From a worker's first attempt at a turn until it finishes.",
             ("outcome",),
             buckets=_TURN_S,
-            registry=None,
+            registry=registry,
         )
         self._waited = Histogram(
             "runwarden_turn_wait_seconds",
             "From the acceptance of a turn to a worker's first attempt at it.",
             buckets=_TURN_S,
-            registry=None,
+            registry=registry,
         )
-        self.metrics = (self._lasted, self._waited)
         for outcome in ("completed", "failed", CANCELLED):
             # The series exists from the start, so that Prometheus sees its first increase.
             self._lasted.labels(outcome)
@@ -242,7 +239,7 @@ class _EndedTurns:
 class _ModelUsage:
     """Counts the models' tokens and cost that agents on any worker use while this process runs."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self._clock = clock
         self._first_day = 0
         self._seen: dict[tuple[str, str, int], UsageFigures] | None = None
@@ -250,9 +247,8 @@ class _ModelUsage:
         self._named: set[tuple[str, str]] = set()
         labels = ("organization", "agent")
         kinds = (*labels, "kind")
-        self._tokens = Counter("runwarden_model_tokens", "Tokens that models counted.", kinds, registry=None)
-        self._cost = Counter("runwarden_model_cost_usd", "US dollars, at known prices.", labels, registry=None)
-        self.metrics = (self._tokens, self._cost)
+        self._tokens = Counter("runwarden_model_tokens", "Tokens that models counted.", kinds, registry=registry)
+        self._cost = Counter("runwarden_model_cost_usd", "US dollars, at known prices.", labels, registry=registry)
 
     def catch_up(self, connection: sa.Connection) -> None:
         """Count the usage since the last scrape; the deletion of a run lowers no counter."""

@@ -1,7 +1,6 @@
 """The page and the API, as one application, and the page for failures."""
 
 import contextlib
-from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.util import find_spec
 from typing import Final
@@ -74,20 +73,11 @@ def with_page(api: FastAPI, context: Context) -> ASGIApp:
         ]
         return page("api", visitor, document=document, calls=calls)
 
-    return PageOrApi(api, pages)
-
-
-@dataclass(eq=False)
-class PageOrApi:
-    """Passes a request to the page if its path is one of the page's, and to the API otherwise."""
-
-    api: ASGIApp
-    pages: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+    async def page_or_api(scope: Scope, receive: Receive, send: Send) -> None:
         first = scope["path"].split("/", 2)[1:2] if scope["type"] == "http" else ()
-        await (self.api if _FIRST_PARTS.isdisjoint(first) else self.pages)(scope, receive, send)
+        await (api if _FIRST_PARTS.isdisjoint(first) else pages)(scope, receive, send)
+
+    return page_or_api
 
 
 def _check_address(request: Request) -> None:

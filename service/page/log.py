@@ -133,7 +133,7 @@ async def follow(
 ) -> Response:
     """Return the rows from an offset on, at which a line begins, once there are any; `line` is that line's number."""
 
-    def more() -> Response:
+    def more() -> tuple[Response, bool]:
         with results.turn_log(context, caller, run_id, turn) as log:
             piece = log.read(offset, MAX_LINE if log.preset else 4 * _CHUNK)
         data, is_last = piece.data, piece.offset + len(piece.data) == piece.size
@@ -148,8 +148,9 @@ async def follow(
         answer = page("log_rows", rows=rows, turn=turn)
         answer.headers["Runwarden-Log-Next"] = str(following)
         answer.headers["Runwarden-Log-Line"] = str(line and line + data.count(b"\n", skipped))
-        if data or log.is_ended:
+        is_grown = bool(data) or log.is_ended
+        if is_grown:
             answer.headers["Runwarden-Log-Grown"] = "over" if is_last and log.is_ended else "more"
-        return answer
+        return answer, is_grown
 
-    return await results.awaited(context, more, lambda answer: "Runwarden-Log-Grown" in answer.headers, _WAIT_S)
+    return await results.awaited(context, more, _WAIT_S)

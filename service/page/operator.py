@@ -95,7 +95,7 @@ def list_runs(
     """Show the newest runs of an organization and of a status, or all of them."""
     with context.database.read() as connection:
         matches, following, count = page_of(context, connection, filters, page_token, _PAGE)
-        active = 0 if filters.status in FINAL else runs.active(connection, filters, 0)[1]
+        active = runs.count_active(connection, filters)
         slugs = [organization.slug for organization in organizations.all_of(connection)[: -_MAX_RUNS - 1 : -1]]
     more = {"active": active, "slugs": slugs, "following": following, "cancelled": cancelled}
     return _runs(context, visitor, matches, count=count, org=org, chosen=filters.status, shown=None, **more)
@@ -107,7 +107,7 @@ def preview_cancel(context: RequestContext, visitor: Operator, filters: Chosen, 
     if filters.status not in {None, *OPEN} or (filters.status is None and filters.organization_id is None):
         raise HttpError(400, "invalid_filter", "choose an organization, or the status queued or working")
     with context.database.read() as connection:
-        matches = runs.active(connection, filters, _MAX_CANCELLED)[0][:_MAX_CANCELLED]
+        matches = runs.active(connection, filters, _MAX_CANCELLED)[:_MAX_CANCELLED]
     # A turn that is accepted after the preview is not among them.
     shown = " ".join(f"{run.id}:{run.turn}" for run in matches)
     return _runs(context, visitor, matches[:_PAGE], count=len(matches), org=org, chosen=filters.status, shown=shown)

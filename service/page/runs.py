@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from service.api.bodies import AgentStart, RunMessage, RunStart
 from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
-from service.findings import SEVERITIES
+from service.findings import counted
 from service.page import text
 from service.page.site import HEADERS, leads_to, page, repository_name
 from service.page.visitor import Anybody, Fault, Form, RunReader, RunWriter, Typed, Writer
@@ -71,9 +70,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
         for run, turn in ((run, last[run.id]) for run in matches if run.id in last):
             of_turn, reported = (turn.run_id, turn.number), ""
             if turn.outcome == "completed" and (stored := turn_files.content(connection, of_turn, turn_files.FINDINGS)):
-                # Such as `1 blocker, 3 minor`.
-                counts = Counter(finding["severity"] for finding in json.loads(stored)["findings"])
-                reported = ", ".join(f"{counts[severity]} {severity}" for severity in SEVERITIES if counts[severity])
+                reported = counted(finding["severity"] for finding in json.loads(stored)["findings"])
             row = {"run": run, "turn": turn, "findings": reported, "pull_url": pulls.get(run.id)}
             rows.append(row | {"site": _site_of(run), "platform": PLATFORMS[run.platform]})
     facts: dict[str, Any] = {"filters": filters, "statuses": (*OPEN, *FINAL), "known": known}

@@ -29,7 +29,7 @@ from service.outgoing import mail, webhooks
 from service.settings import DataFolder, Settings
 from service.store import agents, hosts, repositories
 from service.store.database import Database, DatabaseClock
-from service.triggers.receiver import Receiver
+from service.triggers.receiver import start_due
 
 _logger = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ def build_worker(database: Database, folder: DataFolder, settings: Settings, tra
         "mail": partial(mail.deliver, database, mail.mailer_of(folder, settings.mail), settings, clock, only_due=True),
         "post": partial(post, database, settings, clock),
         "tell": partial(webhooks.deliver, database, settings.events, clock),
-        "schedule": Receiver(database, settings, clock).start_due,
+        "schedule": partial(start_due, database, settings, clock),
         "rotate": lambda _: rotating.run(),
     }
     return TurnWorker(execution, retention, jobs, clock)

@@ -95,6 +95,7 @@ def names(connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
     for kind, column in _NAMED.items():
         wanted = {key for key in ids if key.startswith(f"{kind}_")}
         id_column = column.table.c.id
-        rows = connection.execute(sa.select(id_column, column).where(id_column.in_(wanted)))
-        named |= {key: name for key, name in rows if name}
+        if wanted:
+            rows = connection.execute(sa.select(id_column, column).where(id_column.in_(wanted)))
+            named |= {key: name for key, name in rows if name}
     return named

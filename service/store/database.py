@@ -249,13 +249,6 @@ def lock_all(connection: sa.Connection) -> None:
         connection.execute(sa.text("LOCK TABLE organizations IN SHARE ROW EXCLUSIVE MODE"))
 
 
-def round_trip_s(connection: sa.Connection) -> float:
-    """Return how long the database takes to answer a trivial query."""
-    started = time.perf_counter()
-    connection.execute(sa.text("SELECT 1"))
-    return time.perf_counter() - started
-
-
 def now_in(connection: sa.Connection, clock: Clock) -> int:
     """Return the present in microseconds by PostgreSQL's clock, which all machines share; on SQLite by `clock`."""
     if connection.dialect.name == "sqlite":

@@ -137,8 +137,8 @@ def record(
 
 def first_due(connection: sa.Connection, endpoint_id: str, now: int) -> Event | None:
     """Return the endpoint's event that has been due the longest."""
-    order = [events.c.due_at, events.c.id]
-    return first(connection, Event, events, *_due(now), endpoint_id=endpoint_id, order=order)
+    due, order = (events.c.state == WAITING, events.c.due_at <= now), [events.c.due_at, events.c.id]
+    return first(connection, Event, events, *due, endpoint_id=endpoint_id, order=order)
 
 
 def mark_delivered(connection: sa.Connection, event_id: str, now: int) -> None:
@@ -209,7 +209,3 @@ def _owned(organization_id: str | None) -> sa.ColumnElement[bool]:
 
 def _of(organization_id: str | None) -> sa.ColumnElement[bool]:
     return events.c.endpoint_id.in_(sa.select(event_endpoints.c.id).where(_owned(organization_id)))
-
-
-def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:
-    return events.c.state == WAITING, events.c.due_at <= now

@@ -5,7 +5,6 @@ at any moment the work is repeated, so every attempt first checks the present st
 """
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import sqlalchemy as sa
 
 from service.clock import rfc3339_or_none
-from service.findings import SEVERITIES
+from service.findings import SEVERITIES, counted
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
@@ -129,11 +128,10 @@ def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutco
     if gate and (unread := turn_files.content(connection, turn, turn_files.UNREAD)) is not None:
         shown, text = "error", f"not all findings could be read: {unread.decode()}"
     if gate and reported is not None:
+        severities = [finding["severity"] for finding in reported["findings"]]
         grave = SEVERITIES[: SEVERITIES.index(gate) + 1]
-        counts = Counter(one["severity"] for one in reported["findings"] if one["severity"] in grave)
-        if counts:
-            found = ", ".join(f"{counts[one]} {one}" for one in grave if counts[one])
-            shown, text = "failure", f"found {found}: {text}"
+        if counts := counted(severity for severity in severities if severity in grave):
+            shown, text = "failure", f"found {counts}: {text}"
     status = {"state": shown, "text": text, "agent": run.agent}
     for commit in sorted(commits):
         want(connection, turn, "status", status, now, commit)

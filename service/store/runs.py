@@ -218,11 +218,18 @@ def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | N
     return found(connection, Run, runs, *wanted, order=[runs.c.created_at.desc(), runs.c.id.desc()], limit=size)
 
 
-def active(connection: sa.Connection, filters: Filters, limit: int | None) -> tuple[list[Run], int]:
-    """Return the newest active runs that match, at most `limit` of each status, and how many there are."""
-    by_status = [replace(filters, status=status) for status in ((filters.status,) if filters.status else OPEN)]
-    newest = [run for one in by_status for run in page(connection, one, None, limit)]
-    return newest, sum(count(connection, one) for one in by_status)
+def active(connection: sa.Connection, filters: Filters, limit: int | None) -> list[Run]:
+    """Return the newest active runs that match, at most `limit` of each status."""
+    return [run for by_status in _of_active(filters) for run in page(connection, by_status, None, limit)]
+
+
+def count_active(connection: sa.Connection, filters: Filters) -> int:
+    """Return how many active runs match."""
+    return sum(count(connection, by_status) for by_status in _of_active(filters))
+
+
+def _of_active(filters: Filters) -> list[Filters]:
+    return [replace(filters, status=status) for status in OPEN if filters.status in {None, status}]
 
 
 def count(connection: sa.Connection, filters: Filters) -> int:

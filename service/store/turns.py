@@ -325,8 +325,7 @@ def cancel_each(
     """
     known = run_store.by_ids(connection, [run_id for run_id, _ in shown])
     outcome = TurnOutcome("failed", failure=f"{CANCELLED} by the operator")
-    chosen = [(known[run_id], number) for run_id, number in shown if run_id in known]
-    chosen = [(run, number) for run, number in chosen if status in {None, run.status}]
+    chosen = [(run, number) for run_id, number in shown if (run := known.get(run_id)) and status in {None, run.status}]
     ended = [run for run, number in chosen if end(connection, run.id, number, outcome, clock())]
     audit.record_each(connection, actor, [("run.cancel", run.id, run.organization_id) for run in ended], clock)
     return [run.id for run in ended]

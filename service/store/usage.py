@@ -199,15 +199,8 @@ def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, floa
     return sorted(shares, key=lambda share: (-share[2], share))
 
 
-def of_turns(connection: sa.Connection, run_id: str) -> dict[int, UsageFigures]:
-    """Return the usage of each turn of a run, by number; turns without requests to a model are left out."""
-    query = sa.select(model_usage.c.number, *_SUMS).where(model_usage.c.run_id == run_id)
-    rows = connection.execute(query.group_by(model_usage.c.number))
-    return {row.number: _figures(row) for row in rows}
-
-
-def of_agents(connection: sa.Connection, run_id: str) -> defaultdict[int, dict[str, UsageFigures]]:
-    """Return the usage of each agent in each turn of a run."""
+def of_turns(connection: sa.Connection, run_id: str) -> defaultdict[int, dict[str, UsageFigures]]:
+    """Return the usage of each agent in each turn of a run, by number and agent."""
     key = (model_usage.c.number, model_usage.c.agent)
     by_turn = defaultdict[int, dict[str, UsageFigures]](dict)
     for row in connection.execute(sa.select(*key, *_SUMS).where(model_usage.c.run_id == run_id).group_by(*key)):
@@ -215,12 +208,16 @@ def of_agents(connection: sa.Connection, run_id: str) -> defaultdict[int, dict[s
     return by_turn
 
 
-def run_share(used: Collection[UsageFigures], budget: SpendingLimits) -> float | None:
+def summed(parts: Collection[UsageFigures]) -> UsageFigures:
+    """Return the sum of usages; its list prices are as old as the oldest of theirs."""
+    dates = [part.list_prices_of for part in parts if part.list_prices_of]
+    sums = {name: sum(getattr(part, name) for part in parts) for name in FIGURES}
+    return UsageFigures(**sums, list_prices_of=min(dates, default=None))
+
+
+def run_share(used: UsageFigures, budget: SpendingLimits) -> float | None:
     """Return the used share of a run's budget, for the limit that is closest; None if there is no budget."""
-    limits = (
-        (budget.run_usd, sum(figures.micro_usd for figures in used) / MICROS_PER_USD),
-        (budget.run_tokens, sum(figures.tokens for figures in used)),
-    )
+    limits = ((budget.run_usd, used.micro_usd / MICROS_PER_USD), (budget.run_tokens, used.tokens))
     return max((spent / most for most, spent in limits if most is not None), default=None)
 
 

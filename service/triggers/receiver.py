@@ -66,70 +66,61 @@ class DeliveryDecision:
     request: TurnRequest | None = field(default=None, repr=False)
 
 
-@dataclass(eq=False)
-class Receiver:
-    """Decides on deliveries for all organizations."""
+def receive(database: Database, settings: Settings, clock: Clock, delivery: WebhookDelivery) -> list[DeliveryDecision]:
+    """Decide on a delivery for each organization; one that was decided on before is a `duplicate`.
 
-    _database: Database
-    _settings: Settings
-    _clock: Clock
+    Raises:
+        UnknownRepositoryError: No repository is configured under its path with a secret that signed it.
+    """
+    platform, common = delivery.platform, settings.secret_of_webhooks(delivery.platform)
+    decisions = []
+    with database.write() as connection:
+        for owner, repository in repositories.everywhere(connection, platform, delivery.event.path):
+            if (repository.webhook_secret_env or common) not in delivery.proven:
+                continue
+            # One delivery at a time, so that the numbers and rows read here stay true until the commit.
+            lock_subject(connection, "deliveries", owner)
+            if deliveries.is_known(connection, owner, platform, delivery.id):
+                decisions.append(DeliveryDecision("duplicate"))
+                continue
+            event = delivery.events.get(owner, delivery.event)
+            subject = SubjectKey(owner, platform, repository.path.lower(), event.number, event.issue is not None)
+            decisions += _Case(connection, settings, clock(), subject, repository, delivery, event).decide()
+        if not decisions:
+            raise UnknownRepositoryError("the repository is not configured for this webhook")
+    return decisions
 
-    def receive(self, delivery: WebhookDelivery) -> list[DeliveryDecision]:
-        """Decide on a delivery; one that was decided on before is a `duplicate`.
 
-        Raises:
-            UnknownRepositoryError: No repository is configured under its path with a secret that signed it.
-        """
-        platform, common = delivery.platform, self._settings.secret_of_webhooks(delivery.platform)
-        decisions = []
-        with self._database.write() as connection:
-            for owner, repository in repositories.everywhere(connection, platform, delivery.event.path):
-                if (repository.webhook_secret_env or common) not in delivery.proven:
-                    continue
-                # One delivery at a time, so that the numbers and rows read here stay true until the commit.
-                lock_subject(connection, "deliveries", owner)
-                if deliveries.is_known(connection, owner, platform, delivery.id):
-                    decisions.append(DeliveryDecision("duplicate"))
-                    continue
-                event = delivery.events.get(owner, delivery.event)
-                subject = SubjectKey(owner, platform, repository.path.lower(), event.number, event.issue is not None)
-                own = replace(delivery, event=event)
-                case = _Case(connection, self._settings, self._clock(), subject, repository, own)
-                decisions += case.decide()
-            if not decisions:
-                raise UnknownRepositoryError("the repository is not configured for this webhook")
-        return decisions
-
-    def start_due(self, key: str) -> None:
-        """Start the run of a rule that is due, or record why not, in the transaction that makes it due next time."""
-        now = self._clock()
-        with self._database.write() as connection:
-            due = repositories.begin_due(connection, key, now)
-            if due is None:
-                return
-            rule, repository = due.rule, due.repository
-            # Times that are too late to start a run need not be counted.
-            since = max(due.due_at, now - parse_duration(rule.catch_up)) - 1
-            in_time = [*takewhile(now.__ge__, fire_times(rule.schedule or "", rule.timezone, since))]
-            at, path = in_time[-1] if in_time else due.due_at, repository.path.lower()
-            subject = SubjectKey(due.organization_id, repository.platform, path, deliveries.NO_NUMBER)
-            event = HookEvent(SCHEDULE, path, SCHEDULE, is_bot=False, changed_at=at, occasion=rfc3339(at))
-            # Rules may change places, so neither the place nor the time makes it unique.
-            name = f"{path}@{event.cause}#{ids.ulid(now)[-8:]}"
-            delivery = WebhookDelivery(repository.platform, name, event, frozenset())
-            case = _Case(connection, self._settings, now, subject, repository, delivery)
-            if not in_time:
-                decision = DeliveryDecision("missed", f"its start was more than {rule.catch_up} late (catch_up)")
-            elif agents.by_name(connection, due.organization_id, rule.agent) is None:
-                decision = DeliveryDecision("refused", f"the agent {rule.agent} is not configured")
-            elif limit := case.hour_limit():
-                decision = DeliveryDecision("limited", limit)
-            else:
-                decision = _start(connection, case.request(rule), self._settings.limits.active_runs, now)
-            if at != due.due_at:
-                missed = f"for the newest of the times missed since {rfc3339(due.due_at)}"
-                decision = replace(decision, detail=f"{decision.detail}; {missed}" if decision.detail else missed)
-            case.note(decision, due.index)
+def start_due(database: Database, settings: Settings, clock: Clock, key: str) -> None:
+    """Start the run of a rule that is due, or record why not, in the transaction that makes it due next time."""
+    now = clock()
+    with database.write() as connection:
+        due = repositories.begin_due(connection, key, now)
+        if due is None:
+            return
+        rule, repository = due.rule, due.repository
+        # Times that are too late to start a run need not be counted.
+        since = max(due.due_at, now - parse_duration(rule.catch_up)) - 1
+        in_time = [*takewhile(now.__ge__, fire_times(rule.schedule or "", rule.timezone, since))]
+        at, path = in_time[-1] if in_time else due.due_at, repository.path.lower()
+        subject = SubjectKey(due.organization_id, repository.platform, path, deliveries.NO_NUMBER)
+        event = HookEvent(SCHEDULE, path, SCHEDULE, is_bot=False, changed_at=at, occasion=rfc3339(at))
+        # Rules may change places, so neither the place nor the time makes it unique.
+        name = f"{path}@{event.cause}#{ids.ulid(now)[-8:]}"
+        delivery = WebhookDelivery(repository.platform, name, event, frozenset())
+        case = _Case(connection, settings, now, subject, repository, delivery, event)
+        if not in_time:
+            decision = DeliveryDecision("missed", f"its start was more than {rule.catch_up} late (catch_up)")
+        elif agents.by_name(connection, due.organization_id, rule.agent) is None:
+            decision = DeliveryDecision("refused", f"the agent {rule.agent} is not configured")
+        elif limit := case.hour_limit():
+            decision = DeliveryDecision("limited", limit)
+        else:
+            decision = _start(connection, case.request(rule), settings.limits.active_runs, now)
+        if at != due.due_at:
+            missed = f"for the newest of the times missed since {rfc3339(due.due_at)}"
+            decision = replace(decision, detail=f"{decision.detail}; {missed}" if decision.detail else missed)
+        case.note(decision, due.index)
 
 
 @dataclass(eq=False)
@@ -142,10 +133,8 @@ class _Case:
     subject: SubjectKey
     repository: Repository
     delivery: WebhookDelivery
-
-    @property
-    def event(self) -> HookEvent:
-        return self.delivery.event
+    event: HookEvent
+    """The delivery's event, completed by this organization's code host."""
 
     def decide(self) -> list[DeliveryDecision]:
         """Decide, by each rule that fits if there is one."""

@@ -21,7 +21,7 @@ from service.store import audit, deletions, deliveries, hosts, organizations, re
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
+from service.triggers.receiver import UnknownRepositoryError, WebhookDelivery, receive, start_due
 from tests.lab import Respond, Server
 from tests.service.conftest import BOTH, NOW, due_jobs, organization
 from tests.service.payloads import SECRET, forgejo, github, gitlab, signed
@@ -40,9 +40,7 @@ def tenants(
         with database.write() as connection:
             repositories.put(connection, owner, made, now_micros())
     limits = Limits(active_runs=active_runs)
-    receiver = Receiver(
-        database, Settings(triggers=TriggerSettings(github_secret_env="S", **settings), limits=limits), now_micros
-    )
+    chosen = Settings(triggers=TriggerSettings(github_secret_env="S", **settings), limits=limits)
 
     def deliver(
         delivery: str, sha: str = "f" * 40, proven: str = "S", action: str = "opened", own: Any = None, **given: Any
@@ -51,7 +49,7 @@ def tenants(
             "github", {"x-github-event": "pull_request"}, json.dumps(github(action, sha, **given)).encode()
         )
         made = WebhookDelivery("github", delivery, present(found), frozenset({proven}), None, own or {})
-        return [one.result for one in receiver.receive(made)]
+        return [one.result for one in receive(database, chosen, now_micros, made)]
 
     return deliver
 
@@ -381,7 +379,7 @@ def fire(database: Database, now: int, active_runs: int = 9, **settings: Any) ->
         before = {one.id for one in deliveries.latest(connection, 100)}
         due = due_jobs(connection, "schedule", now)
     for key in due:
-        Receiver(database, given, lambda: now).start_due(key)
+        start_due(database, given, lambda: now, key)
     with database.read() as connection:
         return sorted((one.result, one.detail) for one in deliveries.latest(connection, 100) if one.id not in before)
 
@@ -390,12 +388,14 @@ def fire(database: Database, now: int, active_runs: int = 9, **settings: Any) ->
 def test_each_time_of_a_schedule_starts_one_run(database: Database) -> None:
     """Simultaneous workers start one run, even if the rule is configured again at that moment."""
     owner = scheduled(database, FIRST, hourly())
-    receiver = Receiver(database, Settings(), lambda: NOW + HOUR)
     with database.read() as connection:
         (key,) = due_jobs(connection, "schedule", NOW + HOUR)
 
     def race(number: int) -> None:
-        receiver.start_due(key) if number % 4 else scheduled(database, hourly(), FIRST)
+        if number % 4:
+            start_due(database, Settings(), lambda: NOW + HOUR, key)
+        else:
+            scheduled(database, hourly(), FIRST)
 
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(race, range(12)))

@@ -64,7 +64,8 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
     assert summed("day", "org_none") == {}
     with database.read() as connection:
         of_turns = usage.of_turns(connection, first)
-    figures = [(number, one.requests, one.document()["cost_usd"]) for number, one in of_turns.items()]
+    summed_up = {number: usage.summed(shares.values()) for number, shares in of_turns.items()}
+    figures = [(number, one.requests, one.document()["cost_usd"]) for number, one in summed_up.items()]
     assert figures == [(1, 2, 0.5), (2, 1, 0.25)]
 
 
@@ -104,7 +105,9 @@ def test_the_days_add_up_to_the_turns_whoever_is_killed(database: Database) -> N
     used(database, run_id, 7, 1, number=1, at=now_micros())
 
     with database.read() as connection:
-        detail = usage.of_turns(connection, run_id)
+        detail = {
+            number: usage.summed(shares.values()) for number, shares in usage.of_turns(connection, run_id).items()
+        }
         (whole,) = totals(connection, None)
     with database.write() as connection:
         deletions.delete_runs(connection, [run_id], NOW)
@@ -129,7 +132,7 @@ def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database:
     proxied = usage.TurnMeter(database, turn, Agent("claude", ("sh",), 9), lambda: NOW)
     proxied.add("gpt-5.4", Usage(1_000_000), price_of("gpt-5.4", {}))
     with database.read() as connection:
-        told = [one.document() for one in usage.of_turns(connection, run_id).values()]
+        told = [usage.summed(shares.values()).document() for shares in usage.of_turns(connection, run_id).values()]
         whole = totals(connection, None)[0].figures.document()
 
     found = [[one[key] for key in ("cost_usd", "unpriced_requests", "list_prices_of")] for one in (*told, whole)]

@@ -16,7 +16,7 @@ from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, postings, repositories, schema, turns
 from service.store.database import Database
 from service.store.repositories import Repository
-from service.triggers.receiver import Receiver, WebhookDelivery
+from service.triggers.receiver import WebhookDelivery, receive
 from tests.lab import Respond
 from tests.service.conftest import accepted, organization
 from tests.service.forge.conftest import ONE_FORGE, Desk
@@ -116,14 +116,14 @@ class Board:
         with database.write() as connection:
             repositories.put(connection, self.owner, made, now_micros())
         settings = {"triggers": {"github_secret_env": "S"}, "gitlab": {"webhook_secret_env": "S"}}
-        self.receiver = Receiver(database, Settings.model_validate(settings), now_micros)
+        self.settings = Settings.model_validate(settings)
         self.count = 0
 
     def deliver(self, found: HookEvent | None, own: str = "") -> tuple[str, str]:
         self.count += 1
         key, accounts = f"d{self.count}", {self.owner: frozenset({own})}
         made = WebhookDelivery(self.platform, key, present(found), frozenset({"S"}), None, accounts)
-        (decision,) = self.receiver.receive(made)
+        (decision,) = receive(self.database, self.settings, now_micros, made)
         return decision.result, decision.detail
 
     def runs(self) -> list[str]:
