@@ -179,7 +179,8 @@ class AnswerQueue:
             await asyncio.shield(self._batch)
         finally:
             # It may still wait: the call was cancelled, the database did not open, or the batch began without it.
-            with suppress(ValueError):
+            # `remove` alone would render every run for its ValueError, a third of the time that storing takes.
+            if answer in self._waiting:
                 self._waiting.remove(answer)
         if answer.changes is None:
             # The batch failed or began without it. Store the answer alone, so only a faulty answer fails.
