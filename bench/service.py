@@ -15,9 +15,10 @@ import sqlalchemy as sa
 
 from bench.figures import Figure, in_turn, timed
 from service.api.runs import page_token
+from service.cli.apply import apply_setup
 from service.clock import now_micros
 from service.lab import history
-from service.setup import AgentEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
+from service.setup import AgentEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry
 from service.store import runs
 from service.store.database import Database
 from service.store.runs import Filters
@@ -72,7 +73,7 @@ def set_up(database: Database, entries: Sequence[OrganizationEntry], *agents: Ag
     database.migrate()
     with database.write() as connection:
         setup = Setup(organizations=tuple(entries), agents=agents)
-        made = apply_setup(connection, setup, Path.cwd(), now_micros())["organizations"]
+        made = apply_setup(connection, setup, Path.cwd(), now_micros(), None)["organizations"]
     return [(str(row["id"]), str(row["tokens"][0]["value"])) for row in made]
 
 
