@@ -27,7 +27,6 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, OUT_OPTION, CommandGroup, FactCommand, async_command, options_of, reading
 from app.cli.output import Column, facts
-from app.cli.running import asking
 from app.engine.text import safe_block, safe_text
 from app.engine.times import exact_ago, parse_period, rfc3339
 from app.runs.document import spec_fields
@@ -234,7 +233,7 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
         return print_request(invocation, engine.client.base_url, request_of(action))
     text = safe_text(action.subject or action.action_id)
     if confirm is None:
-        with asking(invocation):
+        with invocation.asking():
             asked = f"It may then be done twice. Type {text} to send it again"
             confirm = click.prompt(asked, err=True) if sys.stdin.isatty() else sys.stdin.readline()
     if confirm.strip() != text:

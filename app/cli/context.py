@@ -1,15 +1,15 @@
 """One invocation: the global options, and the engine, opened when a command needs it."""
 
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from app.cli import Format
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from signal import Signals
 
     from app.cli.exits import Exit
     from app.cli.output import Column, Output, Rows
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from storage.state import State
 
 T = TypeVar("T")
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StoppedError(Exception):
+    """A signal stopped the command before it had an answer."""
 
 
 class Invocation:
@@ -53,9 +58,9 @@ class Invocation:
         """Problems besides the command's own work, such as a file that could not be written."""
         self.outcome: Exit | None = None
         """The exit code of a settled write: it holds even if its document cannot be printed."""
-        self.stopped_by: Signals | None = None
+        self.stopped_by: signal.Signals | None = None
         """The signal that ended the command early, if any."""
-        self.at_second_signal: Callable[[Signals], None] | None = None
+        self.at_second_signal: Callable[[signal.Signals], None] | None = None
         """Called at each further signal. None: the second one ends the process."""
         self._noted: set[str] = set()
         """Remarks printed so far: the settings may be read twice, and must not repeat them."""
@@ -211,15 +216,74 @@ class Invocation:
             self.warn(f"The ledger can only be read: {ledger.problem}")
 
     def run(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
-        """Run a command's work on an event loop, see `app.cli.running.run`."""
-        from app.cli.running import run  # asyncio takes longer than help needs
+        """Run a command's work on an event loop until it is done, or a signal cancels it.
+
+        A write in flight can then still finish.
+
+        Raises:
+            StoppedError: A signal cancelled the work before it had a result.
+        """
+        import asyncio  # takes longer than help needs
+        import gc
+
+        async def stoppable() -> T:
+            self._listen()
+            return await work()
 
         self.begin_log()
-        return run(self, work)
+        # Imported modules live until the process ends: the collector need not look at them.
+        gc.freeze()
+        gc.enable()
+        try:
+            return asyncio.run(stoppable())
+        except asyncio.CancelledError as error:
+            raise StoppedError from error
+
+    def raise_if_stopped(self) -> None:
+        """Raise if a signal asked the command to stop.
+
+        A write records its outcome even when it is cancelled, so a batch has to check between two writes.
+
+        Raises:
+            asyncio.CancelledError: A signal asked the command to stop.
+        """
+        from asyncio import CancelledError
+
+        if self.stopped_by is not None:
+            raise CancelledError
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Let the user answer a prompt within `run`: it blocks the loop, so a signal stops the process at once."""
+        import asyncio
+
+        for number in STOPPING:
+            asyncio.get_running_loop().remove_signal_handler(number)
+        yield
+        self._listen()
+
+    def _listen(self) -> None:
+        import asyncio
+
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def stop(number: signal.Signals) -> None:
+            self.stopped_by = number
+            for other in STOPPING:
+                loop.remove_signal_handler(other)
+                # A second signal stops the process at once; the ledger has the writes in flight.
+                signal.signal(other, signal.SIG_DFL)
+                if self.at_second_signal is not None:
+                    loop.add_signal_handler(other, self.at_second_signal, other)
+            if task is not None:
+                task.cancel()
+
+        for number in STOPPING:
+            loop.add_signal_handler(number, stop, number)
 
     def begin_log(self) -> None:
         """Begin the log that the options ask for."""
         if self.verbose or self.log_file is not None:
-            from app.cli.running import write_log
+            from app.cli.log import write_log
 
             write_log(verbose=self.verbose, file=self.log_file)

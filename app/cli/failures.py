@@ -10,9 +10,8 @@ import click
 
 from app.api.errors import ApiError
 from app.cli import Format
-from app.cli.context import Invocation
+from app.cli.context import Invocation, StoppedError
 from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, failed, of_api_error
-from app.cli.running import StoppedError
 from app.profiles import ConfigError
 from app.profiles.token import TokenError
 from app.start.streams import remarking

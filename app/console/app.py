@@ -30,7 +30,6 @@ from app.console.session import (
     ShownNotice,
     SwitchProfile,
 )
-from app.console.terminal import Terminal
 from app.console.themes import DEFAULT, begin_with_theme, keep_preferences
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
@@ -113,7 +112,6 @@ class RunwardenApp(BaseApp[None]):
         super().__init__()
         self.settings = settings
         self.clock = clock
-        self.terminal = Terminal(lambda: self._driver)
         self.engines = engines
         self._is_switching = False
         self._visited: deque[VisitedScreen] = deque(maxlen=MAX_VISITED)

@@ -1,11 +1,13 @@
 """The base of our apps: a failure that has a name becomes a notice, and a crash prints no values."""
 
+import asyncio
+import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from rich.segment import Segments
 from textual import events
 from textual.app import App
 from textual.await_complete import AwaitComplete
@@ -16,7 +18,8 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.worker import Worker, WorkerFailed
 
-from app.console.terminal import TerminalDriver
+from app.console.process import SIGNAL_STATUS, SIGNALS
+from app.console.terminal import Terminal, TerminalDriver
 from storage import RunwardenError
 
 if TYPE_CHECKING:
@@ -35,6 +38,20 @@ class BaseApp(App[ResultT]):
     """Reports each `RunwardenError`. None: it ends the app."""
     own_filter: LineFilter | None = None
     """Changes the colours of each line after Textual's filters; without colours, in place of the last of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.terminal = Terminal(lambda: self._driver)
+
+    def on_mount(self) -> None:
+        """End on a signal, with 128 + its number as return code, and take the terminal up again after a stop."""
+        loop = asyncio.get_running_loop()
+        # Only the main thread can handle signals; a test runner may use another.
+        with suppress(ValueError, RuntimeError):
+            for number in SIGNALS:
+                loop.add_signal_handler(number, partial(self.exit, return_code=SIGNAL_STATUS + number))
+            if (driver := self.terminal.driver) is not None:
+                loop.add_signal_handler(signal.SIGCONT, driver.resume_application_mode)
 
     def get_driver_class(self) -> type[Driver]:
         """The driver; a browser and a test have their own."""
@@ -114,9 +131,7 @@ class BaseApp(App[ResultT]):
         from rich.traceback import Traceback
 
         self.bell()
-        trace = Traceback(show_locals=False, width=None)
-        self._exit_renderables.append(Segments(self.console.render(trace, self.console.options)))
-        self._close_messages_no_wait()
+        self.panic(Traceback(show_locals=False, width=None))
 
 
 async def guarded_event(screen: Screen[Any], event: events.Event) -> None:

@@ -1,6 +1,5 @@
 """The console's process: it follows the window's size, and ends in order on a signal or without its terminal."""
 
-import asyncio
 import os
 import select
 import signal
@@ -9,11 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from textual.app import App
-    from textual.driver import Driver
+from typing import Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """The signals that end the app in order."""
@@ -21,41 +16,6 @@ SIGNAL_STATUS: Final = 128
 """Shells add a signal's number to this."""
 PATIENCE_MS: Final = 5_000
 """The time for the console to end in order, and for its process after that: one without a terminal may hang."""
-
-
-def restore_on_signals(app: "App[Any]", driver: "Driver | None") -> None:
-    """End the app on a signal, with 128 + its number as return code, and take the terminal up again after a stop."""
-    # After a stop the terminal shows nothing of the frame, although nothing has changed.
-    app.app_resume_signal.subscribe(app, lambda _: app.refresh())
-    loop = asyncio.get_running_loop()
-    try:
-        for number in SIGNALS:
-            loop.add_signal_handler(number, _exit, app, number)
-        if driver is not None and driver.can_suspend:
-            loop.add_signal_handler(signal.SIGCONT, _resume, app, driver)
-    except (ValueError, RuntimeError):
-        return  # Only the main thread can handle signals; a test runner may use another.
-
-
-def _exit(app: "App[Any]", number: signal.Signals) -> None:
-    app.exit(return_code=SIGNAL_STATUS + number)
-
-
-def _resume(app: "App[Any]", driver: Any) -> None:
-    """Take the terminal up again after a stop, unless the app is ending: a lost terminal sends SIGHUP, then SIGCONT.
-
-    A process gets no notice of a SIGSTOP, so Textual would begin a second time: two threads would read the keys, and
-    the console's modes would be restored at the end as those from before it.
-    """
-    if app.return_code is None and driver._auto_restart:  # noqa: SLF001 — whether an editor has the terminal is not public
-        stopped, driver._must_signal_resume = driver._must_signal_resume, True  # noqa: SLF001 — whether Textual stopped the process is not public
-        if not stopped:
-            # Textual would discard keys typed since then, unless its reader has stopped before.
-            driver.exit_event.set()
-            driver._key_thread.join()  # noqa: SLF001 — the driver has no public name for it
-            driver.suspend_application_mode()
-            driver.exit_event.clear()
-        driver.resume_application_mode()
 
 
 def follow_window() -> None:

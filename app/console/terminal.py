@@ -1,4 +1,7 @@
-"""The terminal: its title, its mouse, its state before the console, the console's output, and the last frame."""
+"""The terminal: its title, its mouse, its state before the console, the console's output, and the last frame.
+
+`TerminalDriver` adds to Textual's own what that lacks on a slow line and after a stop.
+"""
 
 import os
 import re
@@ -17,7 +20,6 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.strip import Strip
 
-from app.console.process import restore_on_signals
 from app.engine.text import safe_text
 from widgets.frame import Vitals
 from widgets.runs.table import RunTable
@@ -70,16 +72,15 @@ class Terminal(Struct, eq=False):
     """The title that was set last; None: no title was set."""
 
     @property
-    def driver(self) -> Driver | None:
+    def driver(self) -> "TerminalDriver | None":
         """Where escape sequences can be written. None: a browser or a test."""
         driver = self._textual_driver()
-        return driver if driver is not None and driver.can_suspend and not driver.is_headless else None
+        return driver if isinstance(driver, TerminalDriver) else None
 
     def begin(self, app: "App[Any]", profile: "Callable[[], str]") -> None:
         """Take over the terminal of an app that has started; frames are kept of the profile that is named now."""
-        restore_on_signals(app, self._textual_driver())
         if self.driver is not None and self.modes_before is not None:
-            self.driver.attrs_before = self.modes_before  # type: ignore[attr-defined]  # only the Linux driver has it
+            self.driver.attrs_before = self.modes_before
         if self.keep_frame is not None:
             self.keep_frame_now = keep_frames(app, self.keep_frame, profile)
 
@@ -205,7 +206,7 @@ def _is_plain(part: str) -> bool:
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, which writes changes alone."""
+    """Textual's driver, which writes changes alone, and is not confused by a stop of the process."""
 
     def __init__(self, app: App[Any], **options: Any) -> None:
         super().__init__(app, **options)
@@ -216,3 +217,21 @@ class TerminalDriver(LinuxDriver):
         """Write only the part that the terminal does not show yet."""
         if changes := self._written.changes(data, self._app_on_show.size.height):
             super().write(changes)
+
+    def resume_application_mode(self) -> None:
+        """Take the terminal up again, unless the app is ending: a lost terminal sends SIGHUP, then SIGCONT.
+
+        A process gets no notice of a SIGSTOP, so Textual would begin a second time: two threads would read the keys,
+        and the console's modes would be restored at the end as those from before it.
+        """
+        if self._app_on_show.return_code is not None:
+            return
+        if self._key_thread is not None and self._key_thread.is_alive():
+            # Textual would discard keys typed since then, unless its reader has stopped before.
+            self.exit_event.set()
+            self._key_thread.join()
+            self.suspend_application_mode()
+            self.exit_event.clear()
+        super().resume_application_mode()
+        # The terminal shows nothing of the frame, although nothing has changed.
+        self._app_on_show.call_later(self._app_on_show.refresh)

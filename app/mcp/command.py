@@ -21,13 +21,12 @@ from app.actions.command_writes import sent_once
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest
 from app.automations.acting import PROPOSALS, propose
 from app.cli import Format
-from app.cli.context import Invocation
+from app.cli.context import STOPPING, Invocation
 from app.cli.exits import EXIT_BY_KIND, Exit, failed, require_extra
 from app.cli.failures import report
 from app.cli.main import root
 from app.cli.options import ScreenCommand
 from app.cli.output import Output
-from app.cli.running import STOPPING
 from app.engine.text import json_escaped
 from app.engine.times import rfc3339
 from app.profiles import Profile, Settings

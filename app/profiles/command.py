@@ -34,9 +34,12 @@ from app.profiles.write import schema, write_schema
 from storage.records import CANCELLED, STATUS_ORDER
 
 _EDITING: Final = {
-    "edit": ("app.cli.editing:edit", "Open the configuration in $EDITOR, and keep the saved text if it is valid."),
+    "edit": (
+        "app.profiles.command_edit:edit",
+        "Open the configuration in $EDITOR, and keep the saved text if it is valid.",
+    ),
     "set": (
-        "app.cli.editing:set_value",
+        "app.profiles.command_edit:set_value",
         "Set KEY, such as poll.runs_s or profiles.acme.read_only, to VALUE; comments and order of the file stay.",
     ),
 }

@@ -17,7 +17,7 @@ from textual.screen import Screen
 from textual.widgets import Button, Static
 
 from app.console.guard import CONSOLE_CSS, BaseApp
-from app.console.process import ending_with_terminal, follow_window, restore_on_signals
+from app.console.process import ending_with_terminal, follow_window
 from app.console.sheets import OVER_CSS
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.engine.text import safe_text
@@ -315,7 +315,6 @@ class OnboardingApp(BaseApp[str]):
 
     def on_mount(self) -> None:
         """Show the only screen."""
-        restore_on_signals(self, self._driver)
         self.push_screen(OnboardingScreen(self._file, self._variables), self.exit)
 
 

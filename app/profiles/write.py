@@ -67,16 +67,19 @@ def save(file: Path, before: str | None, after: str) -> Settings:
 
 def add_profile(file: Path, new: Profile) -> None:
     """Append a profile to the configuration, or to the commented example if there is none yet."""
+    from tomlkit import dumps  # only where something is written
+
     before = read_text(file)
-    key = new.name if re.fullmatch(r"[A-Za-z0-9_-]+", new.name) else _text(new.name)
     named = [token_key for token_key, kind in TOKEN_KINDS.items() if isinstance(new.token, kind)]
     if not named:
         raise ValueError("A stream's token has no place in a file.")
     source = getattr(new.token, new.token.__struct_fields__[0])
-    value = f"[{', '.join(map(_text, source))}]" if isinstance(source, tuple) else _text(str(source))
-    read_only = "read_only = true\n" if new.read_only else ""
-    profile = f"[profiles.{key}]\nbase_url = {_text(new.base_url)}\n{named[0]} = {value}\n{read_only}"
-    save(file, before, f"{(example_text() if before is None else before).rstrip()}\n\n{profile}".lstrip())
+    profile: dict[str, object] = {"base_url": new.base_url}
+    profile[named[0]] = list(source) if isinstance(source, tuple) else str(source)
+    if new.read_only:
+        profile["read_only"] = True
+    added = dumps({"profiles": {new.name: profile}})
+    save(file, before, f"{(example_text() if before is None else before).rstrip()}\n\n{added}".lstrip())
 
 
 def keep_token(folder: Path, name: str, token: Token) -> Path:
@@ -91,11 +94,6 @@ def keep_token(folder: Path, name: str, token: Token) -> Path:
             with suppress(FileExistsError), open(path := next(paths), "x", encoding="ascii", opener=private) as file:
                 file.write(f"{token.reveal()}\n")
                 return path
-
-
-def _text(value: str) -> str:
-    """A TOML string: JSON's escapes are TOML's, except DEL, which JSON leaves as it is."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 @contextmanager

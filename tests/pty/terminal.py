@@ -95,7 +95,7 @@ class Terminal:
                     self._read_for(5.0)
                     latest = self.seen[painted:]
                     raise AssertionError(
-                        f"no silence after {key!r}; threads {self._states()}; painted in 5 s: {len(latest):,} bytes,"
+                        f"no silence after {key!r}; threads {self.states}; painted in 5 s: {len(latest):,} bytes,"
                         f" at the end {latest[-2000:]!r} on\n{self.screen.text}"
                     )
 
@@ -131,10 +131,12 @@ class Terminal:
         self._close_both()
 
     def _is_asleep(self) -> bool:
-        return ASLEEP.issuperset(self._states())
+        return self.states <= ASLEEP
 
-    def _states(self) -> str:
-        return "".join(_state(stat) for stat in Path(f"/proc/{self.process.pid}/task").glob("*/stat"))
+    @property
+    def states(self) -> set[str]:
+        """The states of its threads, as in /proc."""
+        return {_state(stat) for stat in Path(f"/proc/{self.process.pid}/task").glob("*/stat")}
 
     def _close_both(self) -> None:
         if not self._closed:

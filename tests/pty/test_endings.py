@@ -9,7 +9,7 @@ from subprocess import DEVNULL, PIPE
 from app.cli.command_console import WEB_DRIVER
 from tests.lab import Lab
 from tests.program import ROOT, Program
-from tests.pty.terminal import TOKEN, Terminal, environment
+from tests.pty.terminal import ESCAPE, TOKEN, Terminal, environment
 from tests.waiting import eventually
 
 CRASH = """
@@ -94,6 +94,26 @@ def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened) -> None:
     terminal.process.send_signal(signal.SIGTERM)
 
     assert terminal.end() == 128 + signal.SIGTERM
+    assert_given_back(terminal)
+
+
+def test_after_a_stop_it_draws_itself_and_reads_keys_again(opened: Opened) -> None:
+    """Whether ctrl+z or another process stops it, `fg` shows the same screen, and the end restores the terminal."""
+    terminal = opened()
+    terminal.shows("complete")
+    for number in (signal.SIGTSTP, signal.SIGSTOP):
+        begun = terminal.seen.count(b"\x1b[?1049h")
+        terminal.process.send_signal(number)
+        eventually(lambda: terminal.states == {"T"}, "it is stopped")
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.wrote(b"\x1b[?1049h", begun + 1)
+        terminal.shows("complete")
+        terminal.type("?")
+        terminal.shows("search keys and actions")
+        terminal.press(ESCAPE)
+    terminal.type("q")
+
+    assert terminal.end() == 0
     assert_given_back(terminal)
 
 
