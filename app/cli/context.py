@@ -1,15 +1,15 @@
 """One invocation: the global options, and the engine, opened when a command needs it."""
 
 import os
-import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from app.cli import Format
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from signal import Signals
 
     from app.cli.exits import Exit
     from app.cli.output import Column, Output, Rows
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from storage.state import State
 
 T = TypeVar("T")
-STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StoppedError(Exception):
@@ -58,9 +57,9 @@ class Invocation:
         """Problems besides the command's own work, such as a file that could not be written."""
         self.outcome: Exit | None = None
         """The exit code of a settled write: it holds even if its document cannot be printed."""
-        self.stopped_by: signal.Signals | None = None
+        self.stopped_by: Signals | None = None
         """The signal that ended the command early, if any."""
-        self.at_second_signal: Callable[[signal.Signals], None] | None = None
+        self.at_second_signal: Callable[[Signals], None] | None = None
         """Called at each further signal. None: the second one ends the process."""
         self._noted: set[str] = set()
         """Remarks printed so far: the settings may be read twice, and must not repeat them."""
@@ -257,6 +256,8 @@ class Invocation:
         """Let the user answer a prompt within `run`: it blocks the loop, so a signal stops the process at once."""
         import asyncio
 
+        from app.cli.exits import STOPPING
+
         for number in STOPPING:
             asyncio.get_running_loop().remove_signal_handler(number)
         yield
@@ -264,15 +265,18 @@ class Invocation:
 
     def _listen(self) -> None:
         import asyncio
+        from signal import SIG_DFL, signal
+
+        from app.cli.exits import STOPPING
 
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
-        def stop(number: signal.Signals) -> None:
+        def stop(number: "Signals") -> None:
             self.stopped_by = number
             for other in STOPPING:
                 loop.remove_signal_handler(other)
                 # A second signal stops the process at once; the ledger has the writes in flight.
-                signal.signal(other, signal.SIG_DFL)
+                signal(other, SIG_DFL)
                 if self.at_second_signal is not None:
                     loop.add_signal_handler(other, self.at_second_signal, other)
             if task is not None:

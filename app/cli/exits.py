@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from importlib.util import find_spec
+from signal import SIGHUP, SIGINT, SIGTERM
 from typing import Final
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError
@@ -33,6 +34,8 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+STOPPING: Final = (SIGINT, SIGTERM, SIGHUP)
+"""The signals that end a command early."""
 EXIT_BY_KIND: Final = {kind: Exit(row.exit_code) for kind, row in ERROR_KINDS.items()}
 """The exit code of each kind of error, of the API, the ledger and the command line."""
 

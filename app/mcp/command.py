@@ -21,8 +21,8 @@ from app.actions.command_writes import sent_once
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest
 from app.automations.acting import PROPOSALS, propose
 from app.cli import Format
-from app.cli.context import STOPPING, Invocation
-from app.cli.exits import EXIT_BY_KIND, Exit, failed, require_extra
+from app.cli.context import Invocation
+from app.cli.exits import EXIT_BY_KIND, STOPPING, Exit, failed, require_extra
 from app.cli.failures import report
 from app.cli.main import root
 from app.cli.options import ScreenCommand
