@@ -30,7 +30,6 @@ class PollTiming(Struct, frozen=True):
     opened_at: datetime
     """When this console started polling."""
     period_s: float
-    """Seconds between polls."""
 
     @property
     def due_after_s(self) -> float:

@@ -26,7 +26,6 @@ WEB_DRIVER: Final = "textual.drivers.web_driver:WebDriver"
 _CHECK_PARENT_S: Final = 1.0
 _KILL_AFTER_S: Final = 5.0
 DATA_DIR_VARIABLE: Final = "RUNWARDEN_SERVICE_DATA_DIR"
-"""The environment variable with the service's data folder."""
 PASS_THROUGH: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 
 

@@ -78,15 +78,25 @@ class Invocation:
 
     @contextmanager
     def exporting(self, out: "Path | None", key: str, columns: "Sequence[Column[T]]") -> "Iterator[Rows[T]]":
-        """Print many items into a file, see `Output.into`, or as they come on stdout (None, or `-`)."""
+        """Print many items as they come on stdout (None, or `-`), or into a file (0600), whole or not at all."""
         from app.cli.output import Rows
 
         if out is None or str(out) == "-":
             self.rows = rows = Rows(self.output, key, columns)
             yield rows
-        else:
-            with self.output.into(out, key, columns) as rows:
+            return
+        from app.cli.exits import failed
+        from app.engine.atomic_file import replacing
+        from app.start.streams import NotPrintedError
+
+        try:
+            with replacing(out) as file:
+                rows = Rows(self.output._replace(stdout=file, width=None, colour=False), key, columns)
                 yield rows
+        except (OSError, NotPrintedError) as error:
+            why = error.reason if isinstance(error, NotPrintedError) else error.strerror
+            raise failed("usage", f"{out} cannot be written: {why}.") from error
+        self.output.note(f"{rows.count} {key} written to {out}")
 
     def warn(self, message: str) -> None:
         """Report on stderr, and in a write's document, a problem that does not change the outcome."""

@@ -4,19 +4,16 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from io import StringIO
-from pathlib import Path
 from typing import Final, Generic, NamedTuple, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
 from app.cli import Format
-from app.cli.exits import CommandFailedError, failed
-from app.engine.atomic_file import replacing
+from app.cli.exits import CommandFailedError
 from app.engine.text import csv_cell, json_escaped, safe_text
 from app.engine.times import rfc3339
-from app.start.streams import NotPrintedError, printing, remarking
+from app.start.streams import printing, remarking
 
 T = TypeVar("T")
 
@@ -174,22 +171,6 @@ class Output(NamedTuple):
         rows = Rows(self, key, columns)
         rows.add(entries, items)
         rows.end(more, empty=empty)
-
-    @contextmanager
-    def into(self, out: Path, key: str, columns: Sequence[Column[T]]) -> "Iterator[Rows[T]]":
-        """Print many items into a file (0600), whole or not at all.
-
-        Raises:
-            CommandFailedError: The file cannot be written.
-        """
-        try:
-            with replacing(out) as file:
-                rows = Rows(self._replace(stdout=file, width=None, colour=False), key, columns)
-                yield rows
-        except (OSError, NotPrintedError) as error:
-            why = error.reason if isinstance(error, NotPrintedError) else error.strerror
-            raise failed("usage", f"{out} cannot be written: {why}.") from error
-        self.note(f"{rows.count} {key} written to {out}")
 
     def record(self, document: Document, pairs: Sequence[tuple[str, str]]) -> None:
         """Print one record; in CSV one row under the fields' labels."""

@@ -15,7 +15,6 @@ from app.runs.command_rows import COLUMNS, views
 from storage.records import RunFilter, link_of
 
 _MAX_RUNS: Final = 20
-"""Runs in a snapshot."""
 _DAY: Final = timedelta(days=1)
 
 

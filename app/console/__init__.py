@@ -6,12 +6,11 @@
 import asyncio
 import gc
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from app.console.process import ending_with_terminal, follow_window
 from app.profiles import Profile, Settings
-from app.start.streams import draw_on_stdout, remarking
+from app.start.streams import draw_on_stdout
 from storage.values import utc_now
 
 if TYPE_CHECKING:
@@ -49,9 +48,6 @@ def run_console(
             try:
                 await app.run_async(mouse=settings.console.mouse)
             finally:
-                with remarking(sys.stdout):
-                    sys.stdout.write(app.terminal.farewell)
-                    sys.stdout.flush()
                 await app.engines.close()
 
         asyncio.run(showing())

@@ -302,13 +302,8 @@ class RunwardenApp(BaseApp[None]):
         """Run a command from `[[commands]]`."""
         from app.console.own_commands import run_own_command
 
-        work = partial(run_own_command, self, self.session, self.terminal, self.settings.commands[index])
+        work = partial(run_own_command, self, self.session, self.settings.commands[index])
         self.run_worker(work, exclusive=True, group="own command")
-
-    def action_suspend_process(self) -> None:
-        """Stop until the shell's `fg`."""
-        self.terminal.give_title_back()
-        super().action_suspend_process()
 
     def exit(self, *arguments: Any, **options: Any) -> None:
         """End the app; the next start begins with a picture of the current screen."""

@@ -1,4 +1,10 @@
-"""The base of our apps: a failure that has a name becomes a notice, and a crash prints no values."""
+"""The base of our apps: a failure that has a name becomes a notice, and a crash prints no values.
+
+Textual has no setting for either. It ends the app at any exception of a handler, an action, a timer or a worker, and
+its traceback shows the local variables, tokens among them. The two private methods of `BaseApp` are the only place that
+all exceptions pass (`tests/console/test_error_boundary.py` and `tests/pty/test_endings.py` fail without them). An
+exception that reaches a message loop also ends that loop, so events and actions are guarded before.
+"""
 
 import asyncio
 import signal
@@ -127,7 +133,6 @@ class BaseApp(App[ResultT]):
             super()._handle_exception(error)
 
     def _fatal_error(self) -> None:
-        # Textual's own traceback prints locals, tokens among them.
         from rich.traceback import Traceback
 
         self.bell()

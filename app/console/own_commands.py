@@ -14,7 +14,6 @@ from textual.content import Content
 from app.console.base import BaseScreen
 from app.console.session import Session
 from app.console.sheets import ConfirmSheet
-from app.console.terminal import Terminal
 from app.engine.processes import end_group, started
 from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
@@ -110,7 +109,7 @@ def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableErro
     return CommandUnusableError(f"{argv[0]} did not start: {why}. Correct argv in [[commands]].")
 
 
-async def run_own_command(app: App[Any], session: Session, terminal: Terminal, command: UserCommand) -> None:
+async def run_own_command(app: App[Any], session: Session, command: UserCommand) -> None:
     """Run a command on the run in focus and report how it ended, or why it did not start."""
     name = safe_text(command.name, limit=60)
     try:
@@ -124,7 +123,6 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
             if not await app.push_screen_wait(sheet):
                 return
         if command.terminal:
-            terminal.give_title_back()
             try:
                 with app.suspend():
                     # While a pager has the terminal, ctrl+c is the pager's.

@@ -74,7 +74,6 @@ class PickerScreen(Sheet[T | None]):
     """Closes with the choice, or with None if nothing changes."""
 
     TITLE_TEXT: str = ""
-    """The sheet's title."""
     HINT: str = ""
     """The hint about keys, with dots between them."""
     mark: ProfileMark = NO_MARK

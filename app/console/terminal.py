@@ -1,6 +1,11 @@
 """The terminal: its title, its mouse, its state before the console, the console's output, and the last frame.
 
-`TerminalDriver` adds to Textual's own what that lacks on a slow line and after a stop.
+`TerminalDriver` makes up for two faults of Textual's own driver:
+
+- It writes a line whole even if only an age in it changed. On a screen full of ages that is a kilobyte a second, which
+  is slow over ssh. `written_at_rest` in `bench/busy.py` counts the bytes: at most 300 a second.
+- It does not notice that the process was stopped by another one, and begins a second time when it continues
+  (`tests/pty/test_endings.py`).
 """
 
 import os
@@ -68,8 +73,6 @@ class Terminal(Struct, eq=False):
     keep_frame: KeepFrame | None = None
     """Keeps the last frame for the next start. None: there is no terminal."""
     keep_frame_now: Callable[[], None] = lambda: None
-    _title: str | None = None
-    """The title that was set last; None: no title was set."""
 
     @property
     def driver(self) -> "TerminalDriver | None":
@@ -96,21 +99,8 @@ class Terminal(Struct, eq=False):
         words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
         lost = "not live · " if link is not None and link.is_failing else ""
         title = safe_text(f"{lost}{words or 'runwarden'} · {profile}", limit=MAX_TITLE)
-        if self.driver is not None and title != self._title:
-            keep = KEEP_TITLE if self._title is None else ""
-            self._title = title
-            self.write(f"{keep}\x1b]2;{title}\x07")
-
-    def give_title_back(self) -> None:
-        """Restore the old title; `show_vitals` may set it again."""
-        if self._title is not None:
-            self._title = None
-            self.write(GIVE_TITLE_BACK)
-
-    @property
-    def farewell(self) -> str:
-        """The sequence that restores the old title after the console."""
-        return GIVE_TITLE_BACK if self._title is not None else ""
+        if self.driver is not None:
+            self.driver.show_title(title)
 
 
 def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> Callable[[], None]:
@@ -151,10 +141,7 @@ _OTHER_SCREEN: Final = "\x1b[?1049"
 
 
 class WrittenText(Struct, eq=False):
-    """The text that the terminal shows, by its position.
-
-    When one age in a line changes, Textual writes the line from its left edge: over ssh, a kilobyte a second.
-    """
+    """The text that the terminal shows, by its position."""
 
     _rows: dict[int, dict[int, tuple[str, int]]] = {}
     """A text and its width in cells, by row and column."""
@@ -206,17 +193,33 @@ def _is_plain(part: str) -> bool:
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, which writes changes alone, and is not confused by a stop of the process."""
+    """Textual's driver, which writes changes alone, sets a title, and continues after any stop of the process."""
 
     def __init__(self, app: App[Any], **options: Any) -> None:
         super().__init__(app, **options)
         self._written = WrittenText()
         self._app_on_show = app
+        self._title = ""
+        """The title that was set last; empty: the terminal has its own."""
 
     def write(self, data: str) -> None:
         """Write only the part that the terminal does not show yet."""
         if changes := self._written.changes(data, self._app_on_show.size.height):
             super().write(changes)
+
+    def show_title(self, title: str) -> None:
+        """Set the window's title, until another program has the terminal."""
+        if title != self._title:
+            keep = "" if self._title else KEEP_TITLE
+            self._title = title
+            self.write(f"{keep}\x1b]2;{title}\x07")
+
+    def stop_application_mode(self) -> None:
+        """Restore the terminal, its old title included."""
+        if self._title:
+            self._title = ""
+            self.write(GIVE_TITLE_BACK)
+        super().stop_application_mode()
 
     def resume_application_mode(self) -> None:
         """Take the terminal up again, unless the app is ending: a lost terminal sends SIGHUP, then SIGCONT.

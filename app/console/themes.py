@@ -37,7 +37,6 @@ FEW_LIGHT_COLOURS: Final = "runwarden-light-16"
 NO_COLOURS: Final = "runwarden-no-colour"
 """The theme for NO_COLOR: black and white, so that anything bright is a cursor or a choice."""
 _RED, _BLUE, _LIGHT_GREY, _GREY, _BRIGHT_RED, _WHITE = 1, 4, 7, 8, 9, 15
-"""Names of some of the sixteen colours."""
 _READ_ON_BLUE: Final = frozenset({0, 4, 7, 11, 14, 15})
 """The colours readable on blue, with black and blue, in which only lines and scrollbars are drawn."""
 _PARTS: Final = "primary secondary accent success warning error foreground background surface panel"

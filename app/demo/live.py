@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 HEAD_START_S: Final = 1.5
 """How long to leave the processor to the console before importing modules."""
 PAUSE_S: Final = (5.0, 20.0)
-"""The pause between two runs."""
 CROWD: Final = 6
 """The team starts no more runs while more than this number are active."""
 OUTAGE_S: Final = (40.0, 70.0)

@@ -144,7 +144,6 @@ class World(Struct, frozen=True):
     repositories: Mapping[str, Path]
     """Bare repositories by name."""
     is_resumed: bool = False
-    """Whether a kept demo is resumed."""
 
     @property
     def service_dir(self) -> Path:

@@ -43,7 +43,6 @@ class ProfileEngines:
         self._current = current.name
         self._clock = clock
         self._tokens: dict[str, Token] = {}
-        """Tokens read so far, by profile."""
         named = [(profile.name, profile.token) for profile in self.profiles if isinstance(profile.token, EnvToken)]
         for variable in {source.variable for _, source in named}:
             try:
