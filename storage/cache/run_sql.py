@@ -3,7 +3,7 @@
 import re
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, TypeVar
 
 from storage.records import FINAL_STATUSES, RUN_STATUSES, SORTABLE, RunFilter, RunSort, WorkTime
 from storage.records.results import FindingCounts
@@ -47,20 +47,17 @@ _ASCENDING: Final = {
 """The ascending order by each field: columns, and whether each rises."""
 
 
-def severity_sql(is_final: str = "is_final", is_stuck: str = STUCK_SQL) -> str:
-    """A run's urgency, the lowest first. It is stored in a column: only stored values can be indexed."""
-
-    def whens(*, final: bool) -> str:
-        statuses = (status for status in RUN_STATUSES if status.is_final == final)
-        return " ".join(f"WHEN status = '{status.name}' THEN {status.urgency}" for status in statuses)
-
-    return f"""CASE
-        {whens(final=True)} WHEN {is_final} THEN {ENDED_URGENCY} WHEN {is_stuck} THEN {STUCK_URGENCY}
-        {whens(final=False)} ELSE {STUCK_URGENCY} END"""
+def _by_status(*, is_final: bool) -> str:
+    statuses = (status for status in RUN_STATUSES if status.is_final == is_final)
+    return " ".join(f"WHEN status = '{status.name}' THEN {status.urgency}" for status in statuses)
 
 
-RANK: Final = f"UPDATE runs SET severity = {severity_sql()} WHERE id = ?"
-"""Brings a run's severity up to date."""
+RANK: Final = f"""
+UPDATE runs SET severity = CASE {_by_status(is_final=True)} WHEN is_final THEN {ENDED_URGENCY}
+    WHEN {STUCK_SQL} THEN {STUCK_URGENCY} {_by_status(is_final=False)} ELSE {STUCK_URGENCY} END
+WHERE id = ?
+"""
+"""Brings a run's urgency up to date. It is stored in a column: only stored values can be indexed."""
 
 
 def where(condition: RunFilter) -> Where:
@@ -200,55 +197,40 @@ UNKNOWN_US: Final = -1
 """Stands for an unknown duration, and sorts below all known ones."""
 MAX_US: Final = 2**62
 """Later than any time, and longer than any duration: an active run's `took_us` is counted down from here."""
+TurnTimes = tuple[int, int, int]
+"""How long a run's turns took, in microseconds, as the table `runs` has it: `active_since_us`, `worked_us`, `took_us`.
 
-FIRST_SINCE_SQL: Final = f"iif(created_us = {NO_TIME_US}, asked_us, created_us)"
-"""`TurnTimes.active_since_us` of a run that was never seen before, as SQL."""
+That is when its current or last turn began, the duration of the earlier turns, and that of all turns. The latter sorts
+active runs above those that ended, the higher the earlier they began.
+"""
 
 
-def took_sql(is_final: str = "is_final") -> str:
-    """`TurnTimes.took_us` of a run whose status is final where this SQL says so, as SQL."""
-    return f"""CASE
-        WHEN created_us = {NO_TIME_US} OR ({is_final} AND updated_us = {NO_TIME_US}) THEN {UNKNOWN_US}
-        WHEN {is_final} THEN worked_us + max(0, updated_us - active_since_us)
-        ELSE {MAX_US} - active_since_us + worked_us END"""
+def first_turn(created_us: int, updated_us: int, asked_us: int, *, is_final: bool) -> TurnTimes:
+    """The times of a run's first turn, which begins when it was created; if that is unknown, when it was seen."""
+    if created_us == NO_TIME_US:
+        return asked_us, 0, UNKNOWN_US
+    if not is_final:
+        return created_us, 0, MAX_US - created_us
+    return created_us, 0, UNKNOWN_US if updated_us == NO_TIME_US else max(0, updated_us - created_us)
+
+
+def turns_after(turns: TurnTimes, at_us: int, *, was_final: bool, is_final: bool) -> TurnTimes:
+    """The times after a change at `at_us`, which may have ended a turn or begun one."""
+    since_us, worked_us, took_us = turns
+    if was_final and is_final:
+        # An ended run was updated later: that is no further work.
+        return turns
+    if was_final:
+        since_us, worked_us = at_us, max(0, took_us)
+    if is_final:
+        return since_us, worked_us, worked_us + max(0, at_us - since_us)
+    return since_us, worked_us, MAX_US - since_us + worked_us
 
 
 def took(took_us: int) -> WorkTime:
-    """Decode `TurnTimes.took_us`."""
+    """Decode the last of `TurnTimes`."""
     if took_us == UNKNOWN_US:
         return WorkTime()
     if took_us > MAX_US // 2:
         return WorkTime(since=from_us(MAX_US - took_us))
     return WorkTime(seconds=took_us / 1_000_000)
-
-
-class TurnTimes(NamedTuple):
-    """How long a run's turns took together, in microseconds."""
-
-    active_since_us: int
-    """When the current turn began; of an ended run, the last turn."""
-    worked_us: int
-    """The duration of the earlier turns."""
-    took_us: int
-    """The duration of all turns. An active run's sorts above those of ended runs, the higher the earlier it began."""
-
-    @classmethod
-    def first(cls, created_us: int, updated_us: int, asked_us: int, *, is_final: bool) -> Self:
-        """The times of a run's first turn, which begins when it was created; if that is unknown, when it was seen."""
-        if created_us == NO_TIME_US:
-            return cls(asked_us, 0, UNKNOWN_US)
-        if not is_final:
-            return cls(created_us, 0, MAX_US - created_us)
-        return cls(created_us, 0, UNKNOWN_US if updated_us == NO_TIME_US else max(0, updated_us - created_us))
-
-    def then(self, at_us: int, *, was_final: bool, is_final: bool) -> Self:
-        """The times after a change at `at_us`, which may have ended a turn or begun one."""
-        since_us, worked_us, took_us = self
-        if was_final and is_final:
-            # An ended run was updated later: that is no further work.
-            return self
-        if was_final:
-            since_us, worked_us = at_us, max(0, took_us)
-        if is_final:
-            return type(self)(since_us, worked_us, worked_us + max(0, at_us - since_us))
-        return type(self)(since_us, worked_us, MAX_US - since_us + worked_us)

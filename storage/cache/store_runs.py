@@ -10,12 +10,11 @@ are brought up to date at the end.
 import asyncio
 import sqlite3
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
-from operator import itemgetter
-from typing import Final, TypeVar
+from typing import Final, NamedTuple
 from zlib import adler32, crc32
 
 import msgspec.json
@@ -26,59 +25,41 @@ from storage.cache.coverage import noted
 from storage.cache.questions import ADD_TO_STATUS, QUESTIONS_DUE, mark_cancelled
 from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import (
-    FIRST_SINCE_SQL,
     KNOWN_FROM,
     NOTHING_KNOWN,
     RANK,
     RESULT_FROM,
     UNKNOWN_US,
-    TurnTimes,
     about_text,
+    first_turn,
     packed,
     search_text,
-    severity_sql,
-    took_sql,
+    turns_after,
 )
 from storage.database import immediate
 from storage.records import CANCELLED, Presence, Run, RunChanges, RunSummary
-from storage.records.run import ENDING_STATUSES, Repository, StatusTransition
+from storage.records.run import ENDED_URGENCY, ENDING_STATUSES, Repository, StatusTransition, urgency_of
 from storage.thread import DatabaseThread
 from storage.values import NO_TIME_US, from_us, sqlite_text, sqlite_text_or_none, to_sortable_us, to_us
 
-T = TypeVar("T")
-_CHUNK: Final = 500
-"""Values bound to one statement."""
 _CLOCK_SET_BACK_US: Final = timedelta(minutes=5) // timedelta(microseconds=1)
 """A stored answer from further in the future is from before our clock was set back: any answer is newer."""
 _SECOND_US: Final = 1_000_000
 _ROWS: Final = 100
+"""Rows inserted by one statement."""
+_CHUNK: Final = 500
+"""Ids bound to one statement."""
 _OUT_OF_SIGHT: Final = 0
 """The digest of a run that is not current. No answer has it, so the run counts as changed when it is listed again."""
-_ADD: Final = f"""
+_ADD: Final = """
 INSERT INTO runs (
-    id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence,
-    first_status, first_at_us, after_us, active_since_us, worked_us, took_us, severity, search, agent, findings
-)
-WITH
-    new (id, asked_us, is_final, run_id, status, branch, repository, created_us, updated_us, search, after_us)
-        AS (VALUES {{rows}}),
-    begun AS (SELECT *, {FIRST_SINCE_SQL} AS active_since_us, 0 AS worked_us FROM new)
-SELECT
-    id, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us, 'current',
-    status, iif(updated_us = {NO_TIME_US}, asked_us, updated_us), after_us, active_since_us, worked_us, {took_sql()},
-    {severity_sql(is_stuck="0")}, search, '', {packed(None)}
-FROM begun
-"""
-_ADD_EVENT: Final = """
-INSERT INTO events (run_id, repository, branch, new, at_us)
-SELECT run_id, repository, branch, status, first_at_us FROM runs WHERE id = ?
-"""
-_KEEP_BODIES: Final = "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json) VALUES {rows}"
-_KEEP_SIGHTINGS: Final = "INSERT OR REPLACE INTO sightings (id, digest, asked_us) VALUES {rows}"
+    id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence, first_status,
+    first_at_us, after_us, active_since_us, worked_us, took_us, severity, search, agent, findings
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'current', ?, ?, ?, ?, ?, ?, ?, ?, '', -1)"""
 _CHANGE: Final = f"""
 UPDATE runs SET status = ?1, is_final = ?2, branch = ?3, repository = ?4, created_us = ?5, updated_us = ?6,
     presence = 'current', active_since_us = ?7, worked_us = ?8, took_us = ?9,
-    findings = iif(status = ?1 AND updated_us = ?6, findings, {packed(None)}),
+    findings = iif(status = ?1 AND updated_us = ?6, findings, -1),
     search = ?10 || substr(search, instr(search, '{KNOWN_FROM}'), iif(
         status = ?1 AND updated_us = ?6,
         length(search), instr(search, '{RESULT_FROM}') - instr(search, '{KNOWN_FROM}') + 1
@@ -87,17 +68,24 @@ WHERE id = ?11
 """
 """Drops findings and result when the status (?1) or update time (?6) changes: they describe the earlier state.
 
-The parameters are a row of `_changed_row`, and the run's number. By name, they would cost about 5% more time.
+By name, the parameters would cost about 5% more time.
 """
-_CONFIRM: Final = f"""
-UPDATE sightings SET asked_us = ?1 WHERE id IN (
-    SELECT s.id FROM (VALUES {{rows}}) AS arrived CROSS JOIN runs AS r ON r.run_id = arrived.column1
-    CROSS JOIN sightings AS s ON s.id = r.id AND s.digest = arrived.column2
-    WHERE NOT (s.asked_us > ?1 AND s.asked_us <= ?1 + {_CLOCK_SET_BACK_US})
+_CONFIRM: Final = """
+UPDATE sightings SET asked_us = :asked WHERE id IN (
+    SELECT s.id FROM json_each(:digests) AS arrived CROSS JOIN runs AS r ON r.run_id = arrived.key
+    CROSS JOIN sightings AS s ON s.id = r.id AND s.digest = arrived.value
+    WHERE s.asked_us NOT BETWEEN :asked + 1 AND :asked + :set_back
 )
 """
-_END: Final = f"""
-UPDATE runs SET is_final = 1, took_us = {took_sql("1")}, severity = {severity_sql("1")}
+_STORED: Final = """
+SELECT r.run_id, r.id, s.digest, s.asked_us, ifnull(w.updated_us, ?), r.status, r.created_us, r.updated_us,
+    r.active_since_us, r.worked_us, r.took_us
+FROM runs AS r JOIN sightings AS s ON s.id = r.id LEFT JOIN written AS w ON w.run = r.id WHERE r.run_id IN (?)
+"""
+_END: Final = """
+UPDATE runs SET is_final = 1, severity = :severity, took_us = iif(
+    :no_time IN (created_us, updated_us), :unknown, worked_us + max(0, updated_us - active_since_us)
+)
 WHERE status = :status AND NOT is_final
 """
 
@@ -202,7 +190,7 @@ def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -
         marked = mark_cancelled(connection, {run_id for answer in answers for run_id in answer.cancelled})
         changes = [merging.merge(answer) for answer in answers]
         changes[-1] = replace(changes[-1], updated=(*changes[-1].updated, *marked))
-        merging.note_names()
+        merging.store_names()
     for answer, changed in zip(answers, changes, strict=True):
         answer.changes = changed
 
@@ -238,19 +226,10 @@ def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSumma
 
 
 def mark_final(connection: sqlite3.Connection, status: str) -> None:
-    """Count a status as final from now on."""
-    bound = {"status": sqlite_text(status)}
+    """Count a status that is not of the spec as final from now on."""
+    bound = {"status": sqlite_text(status), "severity": ENDED_URGENCY, "no_time": NO_TIME_US, "unknown": UNKNOWN_US}
     connection.execute("UPDATE statuses SET is_final = 1 WHERE status = :status", bound)
     connection.execute(_END, bound)
-
-
-class _Held(Struct, frozen=True):
-    """The stored state of a changed run."""
-
-    status: str
-    created_us: int
-    updated_us: int
-    turns: TurnTimes
 
 
 def _columns(arrived: ArrivedRun) -> tuple[str, str, str, str, int, int, str]:
@@ -268,15 +247,18 @@ def _label(platform: str, data_json: str) -> str:
     return sqlite_text(Repository(platform, data_json).label)
 
 
-def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
-    """Each cached run: id, number, digest, when its last answer was requested, and the update of its last write."""
-    for chunk in _chunks(run_ids):
-        yield from connection.execute(
-            f"SELECT r.run_id, r.id, s.digest, s.asked_us, ifnull(w.updated_us, {NO_TIME_US}) FROM runs AS r"
-            " JOIN sightings AS s ON s.id = r.id LEFT JOIN written AS w ON w.run = r.id"
-            f" WHERE r.run_id IN ({_marks(chunk)})",
-            chunk,
-        )
+class StoredRun(NamedTuple):
+    """A changed run before its change."""
+
+    number: int
+    seen_us: int
+    """When its last answer was requested."""
+    status: str
+    created_us: int
+    updated_us: int
+    active_since_us: int
+    worked_us: int
+    took_us: int
 
 
 class RunMerge(Struct, frozen=True):
@@ -291,44 +273,43 @@ class RunMerge(Struct, frozen=True):
 
     def merge(self, answer: PreparedRuns) -> RunChanges:
         """Store the runs of an answer; return the changes."""
-        asked_us, arrived = answer.asked_us, list(answer.arrived.items())
-        left: dict[str, ArrivedRun] = {}
-        # Confirm unchanged runs, a hundred per statement; `left` holds the others.
-        for start in range(0, len(arrived), _ROWS):
-            chunk = arrived[start : start + _ROWS]
-            if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (chunk[-1][0],)).fetchone() is None:
-                left.update(chunk)  # The last run is new, so the page is most likely all new history.
-                continue
-            values: list[str | int] = [asked_us]
-            for run_id, entry in chunk:
-                values += run_id, entry.digest
-            if self.connection.execute(_with_rows(_CONFIRM, 2, len(chunk)), values).rowcount < len(chunk):
-                left.update(chunk)
+        asked_us, left = answer.asked_us, dict(answer.arrived)
+        last = next(reversed(left), "")
+        # If the last run is new, the answer is most likely all new history. Otherwise it is most likely unchanged.
+        if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (last,)).fetchone() is not None:
+            digests = msgspec.json.encode({run_id: entry.digest for run_id, entry in left.items()}).decode()
+            bound = {"asked": asked_us, "digests": digests, "set_back": _CLOCK_SET_BACK_US}
+            if self.connection.execute(_CONFIRM, bound).rowcount == len(left):
+                left = {}
         same: list[int] = []
-        changed: dict[int, ArrivedRun] = {}
-        seen_at_us: dict[int, int] = {}
-        for run_id, number, digest, seen_us, written_us in _sightings(self.connection, list(left)):
-            entry = left.pop(run_id)
-            if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
-                continue
-            if not answer.is_of_write and _is_before(entry.updated_us, written_us):
-                continue
-            if digest == entry.digest:
-                same.append(number)
-            else:
-                changed[number] = entry
-                seen_at_us[number] = min(seen_us, asked_us)
-        other = (*left.values(), *changed.values())
+        changed: list[tuple[StoredRun, ArrivedRun]] = []
+        ids = list(left)
+        for start in range(0, len(ids), _CHUNK):
+            some = ids[start : start + _CHUNK]
+            sql = _STORED.replace("(?)", f"({', '.join('?' * len(some))})")
+            for run_id, number, digest, seen_us, written_us, *state in self.connection.execute(
+                sql, (NO_TIME_US, *some)
+            ):
+                entry = left.pop(run_id)
+                if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
+                    continue
+                if not answer.is_of_write and _is_before(entry.updated_us, written_us):
+                    continue
+                if digest == entry.digest:
+                    same.append(number)
+                else:
+                    stored = StoredRun(number, min(seen_us, asked_us), *state)
+                    changed.append((stored, entry))
+        other = (*left.values(), *(entry for _, entry in changed))
         if failed := [(entry.run.run_id,) for entry in other if entry.run.status == "failed"]:
             # Their agents may have asked a new question.
             self.connection.executemany("DELETE FROM questions WHERE run_id = ?", failed)
             sql = "INSERT INTO notes (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
             self.connection.execute(sql, (QUESTIONS_DUE,))
-        for numbers in _chunks(same):
-            sql = f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(numbers)})"
-            self.connection.execute(sql, (asked_us, *numbers))
+        sql = "UPDATE sightings SET asked_us = ? WHERE id IN (SELECT value FROM json_each(?))"
+        self.connection.execute(sql, (asked_us, msgspec.json.encode(same).decode()))
         added = self._add(list(left.values()), asked_us) if left else ()
-        changes = RunChanges(added, *self._change(changed, seen_at_us, asked_us)) if left or changed else RunChanges()
+        changes = RunChanges(added, *self._change(changed, asked_us)) if other else RunChanges()
         if answer.is_of_write:
             sql = "INSERT OR REPLACE INTO written SELECT id, ? FROM runs WHERE run_id = ?"
             self.connection.executemany(sql, [(entry.updated_us, run_id) for run_id, entry in answer.arrived.items()])
@@ -346,89 +327,68 @@ class RunMerge(Struct, frozen=True):
         polled_us, newest_us = self.connection.execute(link, (asked_us,)).fetchone() or (0, 0)
         news_us = noted(self.connection, "news_from_us")
         rows: list[str | int] = []
-        events: list[tuple[int]] = []
+        events: list[tuple[str | int, ...]] = []
         for number, arrived in numbered:
             run_id, status, branch, repository, created_us, updated_us, about = _columns(arrived)
-            self._note_newest(repository, created_us)
+            self.newest[repository] = max(created_us, self.newest.get(repository, created_us))
+            is_final, first_at_us = status in self.finals, _at_us(updated_us, asked_us)
             after_us = polled_us if created_us > newest_us else 0
-            is_final = status in self.finals
+            turns = first_turn(created_us, updated_us, asked_us, is_final=is_final)
+            urgency = urgency_of(status, is_final=is_final)
+            rows += number, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us
+            rows += status, first_at_us, after_us, *turns, urgency, about + NOTHING_KNOWN
             # Finished runs of the first stored answer, and older ones, are history and cause no event. This is not done
             # by a trigger, which would be slower.
             if not is_final or (news_us is not None and created_us > news_us):
-                events.append((number,))
-            rows += number, asked_us, is_final, run_id, status, branch, repository
-            rows += created_us, updated_us, about + NOTHING_KNOWN, after_us
-        _insert(self.connection, _ADD, 11, rows)
-        self.connection.executemany(_ADD_EVENT, events)
+                events.append((run_id, repository, branch, status, first_at_us))
+        _insert(self.connection, _ADD, rows)
+        sql = "INSERT INTO events (run_id, repository, branch, new, at_us) VALUES (?, ?, ?, ?, ?)"
+        self.connection.executemany(sql, events)
         self._keep(numbered, asked_us)
         self.counts.update([arrived.run.status for arrived in new])
         return tuple([arrived.run.run_id for arrived in new])
 
     def _change(
-        self, changed: dict[int, ArrivedRun], seen_at_us: Mapping[int, int], asked_us: int
+        self, changed: Sequence[tuple[StoredRun, ArrivedRun]], asked_us: int
     ) -> tuple[tuple[StatusTransition, ...], tuple[str, ...]]:
         """Merge changed runs; return the changes of status, and the ids of the others."""
-        held = {
-            number: _Held(status, created_us, updated_us, TurnTimes(*turns))
-            for chunk in _chunks(list(changed))
-            for number, status, created_us, updated_us, *turns in self.connection.execute(
-                "SELECT id, status, created_us, updated_us, active_since_us, worked_us, took_us FROM runs"
-                f" WHERE id IN ({_marks(chunk)})",
-                chunk,
-            ).fetchall()
-        }
-        for number, arrived in changed.items():
-            before = held[number]
+        rows: list[tuple[str | int, ...]] = []
+        moves: list[tuple[int, int, str, str, str, int]] = []
+        numbered: list[tuple[int, ArrivedRun]] = []
+        others: list[str] = []
+        for stored, received in changed:
+            arrived = received
             # The run was cancelled, and only another field changed: the service continues to call it a failure.
-            if (arrived.run.status, before.status, arrived.updated_us) == ("failed", CANCELLED, before.updated_us):
-                changed[number] = replace(arrived, run=replace(arrived.run, status=CANCELLED))
-        moves = [
-            (number, held[number].status, arrived.run.status, _at_us(arrived.updated_us, asked_us))
-            for number, arrived in changed.items()
-            if held[number].status != arrived.run.status
-        ]
-        moves.sort(key=itemgetter(3, 0))
+            if (received.run.status, stored.status, received.updated_us) == ("failed", CANCELLED, stored.updated_us):
+                arrived = replace(received, run=replace(received.run, status=CANCELLED))
+            run_id, status, branch, repository, created_us, updated_us, about = _columns(arrived)
+            self.newest[repository] = max(created_us, self.newest.get(repository, created_us))
+            is_final, at_us = status in self.finals, _at_us(updated_us, asked_us)
+            created_us = stored.created_us if created_us == NO_TIME_US else created_us
+            updated_us = stored.updated_us if updated_us == NO_TIME_US else updated_us
+            if stored.took_us == UNKNOWN_US:
+                turns = first_turn(created_us, updated_us, stored.active_since_us, is_final=is_final)
+            else:
+                before = stored.active_since_us, stored.worked_us, stored.took_us
+                turns = turns_after(before, at_us, was_final=stored.status in self.finals, is_final=is_final)
+            rows.append((status, is_final, branch, repository, created_us, updated_us, *turns, about, stored.number))
+            numbered.append((stored.number, arrived))
+            if status == stored.status:
+                others.append(run_id)
+            else:
+                moves.append((at_us, stored.number, run_id, stored.status, status, stored.seen_us))
+                self.counts[stored.status] -= 1
+                self.counts[status] += 1
+        moves.sort()
         self.connection.executemany(
-            "INSERT INTO transitions (run, old, new, at_us, after_us) VALUES (?, ?, ?, ?, ?)",
-            [(*move, seen_at_us[move[0]]) for move in moves],
+            "INSERT INTO transitions (at_us, run, old, new, after_us) VALUES (?, ?, ?, ?, ?)",
+            [(at_us, number, old, new, seen_us) for at_us, number, _, old, new, seen_us in moves],
         )
-        rows = [(*self._changed_row(arrived, held[number], asked_us), number) for number, arrived in changed.items()]
         self.connection.executemany(_CHANGE, rows)
-        self.connection.executemany(RANK, [(number,) for number, *_ in moves])
-        self._keep(list(changed.items()), asked_us)
-        self.counts.subtract(old for _, old, _, _ in moves)
-        self.counts.update(new for _, _, new, _ in moves)
-        transitions = [
-            StatusTransition(changed[number].run.run_id, old, new, from_us(at_us)) for number, old, new, at_us in moves
-        ]
-        others = [entry.run.run_id for number, entry in changed.items() if held[number].status == entry.run.status]
+        self.connection.executemany(RANK, [(number,) for _, number, *_ in moves])
+        self._keep(numbered, asked_us)
+        transitions = [StatusTransition(run_id, old, new, from_us(at_us)) for at_us, _, run_id, old, new, _ in moves]
         return tuple(transitions), tuple(others)
-
-    def note_names(self) -> None:
-        """Store the numbers of runs by status, and each repository's newest run."""
-        counts = [(status, runs, status in self.finals) for status, runs in self.counts.items()]
-        self.connection.executemany(ADD_TO_STATUS, counts)
-        self.connection.executemany(
-            "INSERT INTO repositories (label, newest_us) VALUES (?, ?) ON CONFLICT (label) DO UPDATE SET"
-            " newest_us = excluded.newest_us WHERE excluded.newest_us > newest_us",
-            self.newest.items(),
-        )
-
-    def _changed_row(self, arrived: ArrivedRun, held: _Held, asked_us: int) -> tuple[str | int, ...]:
-        _, status, branch, repository, created_us, updated_us, about = _columns(arrived)
-        self._note_newest(repository, created_us)
-        is_final, at_us = status in self.finals, _at_us(updated_us, asked_us)
-        created_us = held.created_us if created_us == NO_TIME_US else created_us
-        updated_us = held.updated_us if updated_us == NO_TIME_US else updated_us
-        if held.turns.took_us == UNKNOWN_US:
-            turns = TurnTimes.first(created_us, updated_us, held.turns.active_since_us, is_final=is_final)
-        else:
-            turns = held.turns.then(at_us, was_final=held.status in self.finals, is_final=is_final)
-        return status, is_final, branch, repository, created_us, updated_us, *turns, about
-
-    def _note_newest(self, repository: str, created_us: int) -> None:
-        if created_us > self.newest.get(repository, NO_TIME_US - 1):
-            self.newest[repository] = created_us
 
     def _keep(self, numbered: Iterable[tuple[int, ArrivedRun]], asked_us: int) -> None:
         bodies: list[str | int] = []
@@ -437,8 +397,20 @@ class RunMerge(Struct, frozen=True):
             run = arrived.run
             bodies += number, run.repository.platform, run.repository.data_json, run.raw_json
             sightings += number, arrived.digest, asked_us
-        _insert(self.connection, _KEEP_BODIES, 4, bodies)
-        _insert(self.connection, _KEEP_SIGHTINGS, 3, sightings)
+        sql = "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json) VALUES (?, ?, ?, ?)"
+        _insert(self.connection, sql, bodies)
+        sql = "INSERT OR REPLACE INTO sightings (id, digest, asked_us) VALUES (?, ?, ?)"
+        _insert(self.connection, sql, sightings)
+
+    def store_names(self) -> None:
+        """Store the numbers of runs by status, and each repository's newest run."""
+        counts = [(status, runs, status in self.finals) for status, runs in self.counts.items()]
+        self.connection.executemany(ADD_TO_STATUS, counts)
+        self.connection.executemany(
+            "INSERT INTO repositories (label, newest_us) VALUES (?, ?) ON CONFLICT (label) DO UPDATE SET"
+            " newest_us = excluded.newest_us WHERE excluded.newest_us > newest_us",
+            self.newest.items(),
+        )
 
 
 def _is_before(updated_us: int, written_us: int) -> bool:
@@ -453,21 +425,9 @@ def _at_us(updated_us: int, asked_us: int) -> int:
     return asked_us if updated_us == NO_TIME_US else updated_us
 
 
-def _insert(connection: sqlite3.Connection, sql: str, columns: int, values: Sequence[str | int]) -> None:
+def _insert(connection: sqlite3.Connection, sql: str, values: Sequence[str | int]) -> None:
     """Insert rows, given as their values in sequence; a hundred to a statement takes half the time."""
+    row, columns = sql.partition("VALUES ")[2], sql.count("?")
     for start in range(0, len(values), _ROWS * columns):
         chunk = values[start : start + _ROWS * columns]
-        connection.execute(_with_rows(sql, columns, len(chunk) // columns), chunk)
-
-
-@lru_cache(maxsize=100)
-def _with_rows(sql: str, columns: int, rows: int) -> str:
-    return sql.replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * rows))
-
-
-def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
+        connection.execute(sql + f", {row}" * (len(chunk) // columns - 1), chunk)
