@@ -14,7 +14,7 @@ from threading import Lock, Thread
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from storage.database import immediate
-from storage.errors import DatabaseUnopenableError, StorageClosedError, translated
+from storage.errors import DatabaseUnopenableError, StorageClosedError, StorageError, translated
 from storage.private_file import file_identity
 from storage.values import Clock
 
@@ -185,6 +185,19 @@ class ThreadedStore:
     writer: DatabaseThread
     reader: DatabaseThread
     clock: Clock
+    problem: StorageError | None = None
+    """Why it can only be read. None: it can be written."""
+
+    async def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """Run the job on the writer, in one transaction."""
+        if self.problem is not None:
+            raise self.problem
+
+        def transaction(connection: sqlite3.Connection) -> T:
+            with immediate(connection):
+                return job(connection)
+
+        return await self.writer.run(transaction)
 
     async def close(self) -> None:
         """Finish the jobs under way and close; a second call does nothing."""
@@ -213,11 +226,7 @@ def writes(query: _Query[P, T]) -> _Method[P, T]:
     """A method that runs the query on the database's writer, in one transaction."""
 
     async def method(database: ThreadedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        def job(connection: sqlite3.Connection) -> T:
-            with immediate(connection):
-                return query(connection, *args, **kwargs)
-
-        return await database.writer.run(job)
+        return await database.write(lambda connection: query(connection, *args, **kwargs))
 
     return method
 
@@ -231,13 +240,9 @@ def writes_now(
     """
 
     async def method(database: ThreadedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        def job(connection: sqlite3.Connection) -> T:
-            with immediate(connection):
-                return query(connection, database.clock(), *args, **kwargs)
-
         if moved_fix:
             database.writer.check_place(moved_fix)
-        return await database.writer.run(job)
+        return await database.write(lambda connection: query(connection, database.clock(), *args, **kwargs))
 
     return method
 

@@ -6,8 +6,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
@@ -114,11 +114,6 @@ class Call(Struct, frozen=True):
     most_bytes: int = MAX_BYTES
     """The largest answer that is read."""
 
-    @property
-    def method(self) -> str:
-        """The HTTP method."""
-        return "GET" if self.body is None else "POST"
-
 
 @dataclass(slots=True)
 class _Passage:
@@ -193,11 +188,11 @@ class Transport:
         """
         used = self.token
         try:
-            return await self._exchange(call, before_first_byte)
+            return await self._send(call, before_first_byte)
         except (NotAuthorizedError, NoTokenError):
             if not await self._has_another_token(used) or call.body is not None:
                 raise
-            return await self._exchange(call, None)
+            return await self._send(call, None)
 
     async def _has_another_token(self, used: Token | TokenError | None) -> bool:
         """Whether there is another token than the one that was refused; its source is read again from time to time."""
@@ -215,24 +210,32 @@ class Transport:
                     self.token = token
         return self.token is not used
 
-    async def _exchange(self, call: Call, before_first_byte: CommitHook | None) -> Reply:
-        passage = _Passage(before_first_byte)
+    async def _send(self, call: Call, before_first_byte: CommitHook | None) -> Reply:
         if not isinstance(token := self.token, Token):
             raise NoTokenError(str(token or "No token for this service. See why: runwarden token check"))
+        passage, deadline_s = _Passage(before_first_byte), self.deadline_s + call.patience_s
         try:
             request = self._request(call, token, passage)
         except (ValueError, httpx.InvalidURL) as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
+        begun_s, outcome = time.monotonic(), "was broken off"
         try:
-            async with asyncio.timeout(self.deadline_s + call.patience_s):
-                with _logged(call, request):
-                    return await self._converse(call, request, token)
+            async with asyncio.timeout(deadline_s):
+                lane = await self._lane(writes=call.body is not None)
+                sent_s = time.time()
+                async with aclosing(await lane.handle_async_request(request)) as response:
+                    self.in_lab = response.headers.get(_LAB) == "on"
+                    self.on_headers(response.headers, sent_s)
+                    reply = await _reply(response, call, token)
+            outcome = "answered"
+        except ApiError as error:
+            outcome = f"failed ({error.kind})"
+            raise
         except _StoppedError as stopped:
             raise stopped.reason from None
         except TimeoutError as error:
-            raise RequestTimeoutError(
-                f"No complete answer within {self.deadline_s + call.patience_s:g} s.", surely_not_sent=not passage.begun
-            ) from error
+            why = f"No complete answer within {deadline_s:g} s."
+            raise RequestTimeoutError(why, surely_not_sent=not passage.begun) from error
         # The group: a connection tried over several addresses fails as several errors. Its cause is not chained: a
         # broken header's error quotes it, and a log would print an echoed secret.
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
@@ -244,6 +247,11 @@ class Transport:
             detail += f" {TRUST}" if REFUSED in text else ""
             way = self.network.through(self.base_url)
             raise UnreachableError(f"No connection to {self.base_url}{way}{detail}", surely_not_sent=True) from None
+        finally:
+            took_ms = (time.monotonic() - begun_s) * 1000
+            # Neither headers nor body are ever part of a log.
+            log.debug("%s %s %s after %.0f ms", request.method, request.url.raw_path.decode(), outcome, took_ms)
+        return reply
 
     def _request(self, call: Call, token: Token, passage: _Passage) -> httpx.Request:
         target = call.path
@@ -266,10 +274,10 @@ class Transport:
         if call.body is not None:
             headers["Content-Type"] = "application/json"
         content = None if call.body is None else call.body.encode()
-        return httpx.Request(call.method, url, headers=headers, content=content, extensions={"trace": passage})
+        method = "GET" if content is None else "POST"
+        return httpx.Request(method, url, headers=headers, content=content, extensions={"trace": passage})
 
-    async def _converse(self, call: Call, request: httpx.Request, token: Token) -> Reply:
-        writes = call.body is not None
+    async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
         if writes not in self._lanes:
             # A write never uses a kept connection: one that the server has just closed would leave its outcome unknown
             # for nothing.
@@ -283,47 +291,25 @@ class Transport:
             except ValueError as error:
                 raise NotSendableError(f"The service cannot be asked: {error}.") from error
             self._lanes.setdefault(writes, lane)
-        lane = self._lanes[writes]
-        sent_s = time.time()
-        async with aclosing(await lane.handle_async_request(request)) as response:
-            status = response.status_code
-            self.in_lab = response.headers.get(_LAB) == "on"
-            self.on_headers(response.headers, sent_s)
-            if status // 100 in (4, 5):
-                try:
-                    body = await _body(response, _MAX_FAILURE_BYTES, token)
-                except (UnusableAnswerError, httpx.HTTPError):
-                    body = b""  # the status has arrived, and that matters
-                raise failure(
-                    response.status_code,
-                    body,
-                    retry_after=response.headers.get("Retry-After"),
-                    sent_at=response.headers.get("Date"),
-                )
-            if status not in (_WRITTEN if writes else _READ):
-                why = f"The service answered {status}, which the API does not have."
-                if response.is_redirect:
-                    where = masked(response.headers.get("Location", "nowhere"), token)[:200]
-                    why = f"The service redirects to {where!r}; the token goes to no other place."
-                    why += " Correct the base address."
-                raise UnusableAnswerError(why, status=status)
-            return Reply(status, await _body(response, call.most_bytes, token), response.headers)
+        return self._lanes[writes]
 
 
-@contextmanager
-def _logged(call: Call, request: httpx.Request) -> Iterator[None]:
-    """Log a request's outcome; neither its headers nor its body are ever part of a log."""
-    begun = time.monotonic()
-    outcome = "was broken off"
-    try:
-        yield
-        outcome = "answered"
-    except ApiError as error:
-        outcome = f"failed ({error.kind})"
-        raise
-    finally:
-        took_ms = (time.monotonic() - begun) * 1000
-        log.debug("%s %s %s after %.0f ms", call.method, request.url.raw_path.decode(), outcome, took_ms)
+async def _reply(response: httpx.Response, call: Call, token: Token) -> Reply:
+    """A successful answer, read completely; any other raises an `ApiError`."""
+    status = response.status_code
+    if status // 100 in (4, 5):
+        try:
+            body = await _body(response, _MAX_FAILURE_BYTES, token)
+        except (UnusableAnswerError, httpx.HTTPError):
+            body = b""  # the status has arrived, and that matters
+        raise _failure(response, body)
+    if status not in (_READ if call.body is None else _WRITTEN):
+        why = f"The service answered {status}, which the API does not have."
+        if response.is_redirect:
+            where = masked(response.headers.get("Location", "nowhere"), token)[:200]
+            why = f"The service redirects to {where!r}; the token goes to no other place. Correct the base address."
+        raise UnusableAnswerError(why, status=status)
+    return Reply(status, await _body(response, call.most_bytes, token), response.headers)
 
 
 async def _body(response: httpx.Response, most: int, token: Token) -> bytes:
@@ -349,12 +335,12 @@ class _FailureBody(Struct, frozen=True):
     error_code: str | None = None
 
 
-def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str | None) -> RefusedError:
+def _failure(response: httpx.Response, body: bytes) -> RefusedError:
     """The error of a 4xx or 5xx answer (spec 2.8, 7 and 8).
 
-    An unreadable body does not matter: the status alone decides. The service's message is kept. A date in
-    `retry_after` is relative to the header Date in `sent_at`.
+    An unreadable body does not matter: the status alone decides. The service's message is kept.
     """
+    status = response.status_code
     try:
         reason = msgspec.json.decode(body, type=_FailureBody)
     except (ValueError, RecursionError):
@@ -363,7 +349,9 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
     message = shortened(reason.message or f"The service answered {status}{phrase}.", _MAX_MESSAGE)
     code = None if reason.error_code is None else reason.error_code[:_MAX_CODE]
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        wait_s = None if retry_after is None else retry_after_s(retry_after, sent_at)
+        retry_after = response.headers.get("Retry-After")
+        # A date is relative to the answer's own.
+        wait_s = None if retry_after is None else retry_after_s(retry_after, response.headers.get("Date"))
         return RateLimitedError(message, error_code=code, retry_after_s=wait_s)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return ServerFailedError(message, status=status, error_code=code)

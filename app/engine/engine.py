@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions.actions import Actions
@@ -30,9 +29,7 @@ from app.sync.backfill import Backfill, drop_old_runs
 from app.sync.listing import Listing
 from app.sync.polling import HealthSync, Polling
 from app.sync.runs import PollRecord, RunSync
-from storage.cache.cache import Cache
 from storage.errors import StorageError
-from storage.ledger import Ledger
 from storage.records import RunFilter
 from storage.state import State
 from storage.values import utc_now
@@ -40,32 +37,77 @@ from storage.values import utc_now
 log = logging.getLogger(__name__)
 
 
-class Engine(Struct, frozen=True):
+class Engine:
     """Everything that one profile needs: client, cache, ledger and polling."""
 
-    settings: Settings
-    profile: Profile
-    client: Client
-    cache: Cache
-    ledger: Ledger
-    runs: RunSync
-    health: HealthSync
-    listing: Listing
-    backfill: Backfill
-    state: State | StorageError
-    """The automations' state and the leases. An error: they cannot be used, and each process polls for itself."""
-    actions: Actions
-    follow_ups: FollowUps
-    reconciliation: Reconciliation
-    polling: Polling
-    events: EventBus
-    clock: Callable[[], datetime]
-    extension: ServiceExtension
-    """The results of runs, if the service offers them."""
-    summaries: RunSummaries
-    """Short descriptions of runs, asked for when nothing else waits for the service."""
-    _opened: AsyncExitStack
-    """Closes what was opened, the last first."""
+    def __init__(
+        self,
+        settings: Settings,
+        profile: Profile,
+        actor: str,
+        files: ProfileFiles,
+        state: State | StorageError,
+        client: Client,
+        opened: AsyncExitStack,
+    ) -> None:
+        """Make it from open files; see `open`. Whatever is in `opened` is closed with it, the last first."""
+        self.settings = settings
+        self.profile = profile
+        self.client = client
+        self.cache = cache = files.cache
+        self.ledger = ledger = files.ledger
+        self.clock = clock = files.clock
+        self.state = state
+        """The automations' state and the leases. An error: they cannot be used, and each process polls for itself."""
+        self.events = EventBus()
+        poll, publish, leases = profile.poll, self.events.publish, state if isinstance(state, State) else None
+        # A user waits for a command's requests; a console and a bot poll in the background.
+        for_runs, for_health = (
+            client if actor == "cli" else client.at(priority) for priority in (Priority.ACTIVE, Priority.HEALTH)
+        )
+        self.extension = ServiceExtension(
+            client, lambda: cache.has_no_results(clock()), lambda: cache.note_no_results(clock())
+        )
+        """The results of runs, if the service offers them."""
+        polled_extension = replace(self.extension, client=for_runs)
+        self.runs = RunSync(
+            for_runs,
+            cache,
+            publish,
+            clock=clock,
+            page_size=poll.page_size,
+            first_runs=poll.first_runs,
+            leases=leases,
+            turns=polled_extension.turns,
+            failure_facts=polled_extension.failure_facts,
+        )
+        self.health = HealthSync(PollRecord("health", for_health, cache, publish, clock, leases))
+        self.backfill = Backfill(self.runs, settings.history)
+        self.listing = Listing(self.runs)
+        by = f"{actor}:{login()}"
+        self.actions = Actions(
+            client, ledger, self.runs.store, publish, clock, by, profile.read_only, settings.command_line
+        )
+        self.reconciliation = Reconciliation(self.runs, self.listing, self.extension, self.actions)
+        self.follow_ups = FollowUps(self.actions, cache, self.usable_state, publish)
+        patient_extension = replace(self.extension, client=client.at(Priority.BACKFILL))
+        self.summaries = RunSummaries(cache, ledger, patient_extension, clock, timedelta(seconds=poll.runs_s))
+        """Short descriptions of runs, asked for when nothing else waits for the service."""
+        self.polling = Polling(
+            self.runs,
+            self.health,
+            ledger,
+            poll.runs_s,
+            poll.health_s,
+            chores={
+                "retention": partial(drop_old_runs, cache, ledger, publish, settings.history, clock),
+                "backfill": self.backfill.work,
+                "reconciliation": self.reconciliation.work,
+                "follow-ups": self.follow_ups.work,
+            },
+        )
+        self._opened = opened
+        opened.push_async_callback(self.polling.stop)
 
     @classmethod
     async def open(
@@ -93,75 +135,23 @@ class Engine(Struct, frozen=True):
                 stack.push_async_callback(state.close)
             except StorageError as error:
                 state = error  # Without it the cache can be read and the service asked.
-            client = await _make_client(profile, Budget(files.cache))
+            token: Token | TokenError
+            try:
+                # In a thread: a keyring or a token command may take seconds.
+                token = await asyncio.to_thread(profile.token.read, os.environ)
+            except TokenError as error:
+                token = error
+            client = Client(
+                profile.base_url,
+                token,
+                deadline_s=profile.poll.deadline_s,
+                budget=Budget(files.cache),
+                network=Network.of(profile),
+                source=profile.token,
+            )
             stack.push_async_callback(client.aclose)
             await client.budget.load()
-            opened = stack.pop_all()
-        cache, ledger = files.cache, files.ledger
-        events = EventBus()
-        poll, publish, leases = profile.poll, events.publish, state if isinstance(state, State) else None
-        # A user waits for a command's requests; a console and a bot poll in the background.
-        for_runs, for_health = (
-            client if actor == "cli" else client.at(priority) for priority in (Priority.ACTIVE, Priority.HEALTH)
-        )
-        extension = ServiceExtension(
-            client, lambda: cache.has_no_results(clock()), lambda: cache.note_no_results(clock())
-        )
-        polled_extension = replace(extension, client=for_runs)
-        patient_extension = replace(extension, client=client.at(Priority.BACKFILL))
-        runs = RunSync(
-            for_runs,
-            cache,
-            publish,
-            clock=clock,
-            page_size=poll.page_size,
-            first_runs=poll.first_runs,
-            leases=leases,
-            turns=polled_extension.turns,
-            failure_facts=polled_extension.failure_facts,
-        )
-        health = HealthSync(PollRecord("health", for_health, cache, publish, clock, leases))
-        backfill = Backfill(runs, settings.history)
-        listing = Listing(runs)
-        by = f"{actor}:{login()}"
-        actions = Actions(client, ledger, runs.store, publish, clock, by, profile.read_only, settings.command_line)
-        reconciliation = Reconciliation(runs, listing, extension, actions)
-        follow_ups = FollowUps(actions, cache, partial(_usable, state), publish)
-        polling = Polling(
-            runs,
-            health,
-            ledger,
-            poll.runs_s,
-            poll.health_s,
-            chores={
-                "retention": partial(drop_old_runs, cache, ledger, publish, settings.history, clock),
-                "backfill": backfill.work,
-                "reconciliation": reconciliation.work,
-                "follow-ups": follow_ups.work,
-            },
-        )
-        opened.push_async_callback(polling.stop)
-        return cls(
-            settings=settings,
-            profile=profile,
-            client=client,
-            cache=cache,
-            ledger=ledger,
-            state=state,
-            runs=runs,
-            health=health,
-            backfill=backfill,
-            listing=listing,
-            reconciliation=reconciliation,
-            actions=actions,
-            follow_ups=follow_ups,
-            polling=polling,
-            events=events,
-            clock=clock,
-            extension=extension,
-            summaries=RunSummaries(cache, ledger, patient_extension, clock, timedelta(seconds=poll.runs_s)),
-            _opened=opened,
-        )
+            return cls(settings, profile, actor, files, state, client, stack.pop_all())
 
     @property
     def budget(self) -> Budget:
@@ -194,7 +184,9 @@ class Engine(Struct, frozen=True):
 
     def usable_state(self) -> State:
         """The automations' state; if it cannot be used, the `StorageError` is raised."""
-        return _usable(self.state)
+        if isinstance(self.state, StorageError):
+            raise self.state
+        return self.state
 
     async def live_counts(self) -> dict[str, int]:
         """The number of runs by status, without those that the service no longer lists."""
@@ -213,26 +205,3 @@ class Engine(Struct, frozen=True):
         """Finish running writes, stop polling, then close connections and files, even if one of these fails."""
         async with self._opened:
             await self.actions.in_flight.close()
-
-
-async def _make_client(profile: Profile, budget: Budget) -> Client:
-    token: Token | TokenError
-    try:
-        # In a thread: a keyring or a token command may take seconds.
-        token = await asyncio.to_thread(profile.token.read, os.environ)
-    except TokenError as error:
-        token = error
-    return Client(
-        profile.base_url,
-        token,
-        deadline_s=profile.poll.deadline_s,
-        budget=budget,
-        network=Network.of(profile),
-        source=profile.token,
-    )
-
-
-def _usable(state: State | StorageError) -> State:
-    if isinstance(state, StorageError):
-        raise state
-    return state

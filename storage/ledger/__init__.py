@@ -1,11 +1,10 @@
 """The ledger: every write is here before it is anywhere else. Its file is never rebuilt."""
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 from msgspec.structs import replace
 
@@ -25,7 +24,7 @@ from storage.ledger.errors import (
 from storage.ledger.queries import COLUMNS
 from storage.ledger.transitions import new_action_id
 from storage.records import Action, ActionFailure, Author, SettledState
-from storage.thread import DatabaseThread, ThreadedStore, reads
+from storage.thread import DatabaseThread, ThreadedStore, reads, writes, writes_now
 from storage.values import Clock, utc_now
 
 _TABLES: Final = (
@@ -109,7 +108,6 @@ def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
 
 MOVED_FIX: Final = "Put it back, or end Runwarden and start it again: a write in a lost ledger could be sent twice."
 NO_AUTHOR: Final = Author()
-T = TypeVar("T")
 
 
 class Ledger(ThreadedStore):
@@ -121,9 +119,7 @@ class Ledger(ThreadedStore):
     def __init__(
         self, thread: DatabaseThread, *, author: Author, clock: Clock, problem: StorageError | None = None
     ) -> None:
-        super().__init__(thread, thread, clock)
-        self.problem = problem
-        """Why it can only be read: it is damaged, or another version of Runwarden wrote it. None: it can be written."""
+        super().__init__(thread, thread, clock, problem)
         self._author = author
 
     @classmethod
@@ -159,14 +155,10 @@ class Ledger(ThreadedStore):
             AlreadyDoneError: An organization was created for the address, and this may not be another one.
             DatabaseUnopenableError: The file was moved or deleted under this process.
         """
-        entry, at = replace(entry, author=self._author), self.clock()
-
-        def enter(connection: sqlite3.Connection) -> Action:
-            transitions.adopt(connection, self._author, at)  # The writes of a dead process must not block.
-            return transitions.enter(connection, entry, this_process(), supersedes, again=again)
-
         self.writer.check_place(MOVED_FIX)
-        return await self._write(enter)
+        await self.adopt_orphans()  # The writes of a dead process must not block.
+        entry = replace(entry, author=self._author)
+        return await self._enter(entry, this_process(), supersedes, again=again)
 
     async def sending(self, action_id: str) -> Action:
         """Commit that the first byte is about to leave.
@@ -175,7 +167,7 @@ class Ledger(ThreadedStore):
             NoSuchActionError: It is not in the ledger.
             WrongStateError: It is not `prepared`: it was sent or given up.
         """
-        return await self._apply(action_id, transitions.SENDING)
+        return await self._apply(self._author, action_id, transitions.SENDING)
 
     async def settle(
         self,
@@ -186,14 +178,14 @@ class Ledger(ThreadedStore):
         response_json: str | None = None,
     ) -> Action:
         """Record how sending it ended; raises as `sending`, unless it is `sending`, or `prepared` and `not_sent`."""
-        return await self._apply(action_id, transitions.SETTLING[state], error, result_id, response_json)
+        return await self._apply(self._author, action_id, transitions.SETTLING[state], error, result_id, response_json)
 
     # The user's transitions
 
     async def resolve(self, action_id: str, result_id: str | None) -> Action:
         """Record its result; None: it was not done. Raises as `sending`, unless it is `unknown` and unresolved."""
         how = transitions.RESOLVE_NOT_CREATED if result_id is None else transitions.RESOLVE_CREATED
-        return await self._apply(action_id, how, None, result_id)
+        return await self._apply(self._author, action_id, how, result_id=result_id)
 
     async def unresolve(self, action_id: str) -> Action:
         """Undo a resolution: the outcome is unknown again.
@@ -204,13 +196,16 @@ class Ledger(ThreadedStore):
             SubjectBlockedError: Another action on its subject has an open outcome.
             KeyTakenError: Another action was sent under its key.
         """
-        return await self._apply(action_id, transitions.UNRESOLVE)
+        return await self._apply(self._author, action_id, transitions.UNRESOLVE)
 
     async def adopt_orphans(self) -> tuple[Action, ...]:
         """Settle and return the actions of dead processes: `prepared` was not sent, `sending` is unknown."""
         if self.problem is not None:
             return ()
-        return await self._write(partial(transitions.adopt, author=self._author, at=self.clock()))
+        return await self.writer.run(lambda connection: transitions.adopt(connection, self.clock(), self._author))
+
+    _enter = writes(transitions.enter)
+    _apply = writes_now(transitions.apply)
 
     # Reading
 
@@ -228,19 +223,3 @@ class Ledger(ThreadedStore):
     unknown_spans = reads(queries.unknown_spans)
     audit = reads(queries.steps)
     data_version = reads(data_version)
-
-    async def _apply(
-        self,
-        action_id: str,
-        transition: transitions.Transition,
-        error: ActionFailure | None = None,
-        result_id: str | None = None,
-        response_json: str | None = None,
-    ) -> Action:
-        step = transitions.StateChange(transition, self._author, self.clock(), error, result_id, response_json)
-        return await self._write(partial(transitions.apply, action_id=action_id, step=step))
-
-    async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        if self.problem is not None:
-            raise self.problem
-        return await self.writer.run(job)

@@ -74,18 +74,6 @@ UNRESOLVE: Final = Transition(
 REOPEN: Final = Transition("reopening", "reopened", ("unknown",), "unknown", undoes=("sent_again",))
 
 
-class StateChange(Struct, frozen=True):
-    """A transition about to be made: by whom and when, and what it records; there, None keeps the earlier value."""
-
-    transition: Transition
-    author: Author
-    at: datetime
-    error: ActionFailure | None = None
-    result_id: str | None = None
-    response_json: str | None = None
-    superseded_by: str | None = None
-
-
 def new_action_id(at: datetime) -> str:
     """`act_` and 26 characters: 48 bits of milliseconds, then 80 random ones."""
     from secrets import randbits  # for writes only
@@ -97,32 +85,30 @@ def new_action_id(at: datetime) -> str:
 def enter(
     connection: sqlite3.Connection, entry: Action, owner: Owner, supersedes: str | None, *, again: bool
 ) -> Action:
-    """Enter a prepared action, and replace the unknown one that it supersedes, if any: both or neither.
+    """Enter a prepared action, and replace the unknown one that it supersedes, if any. Needs a transaction.
 
     Raises as `Ledger.prepare`.
     """
-    at = entry.created_at
-    with immediate(connection):
-        if supersedes is not None:
-            step = StateChange(SUPERSEDE, entry.author, at, superseded_by=entry.action_id)
-            _apply_within(connection, supersedes, step)
-        check(connection, entry.kind, entry.subject, entry.key, again=again)
-        connection.execute(
-            "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us,"
-            " base_url, user, host, surface, owner_json, owned_us)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?, ?, ?, ?)",
-            (
-                entry.action_id,
-                entry.kind,
-                *map(sqlite_text, (entry.subject, entry.key, entry.path, entry.body_json, entry.actor)),
-                to_us(at),
-                *map(sqlite_text_or_none, (entry.base_url, *astuple(entry.author))),
-                owner.as_json(),
-                to_us(at),
-            ),
-        )
-        _record(connection, entry.action_id, "prepared", entry.base_url, entry.author, at)
-        return _existing(connection, entry.action_id)
+    at, author = entry.created_at, entry.author
+    if supersedes is not None:
+        apply(connection, at, author, supersedes, SUPERSEDE, superseded_by=entry.action_id)
+    check(connection, entry.kind, entry.subject, entry.key, again=again)
+    connection.execute(
+        "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us,"
+        " base_url, user, host, surface, owner_json, owned_us)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?, ?, ?, ?)",
+        (
+            entry.action_id,
+            entry.kind,
+            *map(sqlite_text, (entry.subject, entry.key, entry.path, entry.body_json, entry.actor)),
+            to_us(at),
+            *map(sqlite_text_or_none, (entry.base_url, *astuple(author))),
+            owner.as_json(),
+            to_us(at),
+        ),
+    )
+    _record(connection, at, author, entry.action_id, "prepared", entry.base_url)
+    return _existing(connection, entry.action_id)
 
 
 def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: str | None, *, again: bool) -> None:
@@ -136,54 +122,89 @@ def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: s
             raise AlreadyDoneError(done, f"({kind} {done.subject}) is confirmed: it was done before.")
 
 
-def apply(connection: sqlite3.Connection, action_id: str, step: StateChange) -> Action:
-    """The action after the transition.
+def adopt(connection: sqlite3.Connection, at: datetime, author: Author) -> tuple[Action, ...]:
+    """Settle every action whose process has ended; return them, oldest first."""
+    if not CLAIMS.abandoned(connection, at):
+        return ()
+    with immediate(connection):
+        settled = []
+        for action_id in map(str, CLAIMS.abandoned(connection, at)):
+            if _existing(connection, action_id).state == "prepared":
+                transition = NOT_SENT
+                why = "The process that was about to send it ended before it sent anything."
+            else:
+                transition = UNKNOWN
+                why = "The process that was sending it ended before it heard the answer."
+            settled.append(apply(connection, at, author, action_id, transition, ActionFailure(CRASHED, why)))
+        return tuple(settled)
+
+
+def apply(
+    connection: sqlite3.Connection,
+    at: datetime,
+    author: Author,
+    action_id: str,
+    transition: Transition,
+    error: ActionFailure | None = None,
+    result_id: str | None = None,
+    response_json: str | None = None,
+    superseded_by: str | None = None,
+) -> Action:
+    """The action after the transition; without an error, result or response it keeps its own. Needs a transaction.
 
     Raises:
         NoSuchActionError: It is not in the ledger.
         WrongStateError: The transition does not lead out of its state, or the user has resolved it before.
         SubjectBlockedError, KeyTakenError: A resolution cannot be undone, because another action has replaced it.
     """
-    with immediate(connection):
-        return _apply_within(connection, action_id, step)
-
-
-def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple[Action, ...]:
-    """Settle every action whose process has ended; return them, oldest first."""
-    if not CLAIMS.abandoned(connection, at):
-        return ()
-    with immediate(connection):
-        settled = []
-        for action_id in CLAIMS.abandoned(connection, at):
-            if _existing(connection, str(action_id)).state == "prepared":
-                transition = NOT_SENT
-                why = "The process that was about to send it ended before it sent anything."
-            else:
-                transition = UNKNOWN
-                why = "The process that was sending it ended before it heard the answer."
-            step = StateChange(transition, author, at, ActionFailure(CRASHED, why))
-            settled.append(_apply_within(connection, str(action_id), step))
-        return tuple(settled)
-
-
-def _apply_within(connection: sqlite3.Connection, action_id: str, step: StateChange) -> Action:
     action = _existing(connection, action_id)
-    transition = step.transition
     if action.state not in transition.sources or action.resolution not in transition.undoes:
         raise WrongStateError(action, transition.name)
-    detail = step.result_id or step.superseded_by or (step.error.kind if step.error else None)
+    detail = result_id or superseded_by or (error.kind if error else None)
+    if transition is REOPEN:
+        detail = action.superseded_by
     if transition is UNRESOLVE:
         detail = action.resolution
         if action.state in UNUSED_STATES:
             _refuse_taken_key(connection, action.key)
         _refuse_blocked(connection, action.kind, action.subject)
-    _write(connection, action_id, step)
-    _record(connection, action_id, transition.record, detail, step.author, step.at)
+    connection.execute(
+        """
+        UPDATE actions SET
+            state = :state,
+            sending_us = CASE :state WHEN 'sending' THEN :at WHEN 'not_sent' THEN NULL ELSE sending_us END,
+            owned_us = CASE :state WHEN 'sending' THEN :at ELSE owned_us END,
+            settled_us = CASE :state WHEN 'sending' THEN NULL ELSE coalesce(settled_us, :at) END,
+            error_kind = coalesce(:error_kind, error_kind),
+            error_message = coalesce(:error_message, error_message),
+            error_status = coalesce(:error_status, error_status),
+            error_code = coalesce(:error_code, error_code),
+            response_json = coalesce(:response_json, response_json),
+            result_id = CASE WHEN :undoes THEN NULL ELSE coalesce(:result_id, result_id) END,
+            resolution = :resolution,
+            superseded_by = :superseded_by
+        WHERE action_id = :action_id
+        """,
+        {
+            "action_id": action_id,
+            "state": transition.target,
+            "undoes": transition is UNRESOLVE,
+            "at": to_us(at),
+            "resolution": transition.resolution,
+            "error_kind": error and sqlite_text(error.kind),
+            "error_message": error and sqlite_text(error.message),
+            "error_status": error and error.http_status,
+            "error_code": sqlite_text_or_none(error.error_code if error else None),
+            "response_json": sqlite_text_or_none(response_json),
+            "result_id": sqlite_text_or_none(result_id),
+            "superseded_by": sqlite_text_or_none(superseded_by),
+        },
+    )
+    _record(connection, at, author, action_id, transition.record, detail)
     if transition.target in UNUSED_STATES:
         # Sending it again had no effect, so the outcome of the first attempt matters again.
         for old in select(connection, "WHERE superseded_by = ? AND resolution = 'sent_again'", (action_id,)):
-            _write(connection, old.action_id, StateChange(REOPEN, step.author, step.at))
-            _record(connection, old.action_id, REOPEN.record, action_id, step.author, step.at)
+            apply(connection, at, author, old.action_id, REOPEN)
     return _existing(connection, action_id)
 
 
@@ -208,47 +229,10 @@ def _refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: s
         )
 
 
-def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) -> None:
-    transition, error = step.transition, step.error
-    connection.execute(
-        """
-        UPDATE actions SET
-            state = :state,
-            sending_us = CASE :state WHEN 'sending' THEN :at WHEN 'not_sent' THEN NULL ELSE sending_us END,
-            owned_us = CASE :state WHEN 'sending' THEN :at ELSE owned_us END,
-            settled_us = CASE WHEN :settles THEN coalesce(settled_us, :at) END,
-            error_kind = coalesce(:error_kind, error_kind),
-            error_message = coalesce(:error_message, error_message),
-            error_status = coalesce(:error_status, error_status),
-            error_code = coalesce(:error_code, error_code),
-            response_json = coalesce(:response_json, response_json),
-            result_id = CASE WHEN :undoes THEN NULL ELSE coalesce(:result_id, result_id) END,
-            resolution = :resolution,
-            superseded_by = :superseded_by
-        WHERE action_id = :action_id
-        """,
-        {
-            "action_id": action_id,
-            "state": transition.target,
-            "settles": transition.target != "sending",
-            "undoes": transition is UNRESOLVE,
-            "at": to_us(step.at),
-            "resolution": transition.resolution,
-            "error_kind": error and sqlite_text(error.kind),
-            "error_message": error and sqlite_text(error.message),
-            "error_status": error and error.http_status,
-            "error_code": sqlite_text_or_none(error.error_code if error else None),
-            "response_json": sqlite_text_or_none(step.response_json),
-            "result_id": sqlite_text_or_none(step.result_id),
-            "superseded_by": sqlite_text_or_none(step.superseded_by),
-        },
-    )
-
-
 def _record(
-    connection: sqlite3.Connection, action_id: str, transition: str, detail: str | None, author: Author, at: datetime
+    connection: sqlite3.Connection, at: datetime, author: Author, action_id: str, transition: str, detail: str | None
 ) -> None:
-    """Add a step to the audit, in the transaction of the step itself."""
+    """Add a step to the audit."""
     connection.execute(
         "INSERT INTO audit (at_us, action_id, transition, detail, user, host, surface) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (to_us(at), action_id, transition, *map(sqlite_text_or_none, (detail, *astuple(author)))),

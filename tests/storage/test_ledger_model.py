@@ -15,6 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 
 from storage import claims, database
 from storage.claims import Owner
+from storage.database import immediate
 from storage.ledger import SCHEMA, queries, transitions
 from storage.ledger.errors import (
     AlreadyDoneError,
@@ -23,7 +24,7 @@ from storage.ledger.errors import (
     SubjectBlockedError,
     WrongStateError,
 )
-from storage.ledger.transitions import StateChange, Transition
+from storage.ledger.transitions import Transition
 from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionFailure, Author
 from tests.storage.conftest import NOON
 
@@ -98,7 +99,8 @@ class LedgerMachine(RuleBasedStateMachine):
     ) -> Action:
         facts = (action_id, "organization.create", subject, key, "/", "{}", "cli:ann", "prepared", NOON)
         entry = Action(*facts, author=ANN)
-        return transitions.enter(self.connection, entry, Owner(process, "?", "?", "?"), supersedes, again=again)
+        with immediate(self.connection):
+            return transitions.enter(self.connection, entry, Owner(process, "?", "?", "?"), supersedes, again=again)
 
     def begun(self, process: int) -> str:
         """Start an action of a live process and return its id; a dead one's number is given to a new process."""
@@ -141,8 +143,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def apply(self, action_id: str, transition: Transition) -> Action:
         error = ERROR if transition.target in {"rejected", "unknown", "not_sent"} else None
         result_id = f"org_of_{action_id}" if transition.target == "confirmed" else None
-        step = StateChange(transition, ANN, NOON, error, result_id)
-        action = transitions.apply(self.connection, action_id, step)
+        with immediate(self.connection):
+            action = transitions.apply(self.connection, NOON, ANN, action_id, transition, error, result_id)
         self.record(action_id, transition)
         return action
 
@@ -182,7 +184,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule()
     def adopt(self) -> None:
         """A living process settles the dead one's actions; a second look finds nothing."""
-        settled = {action.action_id: action.state for action in transitions.adopt(self.connection, ANN, NOON)}
+        settled = {action.action_id: action.state for action in transitions.adopt(self.connection, NOON, ANN)}
         expected = {
             action_id: AFTER[entry.state]
             for action_id, entry in self.model.items()
@@ -191,7 +193,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert settled == expected
         for action_id, state in expected.items():
             self.record(action_id, transitions.NOT_SENT if state == "not_sent" else transitions.UNKNOWN)
-        assert transitions.adopt(self.connection, ANN, NOON) == ()
+        assert transitions.adopt(self.connection, NOON, ANN) == ()
 
     @rule()
     def restart(self) -> None:
