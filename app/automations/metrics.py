@@ -112,7 +112,7 @@ async def snapshot(
         "run_transitions_total": counts.transitions,
         "actions": await ledger.state_counts(),
         "deliveries_total": await state.delivery_counts(),
-        "problems_told": {(): len({problem.group for problem in await state.told()})},
+        "problems_told": {(): len({problem.group for problem in await state.reported_problems()})},
         "budget_wait_seconds": ({} if wait is None else {(wait.reason,): max(0.0, (wait.until - now).total_seconds())}),
         "heartbeats_total": {(outcome,): count for outcome, count in heartbeats.items()},
         "bot_working": {(): float(is_working)},

@@ -93,13 +93,13 @@ class Dispatcher:
         while True:
             basis = await self.state.newest_delivery()
             waiting = await self.state.waiting_alerts()
-            problems = await self.state.told()
+            problems = await self.state.reported_problems()
             if not waiting and not problems:
                 return False
             situation = replace(
                 situation,
                 waiting=waiting,
-                told=problems,
+                problems=problems,
                 last_made=await self.state.last_made(),
                 marks=await self.state.marks(),
             )

@@ -50,7 +50,7 @@ class Situation(Struct, frozen=True):
     completed: Mapping[str, datetime] = field(default_factory=dict)
     """When a run last completed, by repository."""
     waiting: tuple[Alert, ...] = ()
-    told: tuple[ReportedProblem, ...] = ()
+    problems: tuple[ReportedProblem, ...] = ()
     last_made: Mapping[tuple[str, str], tuple[datetime, bool]] = field(default_factory=dict)
     """When the last message was made, and whether one did not arrive yet, by route and batch."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
@@ -117,14 +117,14 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
                     passed += [_passed(alert, route, at) for route in awake]
             case outcome:
                 settled[alert.key] = outcome
-    before = {problem.key: problem for problem in at.told}
+    before = {problem.key: problem for problem in at.problems}
     reported, messages = dict(before), list[Message]()
     for (batch, routes), alerts in batches.items():
         # A person waits for a message that was asked for.
         is_asked = any(alert.key.startswith(f"automation:{alert.source}:asked:") for alert in alerts)
         waits_since = min(alert.entered_at or at.now for alert in alerts)
         # The first message about a subject is not held back by messages about other subjects.
-        known = {(problem.group, problem.source) for problem in at.told if problem.route == routes[0]}
+        known = {(problem.group, problem.source) for problem in at.problems if problem.route == routes[0]}
         is_new = any(alert.kind in ENDING and (alert.group, alert.source) not in known for alert in alerts)
         last, _ = at.last_made.get((routes[0], batch), (None, False))
         wait = timedelta(0) if alerts[0].kind in OUTAGES else notify.group_wait
@@ -142,7 +142,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
                     key = alert.group, alert.source, route
                     reported[key] = _counted(reported.get(key), alert, route, at, notify)
     # A problem reported just now is neither over nor due for a reminder.
-    lasting = [problem for problem in at.told if reported[problem.key] is problem]
+    lasting = [problem for problem in at.problems if reported[problem.key] is problem]
     over, again = _over(lasting, at, notify), []
     for problem in (problem for problem in lasting if problem not in over):
         route_of = notify.route(problem.route)
@@ -176,11 +176,11 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
     waited, is_there = at.now - (alert.entered_at or at.now), None
     if alert.kind in ENDING:
         is_there = at.has(alert.group, alert.at)
-        was_told = any((problem.group, problem.source) == (alert.group, alert.source) for problem in at.told)
-        if is_there is False and alert.kind in OUTAGES and not was_told and not is_snoozed:
+        was_reported = any((problem.group, problem.source) == (alert.group, alert.source) for problem in at.problems)
+        if is_there is False and alert.kind in OUTAGES and not was_reported and not is_snoozed:
             return "passed" if waited <= MAX_WAIT else "expired"
         # A failure is worth reporting for a while, even if another run has completed since.
-        if is_there is False and (not is_failure or was_told or waited > notify.group_interval):
+        if is_there is False and (not is_failure or was_reported or waited > notify.group_interval):
             return "over"
         if is_snoozed or (is_there is None and not is_failure):
             return "hold"

@@ -31,10 +31,11 @@ ORDER BY created_us, run_id LIMIT :step
 
 def used_bytes(connection: sqlite3.Connection) -> int:
     """The size of the file without its free pages, which SQLite fills before the file grows."""
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-    (size,) = connection.execute("PRAGMA page_size").fetchone()
-    return int((pages - free) * size)
+    sql = (
+        "SELECT (page_count - freelist_count) * page_size"
+        " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+    )
+    return int(connection.execute(sql).fetchone()[0])
 
 
 def dropped_until(connection: sqlite3.Connection) -> datetime | None:

@@ -119,7 +119,7 @@ class Plan(Struct, frozen=True):
 
     messages: tuple[Message, ...] = ()
     settled: Mapping[str, Settled] = field(default_factory=dict)
-    told: tuple[ReportedProblem, ...] = ()
+    reported: tuple[ReportedProblem, ...] = ()
     """New and changed problems."""
     over: tuple[ReportedProblem, ...] = ()
     unrouted: tuple[Alert, ...] = ()

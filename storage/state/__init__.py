@@ -151,7 +151,7 @@ class State(ThreadedStore):
     claim_alerts = writes(deliveries.claim_alerts)
     reported_alerts = reads(deliveries.reported_alerts)
     waiting_alerts = reads(deliveries.waiting_alerts)
-    told = reads(deliveries.told)
+    reported_problems = reads(deliveries.reported_problems)
     last_made = reads(deliveries.last_made)
     newest_delivery = reads(deliveries.newest_delivery)
     apply_plan = writes(deliveries.apply_plan)

@@ -23,7 +23,7 @@ MARK_KEPT: Final = timedelta(days=400)
 LEVELS: Final = 20
 _MARK: Final = "done_us, snoozed_us, muted, seen_us"
 _ALERT: Final = "key, grp, source, route, level, title, body, at_us, about_json, entered_us"
-_TOLD: Final = "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count"
+_PROBLEM: Final = "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count"
 _DELIVERY: Final = "id, message_json, made_us, attempts, outcome, error, origin"
 
 _FORGET_ALERTS: Final = "DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL"
@@ -83,11 +83,11 @@ def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
     return tuple(alerts)
 
 
-def told(connection: sqlite3.Connection) -> tuple[ReportedProblem, ...]:
+def reported_problems(connection: sqlite3.Connection) -> tuple[ReportedProblem, ...]:
     """Reported problems that are not over."""
     problems = []
     for *subject, about, first_us, last_us, newest_us, count in connection.execute(
-        f"SELECT {_TOLD} FROM told ORDER BY first_us, grp"
+        f"SELECT {_PROBLEM} FROM told ORDER BY first_us, grp"
     ).fetchall():
         first, last, newest = map(from_us, (first_us, last_us, newest_us))
         subject.append(json.loads(about))
@@ -120,13 +120,13 @@ def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis:
         _insert(connection, message, now)
     settled = [(outcome, sqlite_text(key)) for key, outcome in plan.settled.items()]
     connection.executemany("UPDATE alerts SET outcome = ? WHERE key = ?", settled)
-    for problem in plan.told:
+    for problem in plan.reported:
         values = (
             *map(sqlite_text, (problem.group, problem.source, problem.route, problem.level, problem.title)),
             *(sqlite_text(json.dumps(dict(problem.about))), to_us(problem.first_at), to_us(problem.last_at)),
             *(to_us(problem.newest_at), problem.count),
         )
-        connection.execute(f"INSERT OR REPLACE INTO told ({_TOLD}) VALUES ({', '.join('?' * 10)})", values)
+        connection.execute(f"INSERT OR REPLACE INTO told ({_PROBLEM}) VALUES ({', '.join('?' * 10)})", values)
     connection.executemany(
         "DELETE FROM told WHERE grp = ? AND source = ? AND route = ?",
         [tuple(map(sqlite_text, (problem.group, problem.source, problem.route))) for problem in plan.over],
