@@ -5,7 +5,7 @@ import sqlite3
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class DatabaseThread:
     """Runs jobs on its connection, one after the other, in the order they came.
 
@@ -30,49 +31,33 @@ class DatabaseThread:
     a third of what it costs in a pool. A database that fails, cannot be opened or was closed raises `StorageError`.
     """
 
-    def __init__(
-        self, path: Path, name: str, damage_fix: str, *, interruptible: bool, on_damage: Callable[[], None] | None
-    ) -> None:
-        self.path = path
-        self._jobs: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        self._is_ended = False
-        self._connection: sqlite3.Connection | None = None
-        self._interruptible = interruptible
-        self._damage_fix = damage_fix
-        self._on_damage = on_damage
-        self._identity: tuple[int, int] | None = None
-        self._guard = Lock()
-        self._running: object | None = None
-        Thread(target=self._run_jobs, name=name, daemon=True).start()
+    path: Path
+    """The database, for messages."""
+    name: str
+    damage_fix: str
+    """The fix for a damaged file."""
+    interruptible: bool = False
+    """Cancelling an awaiting task stops its running statement: for readers only."""
+    on_damage: Callable[[], None] | None = None
+    """Called on the thread when a job finds damage."""
+    _jobs: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = field(
+        default_factory=SimpleQueue, init=False
+    )
+    _is_ended: bool = field(default=False, init=False)
+    _connection: sqlite3.Connection | None = field(default=None, init=False)
+    _identity: tuple[int, int] | None = field(default=None, init=False)
+    _guard: Lock = field(default_factory=Lock, init=False)
+    _running: object | None = field(default=None, init=False)
 
-    @classmethod
-    async def start(
-        cls,
-        path: Path,
-        connect: Callable[[], sqlite3.Connection],
-        *,
-        name: str,
-        damage_fix: str,
-        interruptible: bool = False,
-        on_damage: Callable[[], None] | None = None,
-    ) -> Self:
-        """A thread with its connection open.
-
-        Args:
-            path: The database, for messages.
-            connect: Opens the connection; called on the thread.
-            name: The thread's name.
-            damage_fix: The fix for a damaged file.
-            interruptible: Cancelling an awaiting task stops its running statement: for readers only.
-            on_damage: Called on the thread when a job finds damage.
-        """
-        thread = cls(path, name, damage_fix, interruptible=interruptible, on_damage=on_damage)
+    async def start(self, connect: Callable[[], sqlite3.Connection]) -> Self:
+        """Start the thread and open its connection there."""
+        Thread(target=self._run_jobs, name=self.name, daemon=True).start()
         try:
-            await thread._submit(lambda: thread._open(connect))
+            await self.reopen(connect)
         except BaseException:
-            await thread.close()
+            await self.close()
             raise
-        return thread
+        return self
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run the job in its turn and return its result."""
@@ -82,7 +67,7 @@ class DatabaseThread:
         except asyncio.CancelledError:
             # The guard ensures that this job still runs, so that the next one's statement is not interrupted.
             with self._guard:
-                if self._interruptible and self._running is ticket and self._connection is not None:
+                if self.interruptible and self._running is ticket and self._connection is not None:
                     self._connection.interrupt()
             raise
 
@@ -144,7 +129,7 @@ class DatabaseThread:
 
     def _open(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._close()
-        with translated(self.path, self._damage_fix, self._on_damage):
+        with translated(self.path, self.damage_fix, self.on_damage):
             self._connection = connect()
         self._identity = file_identity(self.path)
 
@@ -155,7 +140,7 @@ class DatabaseThread:
         with self._guard:
             self._running = ticket
         try:
-            with translated(self.path, self._damage_fix, self._on_damage):
+            with translated(self.path, self.damage_fix, self.on_damage):
                 return job(connection)
         except Exception as error:
             # Its frames hold cursors. While one of an interrupted statement is open, the next job is interrupted, too.

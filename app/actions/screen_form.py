@@ -231,7 +231,7 @@ class ActionForm(ModalScreen[Action | None]):
 
     async def on_mount(self) -> None:
         """Restore a draft and focus the first empty field."""
-        self._unsubscribe = self.engine.subscribe(self._engine_changed)
+        self._unsubscribe = self.engine.events.subscribe(self._engine_changed)
         self._ticking = self.set_interval(1, self.beat, pause=True)
         self.set_interval(_DRAFT_EVERY_S, self.form_draft.flush)
         values = self.beginning

@@ -120,7 +120,7 @@ class ResolveForm(ModalScreen[Action | None]):
 
     def on_mount(self) -> None:
         """Look for candidates, with no choice made."""
-        self._unsubscribe = self._engine.subscribe(self._engine_changed)
+        self._unsubscribe = self._engine.events.subscribe(self._engine_changed)
         self._doubt(None)
         self._evidence.display = False
         self._choice.focus()

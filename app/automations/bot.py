@@ -101,7 +101,7 @@ class Bot:
             if engine.token_problem is not None:
                 raise engine.token_problem
             bot = cls(settings, engine, say, journal)
-            engine.subscribe(bot._on_event)
+            engine.events.subscribe(bot._on_event)
             stack.pop_all()
         return bot
 

@@ -87,7 +87,7 @@ async def snapshot(
     """Read the current metrics."""
     cache = engine.cache
     ledger = engine.ledger
-    budget = engine.budget
+    budget = engine.client.budget
     now = engine.clock()
     links = await cache.links()
     wait = await budget.wait()

@@ -172,7 +172,7 @@ class Invocation:
                 self.warn(f"The answer is not kept: another process holds the cache ({path}).")
                 cache_file = Path(stack.enter_context(TemporaryDirectory())) / CACHE_FILE
             engine = await Engine.open(settings, profile, actor="cli", cache_file=cache_file)
-            engine.subscribe(announce)
+            engine.events.subscribe(announce)
             await stack.enter_async_context(self._closing(engine))
             if needs_token and engine.token_problem is not None:
                 raise engine.token_problem

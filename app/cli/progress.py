@@ -27,7 +27,7 @@ BAR: Final = 24
 def progress_bar(engine: "Engine", title: str = "") -> Iterator["Bar"]:
     """Show the backfill's progress on stderr, or only a title while its length is not known."""
     bar = Bar(sys.stderr, title)
-    stop = engine.subscribe(bar.update)
+    stop = engine.events.subscribe(bar.update)
     try:
         yield bar
     finally:

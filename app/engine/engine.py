@@ -19,7 +19,7 @@ from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.api.network import Network
-from app.engine.events import Announce, EventBus, StorageFailed
+from app.engine.events import EventBus, StorageFailed
 from app.engine.files import ProfileFiles, login
 from app.profiles import STATE_FILE, Profile, Settings, data_folder
 from app.profiles.token import Token, TokenError
@@ -154,11 +154,6 @@ class Engine:
             return cls(settings, profile, actor, files, state, client, stack.pop_all())
 
     @property
-    def budget(self) -> Budget:
-        """When requests may be sent, as all processes of the profile share it."""
-        return self.client.budget
-
-    @property
     def token_problem(self) -> TokenError | None:
         """Why there is no token. Cached data can be read without one."""
         token = self.client.transport.token
@@ -171,10 +166,6 @@ class Engine:
     async def __aexit__(self, *_: object) -> None:
         """Close it."""
         await self.close()
-
-    def subscribe(self, listener: Announce) -> Callable[[], None]:
-        """Listen to events until the returned function is called."""
-        return self.events.subscribe(listener)
 
     def start_polling(self) -> None:
         """Keep the cache in step with the service from now on."""

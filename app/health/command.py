@@ -59,7 +59,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
             except ApiError as error:
                 raise of_api_error(error, hint="Show earlier results with --cached.") from error
         links = await engine.cache.links()
-        now, ahead = engine.clock(), engine.budget.clock_ahead
+        now, ahead = engine.clock(), engine.client.budget.clock_ahead
         ok_words = engine.settings.console.health_ok
         since = unobserved_since(links, now)
         hosts: list[HostView] = []

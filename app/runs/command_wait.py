@@ -80,7 +80,7 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                     raise
                 unread = error
             if follow:
-                engine.subscribe(listen)
+                engine.events.subscribe(listen)
                 engine.start_polling()
             held_since: float | None = None
             try:

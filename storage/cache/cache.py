@@ -76,10 +76,12 @@ class Cache(ThreadedStore):
             StorageError: It cannot be opened, or a Runwarden of another version has it open.
         """
         set_aside = await asyncio.to_thread(prepare, path, clock())
-        start = partial(DatabaseThread.start, path, damage_fix=DAMAGE_FIX, on_damage=partial(mark_damaged, path))
-        writer = await start(partial(connect_writer, path), name="cache-writer")
+        on_damage = partial(mark_damaged, path)
+        writer = DatabaseThread(path, "cache-writer", DAMAGE_FIX, on_damage=on_damage)
+        reader = DatabaseThread(path, "cache-reader", DAMAGE_FIX, interruptible=True, on_damage=on_damage)
+        await writer.start(partial(connect_writer, path))
         try:
-            reader = await start(partial(connect_reader, path), name="cache-reader", interruptible=True)
+            await reader.start(partial(connect_reader, path))
         except BaseException:
             await writer.close()
             raise

@@ -131,11 +131,11 @@ class Ledger(ThreadedStore):
         Raises:
             StorageError: It cannot be opened, or nothing of it can be read.
         """
-        start = partial(DatabaseThread.start, path, name="ledger", damage_fix=SCHEMA.damage_fix)
         try:
-            return cls(await start(partial(open_durable, path, SCHEMA)), author=author, clock=clock)
+            thread = await DatabaseThread(path, "ledger", DAMAGE_FIX).start(partial(open_durable, path, SCHEMA))
+            return cls(thread, author=author, clock=clock)
         except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:
-            thread = await start(partial(connect_to_read, path, problem))
+            thread = await DatabaseThread(path, "ledger", DAMAGE_FIX).start(partial(connect_to_read, path, problem))
             return cls(thread, author=author, clock=clock, problem=problem)
 
     # The program's transitions

@@ -100,8 +100,7 @@ class State(ThreadedStore):
             StorageError: It cannot be opened, or is damaged; the message has the fix.
         """
         check_locks(path)
-        connect = partial(open_durable, path, SCHEMA)
-        thread = await DatabaseThread.start(path, connect, name="state", damage_fix=SCHEMA.damage_fix)
+        thread = await DatabaseThread(path, "state", DAMAGE_FIX).start(partial(open_durable, path, SCHEMA))
         return cls(thread, thread, clock)
 
     def check_place(self) -> None:

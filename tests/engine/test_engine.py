@@ -79,7 +79,7 @@ async def test_a_poll_that_breaks_is_a_failing_link(
     monkeypatch.setattr("app.sync.polling.HealthSync.refresh", breaks)
     events: list[Event] = []
     async with await Engine.open(*configured(board, tmp_path), actor="test") as engine:
-        engine.subscribe(events.append)
+        engine.events.subscribe(events.append)
         engine.start_polling()
         await until(lambda: sum(isinstance(one, told.StorageFailed) for one in events) >= 2, "both fail")
         links = await engine.cache.links()
@@ -97,7 +97,7 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
     second: list[Event] = []
     settings = configured(board, tmp_path)
     async with await Engine.open(*settings, actor="one") as one:
-        one.subscribe(first.append)
+        one.events.subscribe(first.append)
         one.start_polling()
         await heard(first, lambda one: isinstance(one, LinkChanged) and one.state.subject == "runs", "the runs")
         await heard(first, lambda one: isinstance(one, told.HealthChanged), "the health")
@@ -105,7 +105,7 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
         assert [platform.status for platform in await one.cache.health()] == ["ok"]
         monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
         async with await Engine.open(*settings, actor="two") as two:
-            two.subscribe(second.append)
+            two.events.subscribe(second.append)
             two.start_polling()
             board.put("run_2", "working", created=1)
             one.polling.poll_soon("runs")
@@ -148,7 +148,7 @@ async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_op
     """Any polling process notices it, with or without the lease, so it does not stay "sending" until the next start."""
     events: list[Event] = []
     async with await Engine.open(*configured(board, tmp_path), actor="console") as engine:
-        engine.subscribe(events.append)
+        engine.events.subscribe(events.append)
         if not has_lease:
             await engine.usable_state().acquire_lease("poller", "another", 600)
         ledger = engine.ledger

@@ -48,7 +48,7 @@ async def opened(server: Server, folder: Path, token: str, events: list[Event], 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RUNWARDEN_TOKEN", token)
         engine = await Engine.open(settings, settings.profile(), actor="test")
-        engine.subscribe(events.append)
+        engine.events.subscribe(events.append)
         return engine
 
 

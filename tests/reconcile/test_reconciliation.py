@@ -105,7 +105,7 @@ async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_sa
     with_history(peer, **quirks)
     events: list[Event] = []
     async with Desk(peer, tmp_path).engine() as engine:
-        engine.subscribe(events.append)
+        engine.events.subscribe(events.append)
         for _ in range(polls):
             await engine.refresh()
         action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
@@ -126,7 +126,7 @@ async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_pa
         await engine.refresh()
         action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
         made = next(reversed(peer.runs))
-        engine.subscribe(announced.append)
+        engine.events.subscribe(announced.append)
         engine.start_polling()
         await until(lambda: ActionChanged(action.action_id) in announced, "the action is announced")
         found = await engine.reconciliation.cached(action)

@@ -18,7 +18,7 @@ from storage.thread import DatabaseThread
 @pytest.fixture
 async def thread(tmp_path: Path) -> AsyncIterator[DatabaseThread]:
     path = tmp_path / "x.sqlite3"
-    opened = await DatabaseThread.start(path, partial(connect, path, {}), name="x", damage_fix="", interruptible=True)
+    opened = await DatabaseThread(path, "x", "", interruptible=True).start(partial(connect, path, {}))
     await opened.run(lambda c: c.execute("CREATE TABLE t (n INTEGER)"))
     yield opened
     await opened.close()
@@ -40,7 +40,7 @@ async def test_cancelling_a_waiting_job_keeps_it_from_starting(tmp_path: Path, t
             connection.execute("INSERT INTO t VALUES (2)")
 
     path = tmp_path / "x.sqlite3"
-    writer = await DatabaseThread.start(path, partial(connect, path, {}), name="w", damage_fix="")
+    writer = await DatabaseThread(path, "w", "").start(partial(connect, path, {}))
     running = asyncio.ensure_future(writer.run(slow))
     await asyncio.to_thread(started.wait)
     waiting = asyncio.ensure_future(writer.run(lambda c: c.execute("INSERT INTO t VALUES (3)")))

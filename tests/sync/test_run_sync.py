@@ -89,7 +89,7 @@ async def test_an_old_run_that_came_alive_again_is_seen(desk: Desk) -> None:
     desk.peer.fill(30)
     events: list[Event] = []
     async with desk.engine(page_size=5, first_runs=10) as engine:
-        engine.subscribe(events.append)
+        engine.events.subscribe(events.append)
         await engine.runs.refresh()
         desk.peer.put("odd", "thinking very hard")
         await engine.runs.refresh()
@@ -138,7 +138,7 @@ async def test_a_run_that_somebody_cancelled_is_at_no_time_a_failed_one(desk: De
             moves.extend((each.run_id, each.old, each.new) for each in event.changes.transitions)
 
     async with desk.begun() as engine:
-        engine.subscribe(note)
+        engine.events.subscribe(note)
         at_once = await refreshed(engine, "run_a", "run_c")
         told = Respond(503)
         unasked = await refreshed(engine, "run_b")
@@ -163,7 +163,7 @@ async def test_a_failed_refresh_keeps_what_came_and_tells_the_link(desk: Desk) -
     desk.peer.fill(30)
     heard: list[Event] = []
     async with desk.engine(page_size=5, first_runs=40) as engine:
-        engine.subscribe(heard.append)
+        engine.events.subscribe(heard.append)
         desk.peer.before(3, lambda: desk.peer.rate_limited(3_600))
         with pytest.raises(RateLimitedError):
             await engine.runs.refresh()
@@ -294,7 +294,7 @@ def test_a_refused_refresh_beside_a_working_poller(desk: Desk, status: int, kind
             await until(
                 lambda: sum(request.status == 200 for request in desk.peer.requests) >= 4, "the poller has polled"
             )
-            other.subscribe(told.append)
+            other.events.subscribe(told.append)
             for refresh in (other.runs.refresh, other.health.refresh):
                 with pytest.raises(ApiError):
                     await refresh()
