@@ -16,9 +16,20 @@ APART: Final = timedelta(seconds=5)
 """A creation and a last change this far apart show which of them a filter uses."""
 SILENT: Final = timedelta(seconds=10)
 """A process that backfills reports its progress more often than this, unless it waits."""
-_NEAR: Final = 200
-"""Runs on each side that are looked at for a neighbour."""
 _MICROSECOND: Final = timedelta(microseconds=1)
+# Among 200 runs on each side.
+_NEIGHBOUR: Final = """
+SELECT created_us FROM (
+    SELECT * FROM (
+        SELECT run_id, created_us, updated_us, presence FROM runs WHERE created_us BETWEEN :no_time + 1 AND :at
+        ORDER BY created_us DESC, run_id DESC LIMIT 200
+    ) UNION ALL SELECT * FROM (
+        SELECT run_id, created_us, updated_us, presence FROM runs WHERE created_us > :at
+        ORDER BY created_us, run_id LIMIT 200
+    )
+) WHERE updated_us > created_us + :apart AND run_id <> :but_not AND presence = 'current'
+ORDER BY abs(created_us - :at), created_us LIMIT 1
+"""
 
 
 def record_walk(
@@ -144,17 +155,9 @@ def coverage(connection: sqlite3.Connection) -> Coverage:
 
 def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> datetime | None:
     """The creation time nearest to `at` of another current run that changed clearly later; None if none is near."""
-    near = (
-        "SELECT created_us FROM (SELECT run_id, created_us, updated_us, presence FROM runs"
-        f" WHERE created_us {{}} ORDER BY created_us {{}}, run_id {{}} LIMIT {_NEAR})"
-        " WHERE updated_us > created_us + :apart AND run_id <> :but_not AND presence = 'current'"
-        " ORDER BY created_us {} LIMIT 1"
-    )
     bound = {"at": to_us(at), "but_not": sqlite_text(but_not), "apart": APART // _MICROSECOND, "no_time": NO_TIME_US}
-    below = connection.execute(near.format("BETWEEN :no_time + 1 AND :at", *["DESC"] * 3), bound).fetchone()
-    above = connection.execute(near.format("> :at", *["ASC"] * 3), bound).fetchone()
-    times = [created_us for row in (below, above) if row is not None for created_us in row]
-    return from_us(min(times, key=lambda created_us: abs(created_us - bound["at"]))) if times else None
+    row = connection.execute(_NEIGHBOUR, bound).fetchone()
+    return None if row is None else from_us(row[0])
 
 
 # Places

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from storage.cache import texts
-from storage.cache.run_sql import ACTIVE_SQL, order_by, took, where
+from storage.cache.run_sql import ACTIVE_SQL, GOING_SQL, order_by, took, where
 from storage.database import data_version, snapshot
 from storage.records import FINAL_STATUSES, Run, RunDetail, RunFilter, RunRow, RunSort, RunSummary
 from storage.records.run import STATUS_ORDER, ActiveRun, Repository, StatusTransition
@@ -210,9 +210,8 @@ def runs(
 
 def active_runs(connection: sqlite3.Connection) -> tuple[ActiveRun, ...]:
     """Runs whose status is neither known nor learnt to be final, except those that the service lost; newest first."""
-    condition = where(RunFilter(active=True))
-    sql = f"SELECT run_id, status, created_us FROM runs WHERE {condition.sql} ORDER BY {order_by(RunSort())}"
-    rows = connection.execute(sql, condition.parameters).fetchall()
+    sql = f"SELECT run_id, status, created_us FROM runs WHERE {GOING_SQL} ORDER BY {order_by(RunSort())}"
+    rows = connection.execute(sql).fetchall()
     return tuple(ActiveRun(run_id, status, from_us_or_none(us)) for run_id, status, us in rows)
 
 

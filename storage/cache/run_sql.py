@@ -39,6 +39,8 @@ FINAL_SQL: Final = f"VALUES {_SPEC_FINAL} UNION ALL SELECT status FROM statuses 
 ACTIVE_SQL: Final = "is_final = 0"
 """Spelt as in the index `runs_going`: only then does SQLite see that the index answers it."""
 
+GOING_SQL: Final = f"{ACTIVE_SQL} AND status NOT IN ({FINAL_SQL}) AND presence <> 'lost'"
+"""The active runs that the service still shows; with the status, because other indexes hold it and not `is_final`."""
 STUCK_SQL: Final = "id IN (SELECT run FROM stuck)"
 _ASCENDING: Final = {
     field.name: tuple((term.removesuffix(" DESC"), not term.endswith(" DESC")) for term in field.order.split(", "))
@@ -67,8 +69,7 @@ def where(condition: RunFilter) -> Where:
     parts = [
         among("status", condition.statuses),
         _negated(among("status", condition.not_statuses)),
-        # The status is repeated as a condition, because the other orders' indexes hold it and not `is_final`.
-        Where(f"{ACTIVE_SQL} AND status NOT IN ({FINAL_SQL}) AND presence <> 'lost'") if condition.active else None,
+        Where(GOING_SQL) if condition.active else None,
         # The plus keeps SQLite from the index of statuses: nearly every run has ended, and all would be sorted.
         Where(f"+status IN ({FINAL_SQL})") if condition.ended else None,
         Where(STUCK_SQL) if condition.stuck else None,

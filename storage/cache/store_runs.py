@@ -49,8 +49,6 @@ _ROWS: Final = 100
 """Rows inserted by one statement."""
 _CHUNK: Final = 500
 """Ids bound to one statement."""
-_OUT_OF_SIGHT: Final = 0
-"""The digest of a run that is not current. No answer has it, so the run counts as changed when it is listed again."""
 _ADD: Final = """
 INSERT INTO runs (
     id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence, first_status,
@@ -197,12 +195,12 @@ def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -
 
 def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
     """Record whether the service still shows these runs; return how many changed."""
-    rows = [{"presence": presence, "run_id": sqlite_text(run_id)} for run_id in run_ids]
-    changed = connection.executemany(
-        "UPDATE runs SET presence = :presence WHERE run_id = :run_id AND presence <> :presence", rows
-    )
-    sql = f"UPDATE sightings SET digest = {_OUT_OF_SIGHT} WHERE id = (SELECT id FROM runs WHERE run_id = :run_id)"
-    connection.executemany(sql, rows)
+    rows = [(presence, sqlite_text(run_id)) for run_id in run_ids]
+    sql = "UPDATE runs SET presence = ?1 WHERE run_id = ?2 AND presence <> ?1"
+    changed = connection.executemany(sql, rows)
+    # No answer has this digest, so the run counts as changed when it is listed again.
+    sql = "UPDATE sightings SET digest = 0 WHERE id = (SELECT id FROM runs WHERE run_id = ?)"
+    connection.executemany(sql, [(run_id,) for _, run_id in rows])
     return max(0, changed.rowcount)
 
 

@@ -9,10 +9,9 @@ from typing import Final
 
 from storage.cache.polls import run_clock_ahead
 from storage.cache.read_runs import final_statuses
-from storage.cache.run_sql import FINAL_SQL, RANK, where
+from storage.cache.run_sql import FINAL_SQL, GOING_SQL, RANK
 from storage.cache.schema import make_index
 from storage.database import snapshot
-from storage.records import RunFilter
 from storage.records.following import PastStuck, RunDurations, StuckRun
 from storage.values import NO_TIME_US, from_us, to_us
 
@@ -32,15 +31,23 @@ SECOND_US: Final = 1_000_000
 _WATCH: Final = f"""
 INSERT INTO watched (run, since_us, last_us)
 SELECT r.id, g.asked_us, g.asked_us FROM runs AS r JOIN sightings AS g ON g.id = r.id
-WHERE {{active}} AND presence = 'current'
+WHERE {GOING_SQL} AND presence = 'current'
 ON CONFLICT (run) DO UPDATE SET last_us = excluded.last_us, since_us = CASE
-    WHEN excluded.last_us - last_us <= {MAX_GAP // _US} THEN since_us
+    WHEN excluded.last_us - last_us <= :gap THEN since_us
     -- A stuck run that the service has not dated since is the same one after the gap.
     WHEN EXISTS (SELECT 1 FROM stuck JOIN runs ON id = stuck.run
-        WHERE stuck.run = watched.run AND updated_us <= watched.last_us + {{ahead_us}}) THEN since_us
+        WHERE stuck.run = watched.run AND updated_us <= watched.last_us + :ahead) THEN since_us
     ELSE excluded.since_us END
 """
 """Extends the time for which polls saw the active runs."""
+# A flag counts only if it was set in this turn: a continued run starts over.
+_CANDIDATES: Final = """
+SELECT r.id, r.run_id, r.repository, r.active_since_us,
+    w.last_us + :ahead - max(r.active_since_us, w.since_us + :ahead) AS taken_us,
+    coalesce(s.active_since_us = r.active_since_us, 0)
+FROM watched AS w JOIN runs AS r ON r.id = w.run LEFT JOIN stuck AS s ON s.run = r.id
+WHERE taken_us > :floor
+"""
 
 
 def durations(connection: sqlite3.Connection, repositories: Iterable[str]) -> dict[str, RunDurations]:
@@ -75,21 +82,12 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
     """
     sql = "SELECT s.run, coalesce(r.run_id, '') FROM stuck AS s LEFT JOIN runs AS r ON r.id = s.run"
     flagged: dict[int, str] = dict(connection.execute(sql).fetchall())
-    condition = where(RunFilter(active=True))
+    seen = f"SELECT id FROM runs WHERE {GOING_SQL} AND presence = 'current'"
+    connection.execute(f"DELETE FROM watched WHERE run NOT IN ({seen})")
     ahead_us = run_clock_ahead(connection) // _US
-    seen = f"runs WHERE {condition.sql} AND presence = 'current'"
-    connection.execute(f"DELETE FROM watched WHERE run NOT IN (SELECT id FROM {seen})", condition.parameters)
-    connection.execute(_WATCH.format(active=condition.sql, ahead_us=ahead_us), condition.parameters)
-    taken = f"w.last_us + {ahead_us} - max(r.active_since_us, w.since_us + {ahead_us})"
-    found = connection.execute(
-        f"SELECT r.id, r.run_id, r.repository, r.active_since_us, {taken},"
-        # A flag counts only if it was set in this turn: a continued run starts over.
-        " coalesce(s.active_since_us = r.active_since_us, 0)"
-        " FROM watched AS w JOIN runs AS r ON r.id = w.run LEFT JOIN stuck AS s ON s.run = r.id"
-        f" WHERE {taken} > ?",
-        (round(FLOOR_US * HOLD),),
-    )
-    if candidates := found.fetchall():
+    bound = {"ahead": ahead_us, "gap": MAX_GAP // _US, "floor": round(FLOOR_US * HOLD)}
+    connection.execute(_WATCH, bound)
+    if candidates := connection.execute(_CANDIDATES, bound).fetchall():
         make_index(connection, "repository")
     limits = durations(connection, (repository for _, _, repository, *_ in candidates))
     stuck: dict[int, tuple[str, int, int]] = {}

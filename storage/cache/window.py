@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from storage.cache import texts
 from storage.cache.coverage import coverage
 from storage.cache.read_runs import COLUMNS, Remembered, count, row_of, total
-from storage.cache.run_sql import STUCK_SQL, Key, before, key_columns, onwards, order_by, where
+from storage.cache.run_sql import GOING_SQL, STUCK_SQL, Key, before, key_columns, onwards, order_by, where
 from storage.database import snapshot
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import GroupBy, Grouping, RunGroup
@@ -264,7 +264,7 @@ def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy
     counted = connection.execute(
         f"WITH counted AS (SELECT {by} AS name, count(*) AS runs, sum(status = 'failed') AS failed,"
         f" max(created_us) AS newest_us FROM runs WHERE {wanted.sql} GROUP BY {by}),"
-        f" flagged AS ({few.format(STUCK_SQL)}), going AS ({few.format(where(RunFilter(active=True)).sql)})"
+        f" flagged AS ({few.format(STUCK_SQL)}), going AS ({few.format(GOING_SQL)})"
         " SELECT name, c.runs, failed, coalesce(s.runs, 0), coalesce(a.runs, 0), count(*) OVER (), sum(c.runs) OVER ()"
         " FROM counted AS c LEFT JOIN flagged AS s USING (name) LEFT JOIN going AS a USING (name)"
         " ORDER BY failed DESC, coalesce(s.runs, 0) DESC, coalesce(a.runs, 0) DESC, newest_us DESC, name LIMIT ?",
