@@ -135,7 +135,7 @@ def test_what_fails_after_a_write_does_not_call_it_unsent(faulty: CommandLine, s
     for place, error, code, words in (
         ("app.actions.command_writes.print_write", KeyboardInterrupt(), 130, ["confirmed", "interrupted"]),
         ("app.cli.output.Output.record", KeyboardInterrupt(), 130, []),
-        ("app.engine.engine.Cache.close", OSError("the disk is gone"), 0, ["confirmed", "the disk is gone"]),
+        ("storage.cache.cache.Cache.close", OSError("the disk is gone"), 0, ["confirmed", "the disk is gone"]),
     ):
         with patch(place, side_effect=error):
             result = faulty("orgs", "create", f"{len(server.posts)}@example.com", "--json")

@@ -22,7 +22,8 @@ AGAIN = Template("again", "{previous_instructions} Again, on {repository} {branc
 
 @pytest.fixture
 def templated(engine: Engine) -> Engine:
-    return replace(engine, settings=replace(engine.settings, templates=(AGAIN,)))
+    engine.settings = replace(engine.settings, templates=(AGAIN,))
+    return engine
 
 
 def test_placeholders_are_filled_in_where_something_is_known() -> None:

@@ -308,7 +308,7 @@ async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, po
 async def test_a_preview_looks_as_it_was_accepted(stage: Any, engine: Engine, clock: Any, picture: Any) -> None:
     """The preview uses an address that is the same in every test run."""
     await engine.cache.note_no_results(clock())
-    elsewhere = replace(engine, profile=replace(engine.profile, base_url="https://api.acme.example/v1"))
+    engine.profile = replace(engine.profile, base_url="https://api.acme.example/v1")
     filled = "acme/web\tfix/x\tFix the \u202eflaky\ntest. " + "Long. " * 40
-    async with opened(stage(lambda _: NewRunForm(elsewhere)), filled, "ctrl+s") as pilot:
+    async with opened(stage(lambda _: NewRunForm(engine)), filled, "ctrl+s") as pilot:
         assert pilot.app.export_screenshot(title="runwarden") == picture
