@@ -85,7 +85,7 @@ class FollowUps:
     async def cancel(self, decision_id: int) -> bool:
         """Cancel a follow-up that waits; return whether it still waited."""
         by = f"cancelled by {self.actions.actor}"
-        is_cancelled = await self.usable_state().take(decision_id, "queued", "skipped", by)
+        is_cancelled = await self.usable_state().change_outcome(decision_id, "queued", "skipped", by)
         self.announce(StateChangedElsewhere())
         return is_cancelled
 
@@ -117,7 +117,7 @@ class FollowUps:
             if run is None and now - decision.decided_at <= UNSEEN:
                 continue
             if run is None or run.presence == "lost":
-                if await state.take(number, "queued", "expired", "the service no longer lists the run"):
+                if await state.change_outcome(number, "queued", "expired", "the service no longer lists the run"):
                     self.announce(StateChangedElsewhere())
             elif run.is_final and run.presence == "current":
                 # The service says that it was cancelled, or it was cancelled from this machine since then.
@@ -128,9 +128,9 @@ class FollowUps:
                 }
                 if is_cancelled and _KEPT not in decision.occurrence.facts:
                     # Sending it would restart a run that someone has just stopped.
-                    if await state.take(number, "queued", "expired", "the run was cancelled"):
+                    if await state.change_outcome(number, "queued", "expired", "the run was cancelled"):
                         self.announce(StateChangedElsewhere())
-                elif await state.take(number, "queued", "acting", ""):
+                elif await state.change_outcome(number, "queued", "acting", ""):
                     await self._send(state, decision, now)
         return LOOK_S
 
@@ -140,7 +140,7 @@ class FollowUps:
         # Without an error another process is sending it.
         if outcome == "failed" and (error is None or error_kind(error.kind).passes or error.error_code == _ACTIVE):
             self._next[decision.decision_id] = now + AGAIN
-            await state.take(decision.decision_id, "acting", "queued", "" if error is None else error.message)
+            await state.change_outcome(decision.decision_id, "acting", "queued", "" if error is None else error.message)
             return
         reason = "" if outcome == "done" or error is None else error.message
         ids = (None, None) if action is None else (action.action_id, action.result_id)

@@ -226,7 +226,7 @@ class Runner:
             elif is_met:
                 await self._decide(rule, occurrence, history=state.is_new)
         if state.is_new:
-            await self.state.mark_looked(rule.name, news_from)
+            await self.state.store_news_from(rule.name, news_from)
             self._states[rule.name] = replace(state, news_from=news_from)
         self._known[rule.name] = frozenset(candidates)
         return is_complete
@@ -413,7 +413,7 @@ class Runner:
     async def _store_request(self, rule: Rule, decision: Decision) -> None:
         with suppress(CannotActError, ApiError):
             request = await self.responses.request(rule, decision)
-            await self.state.keep_request(decision.decision_id, shown(request))
+            await self.state.store_request(decision.decision_id, shown(request))
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Retry an action that was not sent for certain; never repeat a program that may have run."""

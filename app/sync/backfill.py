@@ -394,14 +394,14 @@ class Backfill:
                 following, floor = stored.page.next_token, order.floor
                 coverage: Coverage | None = None
                 if before is None:
-                    await self._cache.leave_place(None, following)
+                    await self._cache.store_place(None, following)
                 elif order.is_odd:
-                    await self._cache.leave_place(before, None)
+                    await self._cache.store_place(before, None)
                     return True  # It starts from the newest run.
                 elif following is None or (floor is not None and floor < before):
                     start = None if following is None else floor
                     coverage = await self._cache.extend_coverage(start, before - TICK)
-                    await self._cache.leave_place(start, following, order.total)
+                    await self._cache.store_place(start, following, order.total)
                 effort.moved(stored, coverage)
                 if not await missing() or not effort.goes_on():
                     return True
@@ -409,7 +409,7 @@ class Backfill:
             if isinstance(error, _UNRELATED_TO_PAGE_TOKEN):
                 raise
             # The token has expired, or leads in a circle.
-            await self._cache.leave_place(before, None)
+            await self._cache.store_place(before, None)
             return before is not None
         return True
 
@@ -425,7 +425,7 @@ class Backfill:
                 if not await missing() or effort.runs_left <= 0 or self._is_paused:
                     return True
         except EndlessListError:
-            await self._cache.leave_place(None, None)
+            await self._cache.store_place(None, None)
             raise
         return not walk.order.is_odd and before != await missing()
 

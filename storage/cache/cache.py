@@ -116,7 +116,7 @@ class Cache(ThreadedStore):
     extend_coverage = writes(coverage_queries.extend)
     compare_clocks = writes(coverage_queries.compare_clocks)
     forget_coverage = writes(coverage_queries.forget)
-    leave_place = writes(coverage_queries.leave_place)
+    store_place = writes(coverage_queries.store_place)
     note_no_results = writes(coverage_queries.note_no_results)
     store_failure_facts = writes(questions.store)
     mark_final = writes(run_writes.mark_final)

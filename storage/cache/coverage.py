@@ -52,14 +52,14 @@ def record_walk(
     if complete is not None or ended:
         connection.execute("DELETE FROM places WHERE bottom_us = ?", (NO_TIME_US,))
     if token is not None:
-        leave_place(connection, complete.start if complete else None, token, total)
+        store_place(connection, complete.start if complete else None, token, total)
     if is_odd != is_disordered(connection):
         if is_odd:
-            note(connection, "out_of_order", 1)
+            store_note(connection, "out_of_order", 1)
         else:
             connection.execute("DELETE FROM notes WHERE name = 'out_of_order'")
     last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
-    note(connection, "walked", last[0] if last else 0)
+    store_note(connection, "walked", last[0] if last else 0)
 
 
 def unwalked(connection: sqlite3.Connection, run_ids: Collection[str]) -> set[str]:
@@ -69,7 +69,7 @@ def unwalked(connection: sqlite3.Connection, run_ids: Collection[str]) -> set[st
     a filtered list may have shown them.
     """
     sql = f"SELECT run_id FROM runs WHERE id > ? AND run_id IN ({', '.join('?' * len(run_ids))})"
-    walked = noted(connection, "walked") or 0
+    walked = load_note(connection, "walked") or 0
     return {run_id for (run_id,) in connection.execute(sql, (walked, *map(sqlite_text, run_ids)))}
 
 
@@ -114,10 +114,10 @@ def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
     """
     ahead_us = ahead // _MICROSECOND
     step_us = CLOCK_STEP // _MICROSECOND
-    before = noted(connection, "clock_ahead_us")
+    before = load_note(connection, "clock_ahead_us")
     if before is not None and abs(ahead_us - before) <= step_us:
         return False
-    note(connection, "clock_ahead_us", ahead_us)
+    store_note(connection, "clock_ahead_us", ahead_us)
     newest = connection.execute("SELECT as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
     if before is None or ahead_us > before or newest is None:
         return False
@@ -175,7 +175,7 @@ def is_unread(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM places WHERE bottom_us = ?", (NO_TIME_US,)).fetchone() is not None
 
 
-def leave_place(
+def store_place(
     connection: sqlite3.Connection, bottom: datetime | None, token: str | None, total: int | None = None
 ) -> None:
     """Store where a walk stopped that reached down to this creation time. No token: it came to the list's end.
@@ -197,26 +197,26 @@ def leave_place(
 
 def note_no_results(connection: sqlite3.Connection, at: datetime) -> None:
     """Remember that the service offers no results (docs/dev/api.md)."""
-    note(connection, "no_results_us", to_us(at))
+    store_note(connection, "no_results_us", to_us(at))
 
 
 def has_no_results(connection: sqlite3.Connection, now: datetime) -> bool:
     """Whether that was found out within a day."""
-    found_us = noted(connection, "no_results_us")
+    found_us = load_note(connection, "no_results_us")
     return found_us is not None and abs(now - from_us(found_us)) < REMEMBERED
 
 
 def is_disordered(connection: sqlite3.Connection) -> bool:
     """Whether the service's list was out of order when it was last read."""
-    return noted(connection, "out_of_order") is not None
+    return load_note(connection, "out_of_order") is not None
 
 
-def note(connection: sqlite3.Connection, name: str, value: int) -> None:
+def store_note(connection: sqlite3.Connection, name: str, value: int) -> None:
     """Store one fact of the cache, inside the caller's transaction."""
     connection.execute("INSERT OR REPLACE INTO notes (name, value) VALUES (?, ?)", (name, value))
 
 
-def noted(connection: sqlite3.Connection, name: str) -> int | None:
+def load_note(connection: sqlite3.Connection, name: str) -> int | None:
     """A fact of the cache; None: it was never noted."""
     row = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
     return None if row is None else int(row[0])
@@ -227,12 +227,12 @@ def noted(connection: sqlite3.Connection, name: str) -> int | None:
 
 def is_backfill_paused(connection: sqlite3.Connection) -> bool:
     """Whether a user paused the backfill, in any process."""
-    return bool(noted(connection, "is_backfill_paused"))
+    return bool(load_note(connection, "is_backfill_paused"))
 
 
 def pause_backfill(connection: sqlite3.Connection, *, paused: bool) -> None:
     """Pause the backfill of all processes, or resume it."""
-    note(connection, "is_backfill_paused", int(paused))
+    store_note(connection, "is_backfill_paused", int(paused))
 
 
 def store_progress(connection: sqlite3.Connection, progress: BackfillProgress, at: datetime) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from storage.cache import stuck
-from storage.cache.coverage import noted
+from storage.cache.coverage import load_note
 from storage.cache.polls import run_clock_ahead
 from storage.cache.questions import due
 from storage.cache.read_runs import COLUMNS, row_of
@@ -121,7 +121,7 @@ def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_fai
     `holds_failures`: stop at a failure while it is not known which failed runs were cancelled.
     """
     with snapshot(connection):
-        identity = f"{noted(connection, 'identity'):x}"
+        identity = f"{load_note(connection, 'identity'):x}"
         bounds = "SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM events"
         oldest, newest = connection.execute(bounds).fetchone()
         name, _, text = {"": f"{identity}.{oldest}", "now": f"{identity}.{newest}"}.get(cursor, cursor).partition(".")

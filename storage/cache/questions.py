@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from storage.cache.coverage import noted
+from storage.cache.coverage import load_note
 from storage.cache.run_sql import RANK
 from storage.records import CANCELLED
 from storage.records.results import FailureFacts, OpenQuestion
@@ -21,7 +21,7 @@ ON CONFLICT (status) DO UPDATE SET runs = runs + excluded.runs
 
 def due(connection: sqlite3.Connection) -> int:
     """A number if runs failed since the facts were stored, larger with each such change; 0: none did."""
-    return noted(connection, QUESTIONS_DUE) or 0
+    return load_note(connection, QUESTIONS_DUE) or 0
 
 
 def store(connection: sqlite3.Connection, facts: FailureFacts, asked_for: int) -> tuple[str, ...]:

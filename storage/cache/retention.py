@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final
 
-from storage.cache.coverage import note, noted
+from storage.cache.coverage import load_note, store_note
 from storage.cache.schema import make_index
 from storage.cache.texts import BLOCK
 from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
@@ -40,7 +40,7 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 def dropped_until(connection: sqlite3.Connection) -> datetime | None:
     """The creation time up to which runs were dropped, and are not fetched again. None: none were dropped."""
-    return from_us_or_none(noted(connection, "dropped_until_us"))
+    return from_us_or_none(load_note(connection, "dropped_until_us"))
 
 
 def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: Collection[str]) -> int:
@@ -74,7 +74,7 @@ def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: C
         else:
             connection.execute("DELETE FROM coverage WHERE end_us <= :until", ends)
             connection.execute("UPDATE coverage SET start_us = :until + 1 WHERE start_us <= :until", ends)
-        note(connection, "dropped_until_us", max(until_us, noted(connection, "dropped_until_us") or until_us))
+        store_note(connection, "dropped_until_us", max(until_us, load_note(connection, "dropped_until_us") or until_us))
     return len(oldest)
 
 

@@ -21,7 +21,7 @@ import msgspec.json
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from storage.cache.coverage import noted
+from storage.cache.coverage import load_note
 from storage.cache.questions import ADD_TO_STATUS, QUESTIONS_DUE, mark_cancelled
 from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import (
@@ -323,7 +323,7 @@ class RunMerge(Struct, frozen=True):
         numbered = list(enumerate(new, last[0] + 1 if last else 1))
         link = "SELECT last_ok_us, newest_us FROM links WHERE subject = 'runs' AND last_ok_us <= ?"
         polled_us, newest_us = self.connection.execute(link, (asked_us,)).fetchone() or (0, 0)
-        news_us = noted(self.connection, "news_from_us")
+        news_us = load_note(self.connection, "news_from_us")
         rows: list[str | int] = []
         events: list[tuple[str | int, ...]] = []
         for number, arrived in numbered:

@@ -73,7 +73,7 @@ def enter(
             *(facts_json, this_process().as_json(), to_us(now), sqlite_text_or_none(request_json)),
         ),
     )
-    return one(connection, entered.lastrowid or 0)
+    return decision_of(connection, entered.lastrowid or 0)
 
 
 def queue_once(
@@ -111,7 +111,7 @@ def _past(
     )
 
 
-def take(
+def change_outcome(
     connection: sqlite3.Connection, now: datetime, decision_id: int, expected: Outcome, outcome: Outcome, reason: str
 ) -> bool:
     """Change an open decision, if it is still as expected: one process wins. Return whether this one did."""
@@ -123,7 +123,9 @@ def take(
 def answer(connection: sqlite3.Connection, now: datetime, decision_id: int, word: AnswerWord, author: Author) -> bool:
     """Record the user's answer to a waiting decision; return whether it still waited."""
     reply = Answer(word, author.name, now)
-    if not take(connection, now, decision_id, "waiting", "approved" if word == "approved" else "skipped", reply.text):
+    if not change_outcome(
+        connection, now, decision_id, "waiting", "approved" if word == "approved" else "skipped", reply.text
+    ):
         return False
     connection.execute(
         "UPDATE decisions SET answer = ?, answered_by = ?, answered_us = ? WHERE id = ?",
@@ -136,7 +138,7 @@ def queue_again(
     connection: sqlite3.Connection, now: datetime, decision: Decision, occurrence: Occurrence, reason: str
 ) -> None:
     """Replace a queued decision, for this reason, by one on another occurrence; one that is not queued stays."""
-    if take(connection, now, decision.decision_id, "queued", "skipped", reason):
+    if change_outcome(connection, now, decision.decision_id, "queued", "skipped", reason):
         again = Verdict("queued", decision.reason)
         enter(connection, now, decision.rule, occurrence, lambda _: again, request_json=decision.request_json)
 
@@ -152,12 +154,12 @@ def decide_again(
     """Decide an approved or queued decision again, given the rule's later actions; None: another process was faster."""
     number, expected = decision.decision_id, decision.outcome
     verdict = decide(_past(connection, sqlite_text(decision.rule), decision.occurrence.conversation, active_run, now))
-    if not take(connection, now, number, expected, verdict.outcome, verdict.reason):
+    if not change_outcome(connection, now, number, expected, verdict.outcome, verdict.reason):
         return None
     if expected == "queued":
         # It counts towards the limits of the hour in which it acts.
         connection.execute("UPDATE decisions SET decided_us = ? WHERE id = ?", (to_us(now), number))
-    return one(connection, number)
+    return decision_of(connection, number)
 
 
 def settle(connection: sqlite3.Connection, now: datetime, decision: Decision) -> Decision:
@@ -174,7 +176,7 @@ def settle(connection: sqlite3.Connection, now: datetime, decision: Decision) ->
     return settled
 
 
-def keep_request(connection: sqlite3.Connection, decision_id: int, request_json: str) -> None:
+def store_request(connection: sqlite3.Connection, decision_id: int, request_json: str) -> None:
     """Store the request, once the user has approved it."""
     connection.execute("UPDATE decisions SET request_json = ? WHERE id = ?", (sqlite_text(request_json), decision_id))
 
@@ -188,18 +190,18 @@ def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[
     return frozenset(identity for identity, name in stored.items() if name not in claimed)
 
 
-def still_open(connection: sqlite3.Connection, outcome: Outcome | None = None) -> tuple[Decision, ...]:
+def open_decisions(connection: sqlite3.Connection, outcome: Outcome | None = None) -> tuple[Decision, ...]:
     """Open decisions, oldest first; with one outcome if one is given."""
     return _select(connection, "WHERE settled_us IS NULL AND outcome = coalesce(?, outcome) ORDER BY id", outcome)
 
 
-def unknown(connection: sqlite3.Connection, since: datetime) -> tuple[Decision, ...]:
+def unknown_decisions(connection: sqlite3.Connection, since: datetime) -> tuple[Decision, ...]:
     """Decisions since then whose write has an unknown outcome, oldest first."""
     rest = "WHERE outcome = 'unknown' AND action_id IS NOT NULL AND decided_us >= ? ORDER BY id"
     return _select(connection, rest, to_us(since))
 
 
-def one(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
+def decision_of(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
     """The decision with this number."""
     return next(iter(_select(connection, "WHERE id = ?", decision_id)), None)
 
@@ -304,7 +306,7 @@ def retire_rules(connection: sqlite3.Connection, names: Collection[str]) -> None
     connection.execute(query, (json.dumps([*map(sqlite_text, names), OWN, AT_WORK]),))
 
 
-def mark_looked(connection: sqlite3.Connection, rule: str, news_from: datetime) -> None:
+def store_news_from(connection: sqlite3.Connection, rule: str, news_from: datetime) -> None:
     """Note that the rule has seen everything older than itself: anything that the service dates later is news."""
     connection.execute("UPDATE rules SET news_from_us = ? WHERE rule = ?", (to_us(news_from), sqlite_text(rule)))
 

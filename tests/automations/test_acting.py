@@ -186,7 +186,7 @@ async def test_what_waits_for_approval_is_sent_as_it_was_shown(
 
     bot = await Bot.open(settings, settings.profile(), said)
     (waiting,) = await bot.state.open_decisions()
-    await bot.state.take(waiting.decision_id, "waiting", "approved", "approved by ann")
+    await bot.state.change_outcome(waiting.decision_id, "waiting", "approved", "approved by ann")
     await bot.once()
     await bot.close()
 

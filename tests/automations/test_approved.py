@@ -70,7 +70,7 @@ async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: st
         place.move(minutes=10)
         await runner.decide_and_act()
     for each in await place.state.open_decisions():
-        await place.state.take(each.decision_id, "waiting", "approved", "approved by ann")
+        await place.state.change_outcome(each.decision_id, "waiting", "approved", "approved by ann")
     await place.run("run_9", "working")
     place.acts.results = [ActingResult("done", result_id="run_9")] * 3
     await place.runner(text).decide_and_act()
@@ -89,7 +89,7 @@ async def test_what_another_container_took_an_hour_late_is_left_to_it(place: Pla
     await place.fails(runner)
     (found,) = await place.state.open_decisions()
     place.move(hours=3)
-    await place.state.take(found.decision_id, "waiting", "acting", "")
+    await place.state.change_outcome(found.decision_id, "waiting", "acting", "")
     await place.owned_by(replace(this_process(), namespace="another"))
 
     assert not await place.state.adopt(found.decision_id, place.now)

@@ -67,7 +67,7 @@ async def decided(
     decision = await state.decide(rule, occurrence, lambda _: Verdict(first, reason))
     assert decision is not None
     if request:
-        await state.keep_request(decision.decision_id, request)
+        await state.store_request(decision.decision_id, request)
     if first != outcome:
         await state.settle(replace(decision, outcome=outcome, reason=reason, result_id=made))
     scene.clock.now = now

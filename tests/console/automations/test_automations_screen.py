@@ -145,7 +145,7 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
         number = await waits(scene, 0.5, **RUN)
         await scene.ring(StateChangedElsewhere())
         await scene.press("V")
-        await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
+        await scene.engine.usable_state().change_outcome(number, "waiting", "approved", "approved by ann")
         await scene.press("ctrl+k")
         assert (await outcomes(scene))[0] == ("approved", "approved by ann")
         assert "No longer waiting: second chance" in scene.toasts[-1]
@@ -187,7 +187,7 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         await scene.ring(StateChangedElsewhere())
         await scene.press("V")
         await scene.shows("Waiting for approval: 2", "fix/4: continue: Find out why")
-        await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
+        await scene.engine.usable_state().change_outcome(number, "waiting", "approved", "approved by ann")
         await scene.ring(StateChangedElsewhere())
         await scene.shows(
             "second chance: answered elsewhere: approved by ann.", "approval: 1", "fix/5: continue: Find out why"
@@ -205,7 +205,7 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         await scene.ring(StateChangedElsewhere())
         await scene.press("V", "space")
         await scene.shows("^s approve 1")
-        await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
+        await scene.engine.usable_state().change_outcome(number, "waiting", "approved", "approved by ann")
         await scene.ring(StateChangedElsewhere())
         await scene.press("ctrl+s")
         assert (await outcomes(scene))[0] == ("waiting", "waits")
