@@ -17,7 +17,7 @@ from storage.records import Action
 from storage.records.action import WRITE_KINDS
 from widgets.forms.dialog import reason
 from widgets.forms.inputs import ListSearch
-from widgets.kit.badges import Badge, action_badge
+from widgets.kit.badges import ACTION_BADGES, Badge
 from widgets.kit.cells import Column
 from widgets.kit.line_table import TableLine, TonedText
 from widgets.kit.line_text import Chip, ChipBar, SteadyText
@@ -57,7 +57,7 @@ class ActivityEntry(Struct, frozen=True):
         """Its outcome."""
         if self.waits is not None:
             return _WAITING
-        return _SENT_AGAIN if self.source.resolution == "sent_again" else action_badge(self.source.state)
+        return _SENT_AGAIN if self.source.resolution == "sent_again" else ACTION_BADGES[self.source.state]
 
     @property
     def run_id(self) -> str | None:

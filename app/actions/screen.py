@@ -38,7 +38,7 @@ from widgets.forms.facts import FactPane, TableAndFacts
 from widgets.forms.inputs import ListSearch
 from widgets.frame import Notice
 from widgets.kit import hidden
-from widgets.kit.badges import STYLES, Badge, action_badge
+from widgets.kit.badges import ACTION_BADGES, STYLES, Badge
 from widgets.kit.cells import Column
 from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import Chip
@@ -76,7 +76,7 @@ class ActivityQuery(Struct, frozen=True):
 def filters(query: ActivityQuery) -> tuple[Chip, ...]:
     """The chips of all filters, set or not."""
     kinds = _few(tuple(what(kind) for kind in query.kinds))
-    outcomes = _few(tuple(action_badge(outcome).word for outcome in query.outcomes))
+    outcomes = _few(tuple(ACTION_BADGES[outcome].word for outcome in query.outcomes))
     return (
         Chip("kinds", safe_text(f"what {kinds} ▾"), bool(query.kinds)),
         Chip("outcomes", safe_text(f"outcome {outcomes} ▾"), bool(query.outcomes)),
@@ -371,7 +371,7 @@ class ActivityScreen(BaseScreen):
                 "Filter by outcome",
                 self._found.outcomes,
                 self.wanted.outcomes,
-                badge_of=lambda state: action_badge(cast("ActionState", state)),
+                badge_of=lambda state: ACTION_BADGES[cast("ActionState", state)],
             )
             if (picked := await self.app.push_screen_wait(sheet)) is not None:
                 self.wanted = replace(self.wanted, outcomes=picked[0])

@@ -19,7 +19,7 @@ from app.engine.text import SafeText, plural, safe_text
 from storage.records import CANCELLED, Action, Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import reason
-from widgets.kit.badges import Badge, action_badge, run_badge
+from widgets.kit.badges import ACTION_BADGES, Badge, run_badge
 from widgets.runs.follow import BatchLine, BatchView
 
 AT_ONCE: Final = 8
@@ -159,13 +159,13 @@ class RunBatch(Struct, frozen=True):
             elif result.action is None or result.outcome == "blocked":
                 badge, about = REFUSED, result.problem
             elif not result.is_done or not result.result_id:
-                badge = action_badge(result.action.state)
+                badge = ACTION_BADGES[result.action.state]
                 about = reason(result.action.error) if result.action.error is not None else ""
             else:
                 run_id = opens = result.result_id
                 detail = details.get(run_id)
                 known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
-                badge, about = known or action_badge(result.action.state), str(place_of(detail.run if detail else run))
+                badge, about = known or ACTION_BADGES[result.action.state], str(place_of(detail.run if detail else run))
             lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))
         return BatchView(
             key=self.batch_id,

@@ -35,7 +35,7 @@ from widgets.forms.dialog import FormButton, FormDialog, OutcomeText, bindings_o
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField
 from widgets.kit import hidden
-from widgets.kit.badges import STYLES, Tone, action_badge
+from widgets.kit.badges import ACTION_BADGES, STYLES, Tone
 from widgets.kit.cells import shorten
 from widgets.kit.choice_lists import Options
 
@@ -369,7 +369,7 @@ def blocked_outcome(existing: Action, now: datetime, command_line: str) -> Outco
     """Describe the earlier action that blocks this one."""
     facts = [
         ("for", existing.subject),
-        ("earlier", f"{action_badge(existing.state).word}, {ago(existing.created_at, now)}"),
+        ("earlier", f"{ACTION_BADGES[existing.state].word}, {ago(existing.created_at, now)}"),
         ("by", existing.actor),
         ("action", existing.action_id),
     ]

@@ -36,7 +36,7 @@ from app.api.errors import (
 from app.api.network import REFUSED, TRUST, Network
 from app.api.timestamps import retry_after_s
 from app.engine.text import shortened
-from app.profiles.token import StreamToken, Token, TokenError, TokenSource, read_again_after_s
+from app.profiles.token import ReadToken, Token, TokenError, TokenSource, source_after_refusal
 from app.profiles.values import base_address
 from app.version import __version__
 
@@ -171,7 +171,7 @@ class Transport:
             ValueError: It cannot be used.
         """
         self.base_url = base_address(self.base_url)
-        if self.source is not None and not isinstance(self.source, StreamToken):
+        if self.source is not None and not isinstance(self.source, ReadToken):
             self._last_reading_s = time.monotonic()
 
     async def aclose(self) -> None:
@@ -197,13 +197,14 @@ class Transport:
     async def _has_another_token(self, used: Token | TokenError | None) -> bool:
         """Whether there is another token than the one that was refused; its source is read again from time to time."""
         async with self._reading:
-            if self.token is used and self.source and (after_s := read_again_after_s(self.source)) is not None:
+            if self.token is used and self.source and (again := source_after_refusal(self.source)) is not None:
+                source, after_s = again
                 now_s = time.monotonic()
                 if self._last_reading_s is not None and now_s < self._last_reading_s + after_s:
                     return False
                 self._last_reading_s = now_s
                 try:
-                    token = await asyncio.to_thread(self.source.read, os.environ)
+                    token = await asyncio.to_thread(source.read, os.environ)
                 except (TokenError, OSError):
                     return False  # The refusal is the better error.
                 if not isinstance(used, Token) or token.reveal() != used.reveal():

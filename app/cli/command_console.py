@@ -58,7 +58,7 @@ def console(invocation: Invocation, /) -> int:
 def open_console(invocation: Invocation) -> int:
     """Show the chosen profile; return the exit code."""
     settings = invocation.settings()
-    is_asked_for = invocation.profile_name or settings.default_profile or invocation.token_stream
+    is_asked_for = invocation.profile_name or settings.default_profile or invocation.token
     if not settings.profiles and not is_asked_for and has_screen():
         # A newcomer: nothing is configured, and a terminal is there to answer questions on.
         from app.profiles import config_path

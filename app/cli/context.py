@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.cli import Format
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.engine.files import ProfileFiles
     from app.profiles import Choice, Profile, Settings
+    from app.profiles.token import Token, TokenError
     from storage.ledger import Ledger
     from storage.state import State
 
@@ -38,8 +39,8 @@ class Invocation:
         self.profile_name: str | None = None
         self.data_dir: Path | None = None
         self.read_only = False
-        self.token_stream: TextIO | None = None
-        """Holds the token from `--token-stdin`. None: the profile names its source."""
+        self.token: Token | TokenError | None = None
+        """What `--token-stdin` read. None: the profile names the token's source."""
         self.verbose = False
         self.log_file: Path | None = None
         """The log's file. None: stderr, if `verbose` is set."""
@@ -129,11 +130,11 @@ class Invocation:
         """The chosen profile."""
         from msgspec.structs import replace
 
-        from app.profiles.token import StreamToken
+        from app.profiles.token import ReadToken
 
         profile = settings.profile(self.profile_name)
-        if self.token_stream is not None:
-            profile = replace(profile, token=StreamToken(self.token_stream))
+        if self.token is not None:
+            profile = replace(profile, token=ReadToken(self.token))
         return replace(profile, read_only=True) if self.read_only else profile
 
     @asynccontextmanager

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial, reduce, wraps
 from importlib import import_module
-from io import StringIO
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from click.shell_completion import CompletionItem
+
+    from app.profiles.token import Token, TokenError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -130,7 +131,7 @@ def _keep(
     def callback(ctx: click.Context, param: click.Parameter, received: Any) -> None:
         invocation = ctx.ensure_object(Invocation)
         name = param.opts[-1]
-        if ctx.resilient_parsing and attribute == "token_stream":
+        if ctx.resilient_parsing and attribute == "token":
             return  # During completion, stdin is the user's terminal.
         # An option that was not given must not undo the group's.
         for entry in received if isinstance(received, tuple) else (True,) * received:
@@ -175,9 +176,15 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             names, callback=_keep(attribute, read), help=text, expose_value=False, hidden=hidden, **more
         )
 
-    def token(_: object) -> StringIO:
+    def token(_: object) -> "Token | TokenError":
+        from app.profiles.token import Token, TokenError
+
         # Read now, and only one line: instructions may follow on the same stream.
-        return StringIO(sys.stdin.buffer.readline().decode("ascii", errors="replace"))
+        line = sys.stdin.buffer.readline().decode("ascii", errors="replace")
+        try:
+            return Token(line.strip())
+        except TokenError as error:
+            return error  # A command that needs no token goes on.
 
     service = "The configured service to use; overrides RUNWARDEN_PROFILE."
     return [
@@ -185,7 +192,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
         option(["--profile"], "profile_name", "NAME", service, type=str, shell_complete=completed("profiles")),
         option(["--data-dir"], "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR].", as_path),
         option(["--read-only"], "read_only", "", "Refuse every write."),
-        option(["--token-stdin"], "token_stream", "", "Read the API token from the first line of stdin.", token),
+        option(["--token-stdin"], "token", "", "Read the API token from the first line of stdin.", token),
         option(["-v", "--verbose"], "verbose", "", "Log requests and other activity to stderr."),
         option(["--log-file"], "log_file", "FILE", "Append the log to this file instead.", as_path),
     ]

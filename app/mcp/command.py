@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from io import BytesIO, StringIO, TextIOWrapper
+from io import BytesIO, TextIOWrapper
 from typing import Annotated, Any, Final, TypeVar
 
 import click
@@ -30,7 +30,7 @@ from app.cli.output import Output
 from app.engine.text import json_escaped
 from app.engine.times import rfc3339
 from app.profiles import Profile, Settings
-from app.profiles.token import StreamToken, TokenError
+from app.profiles.token import ReadToken, TokenError
 from app.runs.command_rows import RunLookup
 from app.start.streams import ReaderGoneError
 from app.version import __version__
@@ -270,15 +270,13 @@ def mcp(invocation: Invocation, /) -> int:
     request until you approve it.
     """
     require_extra("mcp")
-    if invocation.token_stream is not None:
+    if invocation.token is not None:
         raise failed("usage", "--token-stdin cannot be used: stdin carries the protocol. Use a file or a variable.")
-    profile, text = invocation.profile(invocation.settings()), ""
+    profile = invocation.profile(invocation.settings())
     with suppress(TokenError):  # Cached data needs no token, and calls that do need one report the problem.
-        text = profile.token.read(os.environ).reveal()
-
-    # A token can be read from a variable only once.
-    tools = Tools(lambda: Call(invocation, replace(profile, token=StreamToken(StringIO(text))) if text else profile))
-    return invocation.run(lambda: _serve(tools))
+        # A token can be read from a variable only once.
+        profile = replace(profile, token=ReadToken(profile.token.read(os.environ)))
+    return invocation.run(lambda: _serve(Tools(lambda: Call(invocation, profile))))
 
 
 @asynccontextmanager

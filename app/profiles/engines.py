@@ -7,14 +7,13 @@ from collections.abc import Callable, MutableMapping
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from importlib import import_module
-from io import StringIO
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
-from app.profiles.token import EnvToken, StreamToken, Token, TokenError
+from app.profiles.token import EnvToken, ReadToken, Token, TokenError
 from storage.records.error_kinds import error_kind
 
 if TYPE_CHECKING:
@@ -98,8 +97,8 @@ class ProfileEngines:
             with suppress(TokenError):  # The engine reports why there is none.
                 self._tokens[profile.name] = await asyncio.to_thread(profile.token.read, os.environ)
         if (token := self._tokens.get(profile.name)) is not None:
-            again = None if isinstance(profile.token, EnvToken | StreamToken) else profile.token
-            profile = replace(profile, token=StreamToken(StringIO(token.reveal()), again))
+            again = None if isinstance(profile.token, EnvToken | ReadToken) else profile.token
+            profile = replace(profile, token=ReadToken(token, again))
         settings = self._settings
         if profile.name != self._current:
             command_line = f"{settings.command_line} {shlex.quote(f'--profile={profile.name}')}"

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from io import StringIO
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 from urllib.parse import urlsplit
@@ -23,7 +22,7 @@ from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.engine.text import safe_text
 from app.profiles import ConfigError, Profile
 from app.profiles.engines import check
-from app.profiles.token import CommandToken, EnvToken, FileToken, StreamToken, Token, TokenError, TokenSource
+from app.profiles.token import CommandToken, EnvToken, FileToken, ReadToken, Token, TokenError, TokenSource
 from app.profiles.values import base_address, is_loopback
 from app.profiles.write import add_profile, keep_token, name_problem
 from widgets.forms.facts import FormChoice
@@ -75,11 +74,11 @@ def suggested_name(base_url: str) -> str:
 
 
 def _source(origin: TokenOrigin, typed: str) -> TokenSource | str:
-    """The token's source, or the problem with it; a pasted token is on a stream until it is written."""
+    """The token's source, or the problem with it; a pasted token is in no file until it is written."""
     match origin:
         case "pasted":
             try:
-                return StreamToken(StringIO(Token(typed).reveal()))
+                return ReadToken(Token(typed))
             except TokenError as error:
                 return str(error)
         case "variable":
@@ -235,8 +234,8 @@ class OnboardingScreen(Screen[str | None]):
     def _write(self, new: Profile) -> None:
         written: Path | None = None
         try:
-            if isinstance(new.token, StreamToken):
-                written = keep_token(self._file.resolve().parent, new.name, Token(self._token))
+            if isinstance(new.token, ReadToken):
+                written = keep_token(self._file.resolve().parent, new.name, new.token.read({}))
                 # A relative path: the configuration resolves it against its own folder.
                 new = Profile(new.name, new.base_url, FileToken(Path(written.name)), new.read_only)
             add_profile(self._file, new)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, TextIO, final
+from typing import Final, final
 
 from msgspec import Struct
 
@@ -205,20 +205,21 @@ class KeyringToken(Struct, frozen=True):
         return _bare(printed)
 
 
-class StreamToken(Struct, frozen=True):
-    """A token on an open stream, as with `--token-stdin`."""
+class ReadToken(Struct, frozen=True):
+    """A token that was read before, or why it cannot be used, as with `--token-stdin`."""
 
-    stream: TextIO
+    token: Token | TokenError
     again: FileToken | CommandToken | KeyringToken | None = None
     """The source of later tokens. None: there is none."""
 
     def __str__(self) -> str:
         return "stdin"
 
-    def read(self, env: Mapping[str, str]) -> Token:
-        """Read the token from the first line, and a later one from its source."""
-        line = self.stream.readline(_MAX_TOKEN + 2).strip()
-        return self.again.read(env) if not line and self.again is not None else Token(line)
+    def read(self, _env: Mapping[str, str]) -> Token:
+        """The token, however often."""
+        if isinstance(self.token, TokenError):
+            raise self.token
+        return self.token
 
 
 TOKEN_KINDS: Final[Mapping[str, type[EnvToken | FileToken | CommandToken | KeyringToken]]] = {
@@ -228,14 +229,14 @@ TOKEN_KINDS: Final[Mapping[str, type[EnvToken | FileToken | CommandToken | Keyri
     "token_keyring": KeyringToken,
 }
 """The sources that a profile may name, by their keys; a key's value is the first field of its source."""
-TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | StreamToken
+TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | ReadToken
 """`read` may block as long as a command or a keyring takes, and raises `TokenError`; `str` says where it is."""
 
 
-def read_again_after_s(source: TokenSource) -> float | None:
-    """How soon a refused token may be read again; None: the source holds no other."""
-    again = source.again if isinstance(source, StreamToken) else source
+def source_after_refusal(source: TokenSource) -> tuple[FileToken | CommandToken | KeyringToken, float] | None:
+    """Where another token may be after one was refused, and the seconds between two readings; None: nowhere."""
+    again = source.again if isinstance(source, ReadToken) else source
     if again is None or isinstance(again, EnvToken):
         return None
     # A command or a keyring may ask the user.
-    return 10.0 if isinstance(again, FileToken) else 600.0
+    return again, 10.0 if isinstance(again, FileToken) else 600.0

@@ -72,7 +72,7 @@ def add_profile(file: Path, new: Profile) -> None:
     before = read_text(file)
     named = [token_key for token_key, kind in TOKEN_KINDS.items() if isinstance(new.token, kind)]
     if not named:
-        raise ValueError("A stream's token has no place in a file.")
+        raise ValueError("A token itself has no place in this file.")
     source = getattr(new.token, new.token.__struct_fields__[0])
     profile: dict[str, object] = {"base_url": new.base_url}
     profile[named[0]] = list(source) if isinstance(source, tuple) else str(source)

@@ -1,5 +1,4 @@
 import asyncio
-import io
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -16,7 +15,7 @@ from app.api.errors import ApiError
 from app.engine.engine import Engine
 from app.profiles import load
 from app.profiles.load import CACHE_FILE
-from app.profiles.token import StreamToken
+from app.profiles.token import ReadToken, Token
 from storage.values import utc_now
 from tests.cli.conftest import CommandLine, Result
 from tests.lab import Lab
@@ -69,7 +68,7 @@ class Desk:
     ) -> AsyncIterator[Engine]:
         settings = load(None, CommandLine(self.folder, self.peer.base_url).environment)
         found = settings.profile()
-        profile = replace(found, token=StreamToken(io.StringIO(token)), poll=replace(found.poll, **poll))
+        profile = replace(found, token=ReadToken(Token(token)), poll=replace(found.poll, **poll))
         async with await Engine.open(settings, profile, actor="cli", clock=clock) as engine:
             yield engine
 

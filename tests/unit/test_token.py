@@ -1,7 +1,6 @@
 """The sources of a token, and that it is never shown."""
 
 import copy
-import io
 import os
 import pickle
 import traceback
@@ -14,7 +13,7 @@ from app.profiles.token import (
     EnvToken,
     FileToken,
     KeyringToken,
-    StreamToken,
+    ReadToken,
     Token,
     TokenError,
     TokenSource,
@@ -105,8 +104,10 @@ def test_a_command_that_fails_says_how() -> None:
         assert SECRET not in str(error), argv
 
 
-def test_a_stream_gives_its_first_line_and_an_empty_keyring_names_the_fix() -> None:
-    """`--token-stdin` does the same; the fix is a command."""
-    assert StreamToken(io.StringIO(SECRET + "\nmore\n")).read({}).reveal() == SECRET
-    assert "empty" in str(refusal(StreamToken(io.StringIO(""))))
+def test_a_read_token_stays_and_an_empty_keyring_names_the_fix() -> None:
+    """A token that was read can be used again, unlike one that cannot be used; the fix is a command."""
+    source = ReadToken(Token(SECRET))
+    assert [source.read({}).reveal() for _ in range(2)] == [SECRET, SECRET]
+    assert SECRET not in repr(source)
+    assert "cannot" in str(refusal(ReadToken(TokenError("It cannot be sent.", fix="Choose another."))))
     assert "keyring" in refusal(KeyringToken("acme")).fix

@@ -12,7 +12,7 @@ from app.health.facts import HealthLevel, level
 from storage.records import STATUS_BY_NAME, ActionState, Tone
 from widgets.kit.cells import shorten
 
-__all__ = ["STYLES", "Badge", "ProfileMark", "StyledText", "Tone", "action_badge", "health_badge", "run_badge"]
+__all__ = ["ACTION_BADGES", "STYLES", "Badge", "ProfileMark", "StyledText", "Tone", "health_badge", "run_badge"]
 
 
 STYLES: Final[dict[Tone, str]] = {
@@ -90,7 +90,7 @@ _HEALTH: Final[dict[HealthLevel | None, tuple[str, Tone]]] = {
     None: ("?", "warn"),
 }
 
-_ACTIONS: Final[dict[ActionState, Badge]] = {
+ACTION_BADGES: Final[dict[ActionState, Badge]] = {
     "prepared": Badge("◌", "prepared", "wait"),
     "sending": Badge("●", "sending", "busy"),
     "confirmed": Badge("✓", "confirmed", "good"),
@@ -113,8 +113,3 @@ def health_badge(status: str, healthy_words: Collection[str]) -> Badge:
     """A platform's status, as received."""
     glyph, tone = _HEALTH[level(status, healthy_words)]
     return Badge(glyph, safe_text(status, limit=40), tone)
-
-
-def action_badge(state: ActionState) -> Badge:
-    """An action's state."""
-    return _ACTIONS[state]

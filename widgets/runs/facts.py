@@ -12,7 +12,7 @@ from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, clock_time, roughly_ago, span, stamp, started
 from storage.records import STATUS_BY_NAME, ActionState, RunDetail, RunRow
 from storage.records.results import LogTail
-from widgets.kit.badges import STYLES, Badge, action_badge, run_badge
+from widgets.kit.badges import ACTION_BADGES, STYLES, Badge, run_badge
 from widgets.kit.cells import shorten
 
 
@@ -199,7 +199,7 @@ def messages(sent: Sequence[SentMessage], now: datetime, width: int) -> list[Lin
     """The messages with a blank line between them: each one's author, time, outcome and text."""
     lines: list[Line] = []
     for number, message in enumerate(sent, 1):
-        badge = action_badge(message.state)
+        badge = ACTION_BADGES[message.state]
         when = (f"  {clock_time(message.at, now)}  ", QUIET)
         lines += [line()] if lines else []
         lines.append(line((f"{number}  ", QUIET), (message.actor, "bold"), when, (badge.text, badge.style)))

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from io import StringIO
 from pathlib import Path
 from unittest.mock import AsyncMock
 
@@ -24,7 +23,7 @@ from app.profiles import LEDGER_FILE, Settings, data_folder
 from app.profiles.engines import ProfileEngines
 from app.profiles.load import parse
 from app.profiles.screen_profiles import AllProfilesScreen, ProfileSwitcher
-from app.profiles.token import EnvToken, StreamToken
+from app.profiles.token import EnvToken, ReadToken, Token
 from app.runs.screen_run import RunScreen
 from app.runs.screen_views import first_picture
 from storage.errors import DatabaseBusyError, StorageError
@@ -237,7 +236,7 @@ async def test_tokens_leave_the_environment_and_are_read_once(several: Settings,
 
     If RUNWARDEN_TOKEN belongs to RUNWARDEN_BASE_URL, a profile with another address opens without it.
     """
-    stdin = StreamToken(StringIO("from-stdin\n"))
+    stdin = ReadToken(Token("from-stdin"))
     foreign = EnvToken(TOKEN_VARIABLE, meant_for="RUNWARDEN_BASE_URL is https://other.example")
     problems = []
     for token, names in ((stdin, ("acme-prod", "acme-staging", "partner", "partner")), (foreign, ("partner",))):
