@@ -14,7 +14,6 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import ScreenCommand
-from app.start.streams import draw_on_stdout
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -64,7 +63,6 @@ def open_console(invocation: Invocation) -> int:
         from app.profiles import config_path
         from app.profiles.screen_onboarding import run_onboarding
 
-        draw_on_stdout()
         code = run_onboarding(config_path(invocation.config_file, os.environ))
         if code != Exit.DONE:
             return code

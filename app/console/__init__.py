@@ -8,9 +8,8 @@ import gc
 import os
 from typing import TYPE_CHECKING, Any
 
-from app.console.process import ending_with_terminal, follow_window
+from app.console.process import on_terminal
 from app.profiles import Profile, Settings
-from app.start.streams import draw_on_stdout
 from storage.values import utc_now
 
 if TYPE_CHECKING:
@@ -29,15 +28,13 @@ def run_console(
     `modes_before` are the terminal's modes from before the first frame, if
     there was one; without `keep_frame` no frame is kept for the next start.
     """
-    follow_window()
-    draw_on_stdout()
     gc.disable()  # A start makes hardly any garbage: collecting it would take a tenth of the time to the first frame.
     from app.profiles.engines import ProfileEngines
     from app.runs.screen_views import first_picture
 
     first = first_picture(settings, profile, utc_now())
     engines = ProfileEngines(settings, profile, os.environ, utc_now)
-    with ending_with_terminal():
+    with on_terminal():
         from app.console.app import RunwardenApp
 
         app = RunwardenApp(settings, profile, engines, first, utc_now)

@@ -1,6 +1,6 @@
 """The base of every screen: header, tabs, banner and keys; the notice on small terminals; and the tabs' screens."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from pkgutil import resolve_name
@@ -126,6 +126,8 @@ class BaseScreen(Screen[None]):
     """A tab's screen. Subclasses override `compose_body`, and as needed the hooks, which do nothing here."""
 
     TAB: ClassVar[str]
+    run_worker: Callable[..., Worker[Any]]
+    """Textual's own, which mypy cannot match with a coroutine function."""
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
     AUTO_FOCUS = ""
@@ -162,10 +164,6 @@ class BaseScreen(Screen[None]):
         return ()
 
     on_event = guarded_event
-
-    def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
-        """Run this coroutine function in the background; the app reports a `RunwardenError` of it."""
-        return super().run_worker(work, *arguments, **options)
 
     def on_mount(self) -> None:
         """Subscribe to the session, the keys and the clock."""

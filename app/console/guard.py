@@ -8,7 +8,7 @@ exception that reaches a message loop also ends that loop, so events and actions
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,8 @@ CONSOLE_CSS: Final = Path(__file__).with_name("console.tcss")
 class BaseApp(App[ResultT]):
     """An app in which no key, click, timer or worker that fails with a `RunwardenError` ends the console."""
 
+    run_worker: Callable[..., Worker[Any]]
+    """Textual's own, which mypy cannot match with a coroutine function."""
     session: "Session | None" = None
     """Reports each `RunwardenError`. None: it ends the app."""
     own_filter: LineFilter | None = None
@@ -102,10 +104,6 @@ class BaseApp(App[ResultT]):
         except RunwardenError as error:
             self.failed(error)
             return True
-
-    def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
-        """Run this coroutine function in the background; mypy cannot match Textual's own signature with one."""
-        return super().run_worker(work, *arguments, **options)
 
     def pop_screen(self) -> AwaitComplete:
         """Close the top screen, and first its workers: a late result would not find the screen's widgets."""

@@ -18,16 +18,18 @@ PATIENCE_MS: Final = 5_000
 """The time for the console to end in order, and for its process after that: one without a terminal may hang."""
 
 
-def follow_window() -> None:
-    """Remove the size from the environment, which would override every change of the window; not in a browser."""
+@contextmanager
+def on_terminal() -> Iterator[None]:
+    """A context for an app, which draws on stdout, and follows the window's size.
+
+    The process ends by SIGHUP once its terminal is gone, and by force if SIGHUP does not end it.
+    """
+    if sys.__stderr__ is None or not sys.__stderr__.isatty():
+        sys.__stderr__ = sys.__stdout__  # type: ignore[misc]  # where Textual draws, which has no parameter for it
     if sys.stdin.isatty() and sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ:
+        # A size in the environment would override every change of the window; a browser sends its own.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
-
-
-@contextmanager
-def ending_with_terminal() -> Iterator[None]:
-    """A context: the process ends by SIGHUP once its terminal is gone, and by force if SIGHUP does not end it."""
     if not sys.stdin.isatty():
         yield
         return

@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from tomlkit import dumps
 
 from app.demo.service_process import NO_ACCOUNT, DemoError, ServiceProcess, apply, bubblewrap_works, start
 from app.profiles import Choice, Profile, Settings, load
@@ -282,20 +283,18 @@ def resume(folder: Path) -> World:
 
 def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], *, is_live: bool) -> None:
     """Write the configurations of the console and of the simulated team."""
-    repositories = (
-        "[repositories]\n"
-        f'"*" = {json.dumps(f"{folder}/repositories/github/{{path}}.git")}\n'
-        f'"gitlab:*" = {json.dumps(f"{folder}/repositories/gitlab/{{path}}.git")}\n\n'
-    )
+    clones = folder / "repositories"
+    repositories = {"*": f"{clones}/github/{{path}}.git", "gitlab:*": f"{clones}/gitlab/{{path}}.git"}
     at_work = RULES.replace("MESSAGES", json.dumps(str(folder / "messages.log"))) if is_live else ""
     for alias, file, extra in ((PROFILE, "config", at_work), ("team", "team", "")):
         secret = folder / ("token" if alias == PROFILE else f"{alias}-token")
         with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as written:
             written.write(tokens[alias])
-        (folder / f"{file}.toml").write_text(
-            f"data_dir = {json.dumps(str(folder / ('client' if alias == PROFILE else alias)))}\n"
-            f"default_profile = {json.dumps(alias)}\n\n"
-            f"[poll]\nruns_s = 2\nhealth_s = 5\n\n{repositories}"
-            f"[profiles.{alias}]\nbase_url = {json.dumps(base_url)}\ntoken_file = {json.dumps(str(secret))}\n\n{extra}",
-            encoding="utf-8",
-        )
+        settings = {
+            "data_dir": str(folder / ("client" if alias == PROFILE else alias)),
+            "default_profile": alias,
+            "poll": {"runs_s": 2, "health_s": 5},
+            "repositories": repositories,
+            "profiles": {alias: {"base_url": base_url, "token_file": str(secret)}},
+        }
+        (folder / f"{file}.toml").write_text(f"{dumps(settings)}\n{extra}", "utf-8")

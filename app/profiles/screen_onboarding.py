@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Button, Static
 
 from app.console.guard import CONSOLE_CSS, BaseApp
-from app.console.process import ending_with_terminal, follow_window
+from app.console.process import on_terminal
 from app.console.sheets import OVER_CSS
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.engine.text import safe_text
@@ -319,8 +319,7 @@ class OnboardingApp(BaseApp[str]):
 
 def run_onboarding(file: Path) -> int:
     """Ask for a first profile on this terminal and write it; return the exit code, 0 even without a profile."""
-    follow_window()
-    app = OnboardingApp(file, frozenset(name for name, value in os.environ.items() if value))
-    with ending_with_terminal():
+    with on_terminal():
+        app = OnboardingApp(file, frozenset(name for name, value in os.environ.items() if value))
         app.run()
     return app.return_code or 0

@@ -68,9 +68,3 @@ def remarking(stream: TextIO) -> Iterator[None]:
 def let_go_of(stream: TextIO) -> None:
     """Drop buffered output, so that the interpreter's flush at exit does not complain about it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def draw_on_stdout() -> None:
-    """Let Textual draw on stdout if stderr, where it draws by itself, is a file."""
-    if sys.__stderr__ is None or not sys.__stderr__.isatty():
-        sys.__stderr__ = sys.__stdout__  # type: ignore[misc]  # Textual has no parameter for its stream
