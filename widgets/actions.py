@@ -24,8 +24,6 @@ from widgets.kit.line_text import Chip, ChipBar, SteadyText
 
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 _WAITING: Final = Badge("◌", "waiting", "wait")
-_BODY_CHARACTERS: Final = 20_000
-_BODY_LINES: Final = 400
 
 
 class ActivityEntry(Struct, frozen=True):
@@ -113,7 +111,7 @@ class ActivityEntry(Struct, frozen=True):
         # A body that is not JSON is shown as it is: the ledger holds the bytes as sent.
         with suppress(ValueError, RecursionError):
             body = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
-        lines = map(Content, safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES))
+        lines = map(Content, safe_block(body, limit=20_000, lines=400))
         title = "What was sent" if self.waits is None else "What is sent then"
         return Content("\n").join((Content.styled(title, "$accent bold"), *lines))
 

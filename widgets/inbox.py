@@ -68,8 +68,8 @@ class InboxRow(Struct, frozen=True):
         badge = BADGES[item.kind]
         yield "what", (safe_text(f"{badge.text}, {item.severity}"), badge.tone)
         yield "", (safe_text(item.title, limit=300), "plain")
-        if item.by:
-            yield "asked by", (safe_text(item.by, limit=300), "plain")
+        if item.kind == "approval":
+            yield "asked by", (safe_text(item.subject, limit=300), "plain")
         for number, choice in enumerate(item.choices, 1):
             yield "" if number > 1 else "answers", (safe_text(f"{number}  {choice}", limit=300), "plain")
         if item.back:

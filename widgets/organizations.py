@@ -51,7 +51,7 @@ class OrganizationEntry(ActivityEntry, frozen=True):
     def matches(self, words: Iterable[str]) -> bool:
         """Whether all these case-folded words occur in its address, name, slug or ids."""
         made, action = self.organization, self.source
-        names = (made.organization_name, made.organization_slug, made.organization_id) if made is not None else ()
+        names = (made.organization_name, made.organization_slug) if made is not None else ()
         text = "\n".join((self.about, action.action_id, action.result_id or "", *names)).casefold()
         return all(word in text for word in words)
 
@@ -203,12 +203,12 @@ class ImportBar(Vertical):
         ]
         self._counts.update(Content("   ").join(counts))
 
-    def show_progress(self, done: int, of: int, text: SafeText) -> None:
+    def show_progress(self, done: int, of: int, text: str) -> None:
         """Show how far the import is."""
         full = done * BAR // max(1, of)
         bar = (("█" * full, STYLES["busy"]), ("░" * (BAR - full), STYLES["quiet"]))
-        self._progress.update(Content.assemble(*bar, f" {done:,} of {of:,}  ", text))
+        self._progress.update(Content.assemble(*bar, f" {done:,} of {of:,}  ", safe_text(text)))
 
-    def say(self, text: SafeText, tone: Tone) -> None:
+    def say(self, text: str, tone: Tone) -> None:
         """Show a message in place of the progress."""
-        self._progress.update(Content.styled(text, STYLES[tone]))
+        self._progress.update(Content.styled(safe_text(text), STYLES[tone]))

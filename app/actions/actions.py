@@ -49,7 +49,6 @@ RETRY_S: Final = 15.0
 PAUSE_S: Final = 0.25
 NOT_RECORDED: Final = "not_recorded"
 """The error's kind when the outcome is known and could not be recorded."""
-NO_ERROR: Final = ActionFailure("", "")
 OutcomeT = TypeVar("OutcomeT")
 
 
@@ -58,8 +57,7 @@ class Verdict(Struct, frozen=True):
 
     state: SettledState
     """`unknown`: it may have had an effect, if a byte of it left."""
-    error: ActionFailure = NO_ERROR
-    """Why it is not confirmed."""
+    error: ActionFailure = ActionFailure("", "")
     result_id: str | None = None
     response_json: str | None = None
 
@@ -102,10 +100,10 @@ class Sending:
                 )
             except WrongStateError as overtaken:
                 # An earlier attempt was stored after all, or another process took us for dead.
-                held = overtaken.action
-                is_given_up = held.state == "unknown" and held.resolution is None
+                stored = overtaken.action
+                is_given_up = stored.state == "unknown" and stored.resolution is None
                 why = "Another process had marked it as unknown."
-                self.action = self._unrecorded(verdict, why, was_sent=was_sent) if is_given_up else held
+                self.action = self._unrecorded(verdict, why, was_sent=was_sent) if is_given_up else stored
             except StorageError as broken:
                 if time.monotonic() < give_up_s and not isinstance(broken, StorageClosedError):
                     await asyncio.sleep(PAUSE_S)
@@ -186,7 +184,6 @@ class Actions(Struct, frozen=True):
     announce: Announce
     clock: Callable[[], datetime]
     actor: str
-    """The author in the ledger."""
     read_only: bool = False
     command_line: str = "runwarden"
     """The beginning of a command on the same ledger, for messages."""
@@ -196,18 +193,41 @@ class Actions(Struct, frozen=True):
         """The named agents that may be started, by name, if the service lists them."""
         return {agent.name: agent for agent in await self.client.agents()}
 
-    async def submit(self, request: WriteRequest, key: str | None = None, *, again: bool = False) -> Action:
+    async def submit(
+        self, request: WriteRequest, key: str | None = None, *, again: bool = False, supersedes: str | None = None
+    ) -> Action:
         """Carry out the request; the action's state is the outcome, and no API error is raised.
 
         A key sends once, in any process; if that is happening right now, this waits for its result. `again`: the user
-        knows that an organization was created for this address before, and wants another one.
+        knows that an organization was created for this address before, and wants another one. `supersedes`: the
+        action of unknown outcome that this one sends again.
 
         Raises:
             ActionRefusedError: Nothing was sent: read-only, invalid, blocked by an open action, done before, or the key
                 was used.
         """
         self.check(request)
-        return await self._carry_out(request, key=key, again=again)
+        at = self.clock()
+        action_id = new_action_id(at)
+        texts = (request.subject, key or action_id, request.path, as_json(request, action_id), self.actor)
+        entry = Action(action_id, request.kind, *texts, "prepared", at, base_url=self.client.base_url)
+        try:
+            with _refusing(self.command_line):
+                action = await self.ledger.prepare(entry, again=again, supersedes=supersedes)
+        except AlreadyAskedError as earlier:
+            if not earlier.is_for(request):
+                raise
+            # Wait until the other process has settled it, or a request's time is over.
+            action = earlier.existing
+            give_up_s = time.monotonic() + self.client.transport.deadline_s
+            while action.state in {"prepared", "sending"} and time.monotonic() < give_up_s:
+                await asyncio.sleep(POLL_S)
+                await self.adopt_orphans()
+                action = await self.ledger.action(action.action_id) or action
+            raise AlreadyAskedError(action) from earlier
+        if supersedes is not None:
+            self._announce(ActionChanged(supersedes))
+        return await self._send(request, self.changed(action))
 
     async def rehearse(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> None:
         """Check whether `submit` would send the request; nothing is sent or recorded.
@@ -232,7 +252,7 @@ class Actions(Struct, frozen=True):
         request = request_of(old)
         self.check(request)
         await self.adopt_orphans()
-        return await self._carry_out(request, again=True, supersedes=old.action_id)
+        return await self.submit(request, again=True, supersedes=old.action_id)
 
     async def resolve(self, action_id: str, result_id: str | None) -> Action:
         """Record the result of an unknown action, as the user found out; None: it had no effect.
@@ -271,39 +291,8 @@ class Actions(Struct, frozen=True):
         """
         if self.read_only:
             raise ReadOnlyError
-        if found := problems(request):
-            raise InvalidRequestError(found)
-
-    async def _carry_out(
-        self,
-        request: WriteRequest,
-        *,
-        again: bool,
-        key: str | None = None,
-        supersedes: str | None = None,
-    ) -> Action:
-        at = self.clock()
-        action_id = new_action_id(at)
-        texts = (request.subject, key or action_id, request.path, as_json(request, action_id), self.actor)
-        entry = Action(action_id, request.kind, *texts, "prepared", at, base_url=self.client.base_url)
-        try:
-            with _refusing(self.command_line):
-                action = await self.ledger.prepare(entry, again=again, supersedes=supersedes)
-        except AlreadyAskedError as asked:
-            if not asked.is_for(request):
-                raise
-            # Wait until the other process has settled it, or a request's time is over.
-            action = asked.existing
-            give_up_s = time.monotonic() + self.client.transport.deadline_s
-            while action.state in {"prepared", "sending"} and time.monotonic() < give_up_s:
-                await asyncio.sleep(POLL_S)
-                await self.adopt_orphans()
-                action = await self.ledger.action(action.action_id) or action
-            raise AlreadyAskedError(action) from asked
-        if supersedes is not None:
-            self._announce(ActionChanged(supersedes))
-        self.changed(action)
-        return await self._send(request, action)
+        if wrong := problems(request):
+            raise InvalidRequestError(wrong)
 
     async def _send(self, request: WriteRequest, action: Action) -> Action:
         sending = Sending(self, action)

@@ -31,7 +31,6 @@ class BatchResult(Struct, frozen=True):
     action: Action | None = None
     """The write, or the earlier one that it repeats or that blocks it; None: there is none."""
     problem: str = ""
-    """Why it was refused."""
 
     @classmethod
     def of(cls, action: Action, *, is_earlier: bool = False) -> Self:
@@ -93,17 +92,10 @@ class BatchSender:
 
     submit: Callable[[WriteRequest, str | None], Awaitable[Action]]
     """Sends a request through the ledger, under a key if there is one: once for each key."""
-    most: int | None = None
-    """How many may be sent; None: no limit."""
     sent: int = 0
     """How many were sent, with any outcome."""
-    stopped_by: BatchResult | None = None
-    """The result after which nothing more is sent; None: nothing stopped the batch."""
-
-    @property
-    def may_send(self) -> bool:
-        """Whether nothing stopped the batch, and its limit is not reached."""
-        return self.stopped_by is None and (self.most is None or self.sent < self.most)
+    may_send: bool = True
+    """False: a result has stopped the batch."""
 
     async def send(self, request: WriteRequest, key: str | None = None) -> BatchResult:
         """Send one write, unless the ledger or the program refuses it.
@@ -117,16 +109,16 @@ class BatchSender:
             self.sent += 1
         except ReadOnlyError:
             raise
-        except AlreadyAskedError as asked:
-            result = BatchResult.of(asked.existing, is_earlier=True)
-            if not asked.is_for(request):
-                result = BatchResult("refused", problem=asked.key_taken)
+        except AlreadyAskedError as earlier:
+            result = BatchResult.of(earlier.existing, is_earlier=True)
+            if not earlier.is_for(request):
+                why = f"This retry key belongs to another request ({earlier.existing.action_id}). Nothing was sent."
+                result = BatchResult("refused", problem=why)
         except BlockedError as blocked:
             result = BatchResult("blocked", blocked.existing, str(blocked))
         except DuplicateError as duplicate:
             result = BatchResult("sent_before", duplicate.existing)
         except ActionRefusedError as refused:
             result = BatchResult("refused", problem=str(refused))
-        if result.stops_batch:
-            self.stopped_by = result
+        self.may_send &= not result.stops_batch
         return result

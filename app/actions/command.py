@@ -34,14 +34,12 @@ from storage.ledger import Ledger
 from storage.records import WRITE_KINDS, Action, ActionFilter, ActionKind, ActionState, Surface
 from storage.values import utc_now
 
-CHUNK: Final = 500
-"""Actions per query of an export."""
 TONES: Final = {"confirmed": "good", "rejected": "bad", "unknown": "warn", "sending": "busy", "not_sent": "dim"}
 
 
 def _time_option(name: str, variable: str, end: int, text: str) -> Callable[[Any], Any]:
     """An option whose value is one of the two ends of a period."""
-    read = reading(lambda given: parse_period(given, datetime.now(UTC))[end])
+    read = reading(lambda text: parse_period(text, datetime.now(UTC))[end])
     return click.option(name, variable, callback=read, metavar="TIME", help=text)
 
 
@@ -73,7 +71,7 @@ def actions() -> None:
 async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any) -> int:
     """List writes, newest first; does not contact the service."""
     async with invocation.ledger() as ledger:
-        found = await ledger.actions(ActionFilter(**filters), limit)
+        rows = await ledger.actions(ActionFilter(**filters), limit)
     now = utc_now()
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
@@ -83,8 +81,8 @@ async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any)
         Column("made", lambda a: a.result_id or "", "result_id", flexible=True),
         Column("action", lambda a: a.action_id, "action_id"),
     )
-    entries = [action_document(action) for action in found]
-    invocation.output.listing("actions", entries, columns, found, empty="No write matches.")
+    entries = [action_document(action) for action in rows]
+    invocation.output.listing("actions", entries, columns, rows, empty="No write matches.")
     return Exit.DONE
 
 
@@ -103,9 +101,9 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
     async with invocation.ledger() as ledger:
         with invocation.exporting(out, "actions", columns) as rows:
             last: str | None = None
-            while found := await ledger.actions(ActionFilter(**filters), CHUNK, last):
+            while page := await ledger.actions(ActionFilter(**filters), 500, last):
                 entries, flat = [], []
-                for action in found:
+                for action in page:
                     document = action_document(action)
                     error = action.error
                     steps = [
@@ -118,7 +116,7 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
                     flat.append({**document, **more, **message})
                 rows.add(entries, flat)
                 rows.output.flush()
-                last = found[-1].action_id
+                last = page[-1].action_id
             rows.end()
     return Exit.DONE
 
@@ -143,7 +141,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
     document: dict[str, object] = {"action": action_document(action)}
     if proposal is not None:
         runs = [spec_fields(candidate.run) for candidate in proposal.candidates]
-        runs += [facts(each, "organization_id email state sent_at") for each in proposal.organizations]
+        runs += [facts(invited, "organization_id email state sent_at") for invited in proposal.organizations]
         document |= {"candidates": runs, "certain": proposal.is_certain}
     pairs = [
         ("action_id", action.action_id),
@@ -169,16 +167,16 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
         if action.is_open:
             output.note(advice(action, invocation.command_line))
         if proposal:
-            for each in proposal.candidates:
-                words = None if each.is_same is None else "same words" if each.is_same else "other words"
-                by = f"by {each.caller}" if each.caller else None
-                mark = "carries this action's id" if each.is_marked else None
-                evidence = ", ".join(filter(None, (each.when, words, by, mark)))
-                told = ("candidate", each.run.run_id, evidence, each.run.status, each.run.branch_name)
-                output.text(safe_text("  ".join(filter(None, told)), limit=300))
+            for candidate in proposal.candidates:
+                words = None if candidate.is_same is None else "same words" if candidate.is_same else "other words"
+                by = f"by {candidate.caller}" if candidate.caller else None
+                mark = "carries this action's id" if candidate.is_marked else None
+                evidence = ", ".join(filter(None, (candidate.when, words, by, mark)))
+                parts = ("candidate", candidate.run.run_id, evidence, candidate.run.status, candidate.run.branch_name)
+                output.text(safe_text("  ".join(filter(None, parts)), limit=300))
             for invited in proposal.organizations:
-                found = f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
-                output.text(safe_text(found, limit=300))
+                text = f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
+                output.text(safe_text(text, limit=300))
     return Exit.DONE
 
 
@@ -196,7 +194,7 @@ async def resolve(
     invocation: Invocation, /, *, action_id: str, force: bool, confirm: str | None, dry_run: bool, **decision: Any
 ) -> int:
     """Record the outcome of a write whose outcome is unknown."""
-    if [given not in {None, False} for given in decision.values()].count(True) != 1:
+    if [value not in {None, False} for value in decision.values()].count(True) != 1:
         raise click.UsageError("Give one of --created ID, --not-created, --send-again or --undo")
     if dry_run and not decision["send_again"]:
         raise click.UsageError("--dry-run is for --send-again: nothing else is sent")
@@ -234,8 +232,8 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
     text = safe_text(action.subject or action.action_id)
     if confirm is None:
         with invocation.asking():
-            asked = f"It may then be done twice. Type {text} to send it again"
-            confirm = click.prompt(asked, err=True) if sys.stdin.isatty() else sys.stdin.readline()
+            question = f"It may then be done twice. Type {text} to send it again"
+            confirm = click.prompt(question, err=True) if sys.stdin.isatty() else sys.stdin.readline()
     if confirm.strip() != text:
         message = f"Not confirmed, nothing was sent: add --confirm {text} to --send-again."
         raise failed("not_confirmed", message, expected=text)

@@ -169,10 +169,10 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], **option
 
 
 async def retry_runs(
-    invocation: Invocation, named: Callable[["Engine"], Awaitable[Sequence[str]]], *, yes: bool, **given: Any
+    invocation: Invocation, named: Callable[["Engine"], Awaitable[Sequence[str]]], *, yes: bool, **values: Any
 ) -> int:
     """Retry the named runs, with the `retry_options` as given."""
-    options, failure = WriteOptions(**given), None
+    options, failure = WriteOptions(**values), None
     async with invocation.writer(dry_run=options.dry_run) as engine:
         planned = [await plan_retry(engine, run_id, options.key) for run_id in await named(engine)]
         results = list({row.name: row for row in planned}.values())

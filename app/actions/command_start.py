@@ -254,8 +254,8 @@ async def list_agents(invocation: Invocation, /) -> int:
     documents = []
     for agent in offered:
         inputs = {
-            each.name: facts(each, "type description default choices") | {"required": each.is_required}
-            for each in agent.inputs
+            declared.name: facts(declared, "type description default choices") | {"required": declared.is_required}
+            for declared in agent.inputs
         }
         documents.append(facts(agent, "name description") | {"inputs": inputs})
     invocation.output.listing("agents", documents, _COLUMNS, offered)

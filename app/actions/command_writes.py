@@ -52,12 +52,12 @@ async def sent_once(sending: Awaitable[T], request: WriteRequest, key: str | Non
     """
     try:
         return await sending
-    except AlreadyAskedError as asked:
-        if not asked.is_for(request):
-            action_id = asked.existing.action_id
+    except AlreadyAskedError as earlier:
+        if not earlier.is_for(request):
+            action_id = earlier.existing.action_id
             why = f"The key {key!r} was used for another request ({action_id}). Nothing was sent; choose another key."
-            raise failed("already_asked", why, action_id=action_id) from asked
-        return asked.existing
+            raise failed("already_asked", why, action_id=action_id) from earlier
+        return earlier.existing
 
 
 async def rehearsed(engine: "Engine", request: WriteRequest, key: str) -> BatchResult:
@@ -109,11 +109,16 @@ def exit_of_result(result: BatchResult) -> Exit:
 
 
 def print_write(
-    invocation: "Invocation", action: Action, document: dict[str, object] | None = None, *, code: Exit | None = None
+    invocation: "Invocation",
+    action: Action,
+    document: dict[str, object] | None = None,
+    *,
+    code: Exit | None = None,
+    remark: str = "",
 ) -> Exit:
     """Print a write and its outcome, or the given document, with the warnings so far; return the exit code.
 
-    `code` replaces the action's own exit code.
+    `code` replaces the action's own exit code. A `remark` follows the advice.
     """
     output = invocation.output
     document = (document or write_document(action)) | {"warnings": list(invocation.warnings)}
@@ -129,6 +134,7 @@ def print_write(
     output.record(document, pairs)
     if not output.format.is_json:
         output.note(advice(action, invocation.command_line))
+        output.note(remark)
     return invocation.outcome
 
 
@@ -173,8 +179,7 @@ class RunWrite(BatchWrite, frozen=True):
 
     def document(self, base_url: str) -> dict[str, object]:
         """The result as JSON."""
-        result = self.result
-        is_shown = result.outcome == "to_send" and self.request is not None
+        result, request = self.result, self.request if self.result.outcome == "to_send" else None
         return {
             "run_id": self.name,
             "outcome": result.outcome,
@@ -182,7 +187,7 @@ class RunWrite(BatchWrite, frozen=True):
             "result_id": result.result_id or None,
             "problem": result.problem or None,
             "error": error_document(result.action) if result.action else None,
-            "request": request_document(base_url, self.request) if is_shown and self.request else None,
+            "request": request_document(base_url, request) if request else None,
             "run": spec_fields(self.run) if self.run else None,
         }
 
@@ -220,15 +225,17 @@ class WriteCommand(FactCommand):
         return super().parse_args(ctx, args)
 
 
-KEY_OPTION: Final = click.option(
-    "--key",
-    "--idempotency-key",
-    "key",
-    callback=as_key,
-    metavar="KEY",
-    help="Send the same request under the same KEY only once, however often it is requested.",
+write_options: Final = options_of(
+    click.option(
+        "--key",
+        "--idempotency-key",
+        "key",
+        callback=as_key,
+        metavar="KEY",
+        help="Send the same request under the same KEY only once, however often it is requested.",
+    ),
+    DRY_RUN_OPTION,
 )
-write_options: Final = options_of(KEY_OPTION, DRY_RUN_OPTION)
 
 
 class WriteOptions(Struct, frozen=True):
@@ -281,19 +288,11 @@ async def perform(
     result = results[action.result_id]
     if result.run is not None:
         document["run"] = spec_fields(result.run)
-    failure = wait_failure(results)
-    if failure is None:
+    if (failure := wait_failure(results)) is None:
         return partial(print_write, invocation, action, document, code=Exit.DONE)
     if failure.exit is not Exit.FAILED:
         document["error"] = failure.as_json()
-
-    def report() -> int:
-        code = print_write(invocation, action, document, code=failure.exit)
-        if not output.format.is_json:
-            output.note(failure.message)
-        return code
-
-    return report
+    return partial(print_write, invocation, action, document, code=failure.exit, remark=failure.message)
 
 
 def request_document(base_url: str, request: WriteRequest) -> dict[str, object]:
@@ -336,7 +335,7 @@ def print_batch(
     if code is Exit.DONE and failure is not None:
         code = failure.exit
     invocation.outcome = None if dry_run else code
-    counts = Counter(each["outcome"] for each in documents)
+    counts = Counter(entry["outcome"] for entry in documents)
     more = {"outcomes": dict(counts), "base_url": base_url, "warnings": list(invocation.warnings)}
     if failure is not None:
         more["error"] = failure.as_json()
@@ -360,7 +359,7 @@ def confirm_batch(
     Raises:
         CommandFailedError: The answer is no, or there is no terminal to ask on.
     """
-    count = sum(each.result.outcome == "to_send" for each in planned)
+    count = sum(write.result.outcome == "to_send" for write in planned)
     if count and not yes:
         if not sys.stdin.isatty():
             why = f"Nothing was sent: give --yes to {verb.lower()} {plural(count, 'run')}."
@@ -391,21 +390,21 @@ async def send_batch(
     sender = BatchSender(lambda request, key: settled(submitted(engine.actions, request, key)))
     try:
         with closing(RowProgress(invocation.output, len(rows), usual=usual)) as progress:
-            for done, each in enumerate(planned):
+            for done, write in enumerate(planned):
                 invocation.raise_if_stopped()
-                if each.result.outcome == "to_send" and each.request is not None and sender.may_send:
-                    rows[done] = replace(each, result=await sender.send(each.request, each.key))
-                elif each.result.outcome == "to_send":
-                    rows[done] = replace(each, result=BatchResult("not_tried"))
+                if write.result.outcome == "to_send" and write.request is not None and sender.may_send:
+                    rows[done] = replace(write, result=await sender.send(write.request, write.key))
+                elif write.result.outcome == "to_send":
+                    rows[done] = replace(write, result=BatchResult("not_tried"))
                 batch = f"  batch {done // cap + 1} of {batches}" if cap and batches > 1 else ""
-                progress.done(str(document(rows[done])["outcome"]), f"{each.name}{batch}")
+                progress.done(str(document(rows[done])["outcome"]), f"{write.name}{batch}")
     except StorageError:
         invocation.beside_error = {"rows": [*map(document, rows[:done])], "base_url": engine.client.base_url}
         raise
     except CancelledError:
         pass  # The ledger has the done part, and the rest can be resumed.
     not_tried = BatchResult("not_tried")
-    return [replace(each, result=not_tried) if each.result.outcome == "to_send" else each for each in rows]
+    return [replace(write, result=not_tried) if write.result.outcome == "to_send" else write for write in rows]
 
 
 def unsent_document(kind: ActionKind) -> dict[str, object]:

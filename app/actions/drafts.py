@@ -5,17 +5,15 @@ import json
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict, replace
 
 from app.engine.atomic_file import alone, replacing
+from app.engine.engine import Engine
 from app.profiles import data_folder
 from storage import RunwardenError
-
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
 
 VERSION: Final = 1
 Values = dict[str, str]
@@ -83,7 +81,7 @@ def save_draft(path: Path, name: str, draft: Draft | None) -> None:
 class FormDraft:
     """The draft of one form; the file ends up with the last text."""
 
-    def __init__(self, engine: "Engine", name: str, fresh: Values, failed: Callable[[str], object]) -> None:
+    def __init__(self, engine: Engine, name: str, fresh: Values, failed: Callable[[str], object]) -> None:
         """Prepare, without any I/O; values equal to `fresh` need no draft.
 
         Its name is its kind, and the run or repository that the form was opened from, if any: `run.continue:run_1`.
@@ -114,16 +112,10 @@ class FormDraft:
         elif self.current is None or self.current.values != values:
             self.current = Draft(values, self._engine.clock())
 
-    async def sending(self) -> None:
-        """Store that this text is about to be sent: a crash from here on leaves its outcome unknown."""
+    async def sent(self, at: datetime | None) -> None:
+        """Store when this text is sent: a crash from here on leaves its outcome unknown. None: it had no effect."""
         if self.current is not None:
-            self.current = replace(self.current, sent_at=self._engine.clock())
-        await self.flush()
-
-    async def not_sent(self) -> None:
-        """Make it an ordinary draft again: sending had no effect."""
-        if self.current is not None:
-            self.current = replace(self.current, sent_at=None)
+            self.current = replace(self.current, sent_at=at)
         await self.flush()
 
     async def done(self) -> None:

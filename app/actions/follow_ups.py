@@ -9,7 +9,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from app.actions.actions import Actions
-from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
+from app.actions.batch import BatchSender
+from app.actions.reconciliation import LOOK_S, REST_S
 from app.api.requests import CancelRun, ContinueRun, as_json, request_from
 from app.engine.events import Announce, StateChangedElsewhere
 from app.engine.text import safe_text
@@ -21,10 +22,6 @@ from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome
 from storage.records.error_kinds import error_kind
 from storage.state import State
 
-LOOK_S: Final = 2.0
-"""Seconds between two looks at runs that are waited for."""
-REST_S: Final = 15.0
-"""Seconds until a new follow-up is noticed."""
 AGAIN: Final = timedelta(seconds=30)
 """How long after a send that had no effect, for a reason that passes, it is tried again."""
 UNSEEN: Final = timedelta(days=1)
@@ -116,9 +113,9 @@ class FollowUps:
             run = await self.cache.detail(decision.occurrence.facts["run.id"])
             if run is None and now - decision.decided_at <= UNSEEN:
                 continue
+            why = ""
             if run is None or run.presence == "lost":
-                if await state.change_outcome(number, "queued", "expired", "the service no longer lists the run"):
-                    self.announce(StateChangedElsewhere())
+                why = "the service no longer lists the run"
             elif run.is_final and run.presence == "current":
                 # The service says that it was cancelled, or it was cancelled from this machine since then.
                 cancels = ActionFilter(["run.cancel"], ["confirmed", "unknown"], since=decision.decided_at)
@@ -128,10 +125,11 @@ class FollowUps:
                 }
                 if is_cancelled and _KEPT not in decision.occurrence.facts:
                     # Sending it would restart a run that someone has just stopped.
-                    if await state.change_outcome(number, "queued", "expired", "the run was cancelled"):
-                        self.announce(StateChangedElsewhere())
+                    why = "the run was cancelled"
                 elif await state.change_outcome(number, "queued", "acting", ""):
                     await self._send(state, decision, now)
+            if why and await state.change_outcome(number, "queued", "expired", why):
+                self.announce(StateChangedElsewhere())
         return LOOK_S
 
     async def _send(self, state: State, decision: Decision, now: datetime) -> None:
@@ -155,17 +153,12 @@ class FollowUps:
             own, key = replace(self.actions, actor=facts["actor"]), facts["key"]
         except (KeyError, TypeError, ValueError, IndexError):
             return None, ActionFailure("invalid", "Another version of Runwarden wrote it.")
-        try:
-            action = await own.submit(request, key=key or f"when-ended-{decision.occurrence.identity}")
-        except AlreadyAskedError as before:
-            if not before.is_for(request):
-                return None, ActionFailure(before.kind, before.key_taken)
-            action = before.existing
-        except BlockedError as blocked:
-            return None, ActionFailure("unreachable", str(blocked))  # Until the earlier outcome is known.
-        except ActionRefusedError as refused:
-            return None, ActionFailure(refused.kind, str(refused))
-        return action, action.error
+        result = await BatchSender(own.submit).send(request, key or f"when-ended-{decision.occurrence.identity}")
+        if result.outcome == "blocked":
+            return None, ActionFailure("unreachable", result.problem)  # Until the earlier outcome is known.
+        if result.action is None:
+            return None, ActionFailure("invalid", result.problem)
+        return result.action, result.action.error
 
 
 def waiting_words(waiting: Decision) -> str:

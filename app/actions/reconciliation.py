@@ -4,49 +4,26 @@ Of an unknown cancellation, the run itself shows whether it took effect.
 """
 
 import asyncio
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Self
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions.actions import Actions
+from app.actions.candidates import LIST_LEAD, PRECISION, TOLERANCE, Candidate, Proposal, Send
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError, EndlessListError, NotOfferedError
-from app.api.requests import (
-    CancelRun,
-    ContinueRun,
-    OnboardProject,
-    ResendInvitation,
-    SayToRun,
-    StartRun,
-    WriteRequest,
-    request_of,
-    request_sent,
-)
+from app.api.requests import CancelRun, OnboardProject, ResendInvitation, SayToRun, WriteRequest, request_sent
 from app.engine.events import ActionChanged
-from app.engine.times import span
 from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.ledger import LedgerRefusedError
-from storage.records import (
-    CANCELLED,
-    UNUSED_STATES,
-    WRITE_KINDS,
-    Action,
-    ActionFilter,
-    Run,
-    RunClock,
-    RunDetail,
-    RunFilter,
-)
-from storage.records.results import Invitation, Turn
+from storage.records import CANCELLED, UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunDetail, RunFilter
 
 LISTED: Final = frozenset({"organization.create", *(name for name, kind in WRITE_KINDS.items() if kind.is_listed)})
 """Kinds of writes whose results a service may list: runs, and invitations to organizations."""
@@ -63,211 +40,15 @@ MAX_PAGES: Final = 30
 MAX_STARTS: Final = 1_000
 """Our newest starts of agents that are ruled out: an execution may be listed as a run."""
 LOOK_S: Final = 2.0
-"""How often the poller looks for unknown actions."""
+"""Seconds between two looks at unknown actions, or at runs that follow-ups wait for."""
 REST_S: Final = 15.0
-"""Seconds until a new unknown action is noticed."""
+"""Seconds until a new one is noticed, while there is none."""
 AGE_PART: Final = 10
 """An old unknown action is searched for again after this part of its age."""
 ASK_AGAIN: Final = timedelta(minutes=1)
 """How soon the service is asked again for the same action; later the older the action is."""
 MAX_PAUSE: Final = timedelta(hours=1)
 """The longest time between two looks for the same action."""
-TOLERANCE: Final = timedelta(minutes=5)
-"""How far from the send a run may be dated, if the service's clock is known."""
-UNKNOWN_CLOCK_TOLERANCE: Final = timedelta(hours=26)
-"""How far from the send a run may be dated, if the service's clock is not known: zones are up to 26 hours apart."""
-PRECISION: Final = timedelta(seconds=10)
-"""How exactly the service's clock is known."""
-MAX_CARRY_OUT: Final = timedelta(minutes=10)
-"""How long after the send a service may still carry it out: a crash may be noticed days later."""
-LIST_LEAD: Final = timedelta(minutes=2)
-"""How long before the send a list may have been requested that shows its result already."""
-
-
-class Candidate(Struct, frozen=True):
-    """A run that the action may have made, or whose conversation it may have continued."""
-
-    run: Run
-    seen_at: datetime
-    """When it was first seen, by our clock."""
-    after: timedelta | None
-    """How long after the send it was created, or continued, by the service's clock. None: its times cannot be read."""
-    is_turn: bool = False
-    """A continued conversation, not another run."""
-    is_observed: bool = False
-    """Its next turn was seen to begin around the send. False: only its last change is known."""
-    is_marked: bool = False
-    """It shows the action's own id, which nothing else was given."""
-    asked: str | None = None
-    """Its instructions; None: the service does not report them."""
-    caller: str | None = None
-    """Who gave them; None: not known."""
-    is_same: bool | None = None
-    """Whether they are the action's own; None: not known."""
-    is_ours: bool | None = None
-    """Whether our own token gave them; None: not known."""
-
-    @property
-    def when(self) -> str:
-        """Its time relative to the send, as exactly as the service's clock is known."""
-        if self.after is None:
-            return "first seen after the send"
-        verb = "" if not self.is_turn else "continued " if self.is_observed else "last changed "
-        seconds = self.after.total_seconds()
-        if -PRECISION <= self.after < timedelta(0):
-            return f"{verb}at the send"
-        return f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
-
-    def is_worse(self, best: "Candidate") -> bool:
-        """Whether it certainly fits less well than the best one: in its words, its author or its time."""
-        is_foreign = self.is_ours is False and best.is_ours is True
-        # Without a time it may be as close.
-        is_close, is_as_close = (
-            candidate.after is None or abs(candidate.after) <= PRECISION for candidate in (best, self)
-        )
-        return self.is_same is False or is_foreign or (best.after is not None and is_close and not is_as_close)
-
-
-class Proposal(Struct, frozen=True):
-    """The possible results of an unknown action; the user decides."""
-
-    candidates: tuple[Candidate, ...] = ()
-    """The candidates, the likeliest first."""
-    is_whole: bool = False
-    """The runs around the send are all known. False: there may be others."""
-    organizations: tuple[Invitation, ...] = ()
-    """The organizations whose invitation went to the address that the action was sent for, the likeliest first."""
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether nothing but the action can have made the first candidate."""
-        return [candidate.is_marked for candidate in self.candidates].count(True) == 1
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The ids of all candidates, the likeliest first."""
-        runs = (candidate.run.run_id for candidate in self.candidates)
-        return (*runs, *(invitation.organization_id for invitation in self.organizations))
-
-    @property
-    def likely(self) -> str:
-        """The id of the only candidate that is marked, or that fits best in all that is known; empty: there is none."""
-        if len(self.organizations) == 1:
-            return self.organizations[0].organization_id
-        if not self.candidates:
-            return ""
-        best, *others = self.candidates
-        is_best = best.is_same is True and all(other.is_worse(best) for other in others)
-        return best.run.run_id if self.is_certain or is_best else ""
-
-
-class Send(Struct, frozen=True):
-    """The time and purpose of a send, by the clock that runs' times come from."""
-
-    action: Action
-    request: StartRun | ContinueRun
-    clock: RunClock
-    sent_at: datetime
-    """When the action was sent, by our clock."""
-
-    @classmethod
-    def of(cls, action: Action, clock: RunClock) -> Self | None:
-        """The send of an action; None: nothing lists its result, or no byte of it was sent."""
-        request = request_sent(action)
-        if action.sending_at is None or not isinstance(request, StartRun | ContinueRun):
-            return None
-        return cls(action, request, clock, action.sending_at)
-
-    @property
-    def shown_at(self) -> datetime:
-        """When it was sent, in the time that runs show."""
-        return self.sent_at + self.clock.ahead
-
-    @property
-    def ended_at(self) -> datetime:
-        """The latest time, by our clock, at which the service may have carried it out."""
-        return min(self.action.settled_at or self.sent_at, self.sent_at + MAX_CARRY_OUT)
-
-    @property
-    def margin(self) -> timedelta:
-        """How far from the send its run may be dated."""
-        return TOLERANCE if self.clock.is_known else UNKNOWN_CLOCK_TOLERANCE
-
-    def around(self) -> RunFilter:
-        """The runs created around the send."""
-        return RunFilter(since=self.shown_at - self.margin, until=self.ended_at + self.clock.ahead + self.margin)
-
-    def after(self, moment: datetime | None) -> timedelta | None:
-        """The time from the send to `moment`; None if `moment` is unknown."""
-        return None if moment is None else moment - self.shown_at
-
-    def is_place(self, run: Run, branch: str | None) -> bool:
-        """Whether the run is of the repository that the action was sent for, and on this branch. None: on any."""
-        wanted = self.request.repository
-        same = (run.repository.platform, run.repository.path.casefold()) == (wanted.platform, wanted.path.casefold())
-        return same and (branch is None or run.branch_name == branch)
-
-    def created(self, detail: RunDetail, branch: str | None) -> Candidate | None:
-        """The run as a candidate for a started one; None: it cannot be that."""
-        run = detail.run
-        if detail.first_seen_at < self.sent_at - LIST_LEAD or not self.is_place(run, branch):
-            return None
-        if self.clock.is_known and run.created_at is not None and run.created_at < self.shown_at - PRECISION:
-            return None
-        return self._marked(Candidate(run, detail.first_seen_at, self.after(run.created_at)))
-
-    def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
-        """The run as a candidate for a continued conversation; None: it was not continued then.
-
-        `others` are when we sent other continuations of it, by our clock: later changes are the work of the next one.
-        """
-        margin = PRECISION if self.clock.is_known else UNKNOWN_CLOCK_TOLERANCE
-        since = self.shown_at - margin
-        until = self.ended_at + self.clock.ahead + max(margin, TOLERANCE)
-        following = min((at for at in others if at > self.sent_at), default=None)
-        if following is not None:
-            until = min(until, following + self.clock.ahead - PRECISION)
-        finals = detail.final_statuses
-        begun = [t.at for t in detail.transitions if t.old in finals and t.new not in finals and t.at >= since]
-        if begun and begun[0] <= until:
-            after = self.after(begun[0])
-            return self._marked(Candidate(detail.run, detail.first_seen_at, after, is_turn=True, is_observed=True))
-        changed = detail.run.updated_at
-        recent = self.shown_at - (PRECISION if self.clock.is_known else TOLERANCE)
-        if changed is None or changed < recent or begun or following is not None:
-            return None
-        return self._marked(Candidate(detail.run, detail.first_seen_at, self.after(changed), is_turn=True))
-
-    def _marked(self, candidate: Candidate) -> Candidate:
-        run, mark = candidate.run, self.action.action_id
-        with suppress(ValueError):
-            document = json.loads(run.raw_json)
-            shown = json.dumps(document.get("metadata")) if isinstance(document, dict) else ""
-            in_branch = not candidate.is_turn and mark in run.branch_name
-            return replace(candidate, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
-        return candidate
-
-    def with_turns(self, candidate: Candidate, turns: Sequence[Turn], caller: str | None) -> Candidate:
-        """The candidate with the service's report of its turns. `caller`: the service's name for us, if known."""
-        turn = turns[-1 if candidate.is_turn else 0] if turns else None
-        if turn is None or turn.instructions is None:
-            return candidate
-        is_same = turn.instructions.strip() == self.request.instructions.strip()
-        is_ours = None if caller is None or turn.caller is None else turn.caller == caller
-        return replace(candidate, asked=turn.instructions, caller=turn.caller, is_same=is_same, is_ours=is_ours)
-
-    def unlikeliness(self, candidate: Candidate) -> tuple[object, ...]:
-        """The key that sorts candidates, the likeliest first."""
-        after, is_known = candidate.after, self.clock.is_known
-        turn = 0 if candidate.is_observed or is_known else 2
-        return (
-            not candidate.is_marked,
-            turn if candidate.is_turn else 1,
-            after is not None and is_known and after < -PRECISION,
-            timedelta(0) if is_known else abs(candidate.seen_at - self.sent_at),
-            UNKNOWN_CLOCK_TOLERANCE if after is None else abs(after),
-            candidate.run.run_id,
-        )
 
 
 @dataclass(slots=True)
@@ -297,7 +78,7 @@ class Reconciliation:
         if send is None:
             return Proposal()
         subject = await cache.detail(action.subject) if action.subject else None
-        ours = [
+        continued_at = [
             other.sending_at
             for other in await self.actions.ledger.for_run(action.subject)
             if other.sending_at is not None
@@ -306,7 +87,7 @@ class Reconciliation:
             and other.action_id != action.action_id
         ]
         """When our other continuations of the same run were sent."""
-        turn = None if subject is None else send.continued(subject, ours)
+        turn = None if subject is None else send.continued(subject, continued_at)
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         around = await self._around(send, branch)
         # A run older than one that was seen before the send is older than the send, whatever the service's clock.
@@ -325,7 +106,7 @@ class Reconciliation:
         for candidate in fitting:
             others += await self.actions.ledger.for_run(candidate.run.run_id)
         taken = {action.subject, *(other.result_id for other in others if other.action_id != action.action_id)}
-        candidates = [*filter(None, [turn]), *(each for each in fitting if each.run.run_id not in taken)]
+        candidates = [*filter(None, [turn]), *(candidate for candidate in fitting if candidate.run.run_id not in taken)]
         # Whether the cache misses nothing that the send may have made.
         window = send.around()
         coverage = await cache.coverage()
@@ -350,14 +131,14 @@ class Reconciliation:
             invitations, ahead = await client.invitations(), client.budget.heard_ahead
             # Its mail leaves after the request; a mail from before belongs to an older organization.
             since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - TOLERANCE
-            own = [
+            matches = [
                 invitation
                 for invitation in invitations
                 if invitation.email.casefold() == action.subject.casefold()
                 and invitation.organization_id not in others
                 and (since is None or invitation.sent_at is None or invitation.sent_at >= since)
             ]
-            by_id = {invitation.organization_id: invitation for invitation in own}
+            by_id = {invitation.organization_id: invitation for invitation in matches}
             return Proposal(organizations=tuple(by_id.values()))
         await client.budget.settle()
         send = Send.of(action, await cache.run_clock())
@@ -379,8 +160,8 @@ class Reconciliation:
         # The service's name for our token, as it tells of the run that we started last.
         caller = None
         if proposal.candidates:
-            for ours in await self.actions.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
-                reported = await self.extension.turns_now(ours.result_id or "")
+            for start in await self.actions.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
+                reported = await self.extension.turns_now(start.result_id or "")
                 caller = reported.turns[0].caller if reported is not None and reported.turns else None
         for candidate in proposal.candidates[:MAX_ASKED]:
             answer = await self.extension.turns_now(candidate.run.run_id)
@@ -404,66 +185,53 @@ class Reconciliation:
             if result_id != sent if sent else "/" not in result_id:
                 what = f": it was sent for {sent}" if sent else ""
                 raise DoubtfulIdError(f"{result_id!r} is not the project's path{what}. {kind.id_source}")
-        elif action.kind == "run.cancel":
-            if isinstance(request, CancelRun) and request.run_id != result_id:
-                raise DoubtfulIdError(f"{result_id!r} is not the run that was to be cancelled, {request.run_id}.")
-        elif isinstance(request, SayToRun):
-            with _asking(f"has {result_id}"):
-                turns = (await self.runs.reader.client.run_detail(request.run_id)).turns
-            texts = {message.message_id: message.text for turn in turns for message in turn.messages}
-            if texts.get(result_id) != request.text:
-                what = "no such message" if result_id not in texts else "another message of this id"
-                raise DoubtfulIdError(f"The run {request.run_id} has {what}: {result_id}.")
-        elif isinstance(request, ResendInvitation) and request.invitation_id != result_id:
-            raise DoubtfulIdError(f"{result_id!r} is not the invitation that was sent again, {request.invitation_id}.")
-        else:
-            is_run = await self.runs.cache.detail(result_id) is not None
-            if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
-                raise DoubtfulIdError(f"{result_id!r} does not look like {kind.id_name}. {kind.id_source}")
-            if is_run and action.kind == "organization.create":
-                raise DoubtfulIdError(f"{result_id!r} is a run's id. {kind.id_source}")
-            others = await self.actions.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=MAX_STARTS)
-            makers = {other.action_id for other in others if other.result_id == result_id} - {action.action_id}
-            if makers and action.kind != "run.continue":
-                raise DoubtfulIdError(f"{result_id} is what {min(makers)} made. {kind.id_source}")
-            if action.kind == "organization.create":
-                with _asking(f"knows {result_id}"):
-                    try:
-                        invitations = await self.runs.reader.client.invitations()
-                    except NotOfferedError:
-                        return
+            return
+        match request:
+            case CancelRun(run_id=own) if own != result_id:
+                raise DoubtfulIdError(f"{result_id!r} is not the run that was to be cancelled, {own}.")
+            case ResendInvitation(invitation_id=own) if own != result_id:
+                raise DoubtfulIdError(f"{result_id!r} is not the invitation that was sent again, {own}.")
+            case CancelRun() | ResendInvitation():
+                return
+            case SayToRun():
+                with _asking(f"has {result_id}"):
+                    turns = (await self.runs.reader.client.run_detail(request.run_id)).turns
+                texts = {message.message_id: message.text for turn in turns for message in turn.messages}
+                if texts.get(result_id) != request.text:
+                    what = "no such message" if result_id not in texts else "another message of this id"
+                    raise DoubtfulIdError(f"The run {request.run_id} has {what}: {result_id}.")
+                return
+        cache = self.runs.cache
+        detail = await cache.detail(result_id)
+        if detail is None and not _PLAUSIBLE.fullmatch(result_id):
+            raise DoubtfulIdError(f"{result_id!r} does not look like {kind.id_name}. {kind.id_source}")
+        if detail is not None and action.kind == "organization.create":
+            raise DoubtfulIdError(f"{result_id!r} is a run's id. {kind.id_source}")
+        others = await self.actions.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=MAX_STARTS)
+        makers = {other.action_id for other in others if other.result_id == result_id} - {action.action_id}
+        if makers and action.kind != "run.continue":
+            raise DoubtfulIdError(f"{result_id} is what {min(makers)} made. {kind.id_source}")
+        if action.kind == "organization.create":
+            with _asking(f"knows {result_id}"), suppress(NotOfferedError):
+                invitations = await self.runs.reader.client.invitations()
                 emails = {invitation.email for invitation in invitations if invitation.organization_id == result_id}
                 if not emails:
                     raise DoubtfulIdError(f"The service knows no organization {result_id}.")
                 if action.subject.casefold() not in map(str.casefold, emails):
                     raise DoubtfulIdError(f"{result_id} was created for {min(emails)}, not for {action.subject}.")
-            if not kind.is_listed:
-                return
-            cache, proposal = self.runs.cache, await self.cached(action)
+        if not kind.is_listed:
+            return
+        proposal = await self.cached(action)
+        if detail is None:
+            with _asking(f"lists {result_id}"):
+                proposal = await self.ask(action)
             detail = await cache.detail(result_id)
-            if detail is None:
-                with _asking(f"lists {result_id}"):
-                    proposal = await self.ask(action)
-                detail = await cache.detail(result_id)
-            if result_id in {candidate.run.run_id for candidate in proposal.candidates}:
-                return
-            if detail is None:
-                raise DoubtfulIdError(f"The service lists no run {result_id} from around the time it was sent.")
-            if (send := Send.of(action, await cache.run_clock())) is None:
-                return
-            run, after = detail.run, send.after(detail.run.created_at)
-            if not send.is_place(run, None):
-                why = f"it is a run on {run.repository.label}."
-            elif not send.is_place(run, send.request.branch_name):
-                why = f"it is on the branch {run.branch_name}."
-            elif run.run_id == action.subject:
-                why = "it was not continued when this was sent."
-            elif after is None or abs(after) <= send.margin:
-                why = "another action made it, or it was there before this was sent."
-            else:
-                seconds = after.total_seconds()
-                why = f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."
-            raise DoubtfulIdError(f"{result_id} does not fit: {why}")
+        if result_id in proposal.ids:
+            return
+        if detail is None:
+            raise DoubtfulIdError(f"The service lists no run {result_id} from around the time it was sent.")
+        if (send := Send.of(action, await cache.run_clock())) is not None:
+            raise DoubtfulIdError(f"{result_id} does not fit: {send.misfit(detail.run)}")
 
     async def work(self) -> float:
         """Search for unknown actions, once the service answers again, and ask the runs of unknown cancellations.
@@ -502,10 +270,10 @@ class Reconciliation:
         """The cached runs around the send, and those whose times cannot be read."""
         cache, window = self.runs.cache, send.around()
         label = send.request.repository.label
-        labels = [each for each in await cache.repositories() if each.casefold() == label.casefold()]
+        labels = [name for name in await cache.repositories() if name.casefold() == label.casefold()]
         # A name with a star would be a pattern, so the filter omits it; `Send` checks each match again.
         condition = RunFilter(
-            repositories=tuple(each for each in labels or [label] if "*" not in each),
+            repositories=tuple(name for name in labels or [label] if "*" not in name),
             branches=(branch,) if branch and "*" not in branch else (),
         )
         timed = await cache.runs(replace(condition, since=window.since, until=window.until), MAX_NEAR)
@@ -530,7 +298,7 @@ async def settle_from_turns(actions: Actions, action: Action) -> Action:
         ActionRefusedError, LedgerRefusedError: It cannot be recorded.
         StorageError: The ledger cannot be written.
     """
-    request = request_of(action)
+    request = request_sent(action)
     if action.state != "unknown" or action.resolution is not None or not isinstance(request, CancelRun):
         return action
     try:

@@ -3,19 +3,18 @@
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
 
 from app.api.requests import (
     RULE,
-    CancelRun,
     ContinueRun,
     CreateOrganization,
     Json,
     OnboardProject,
-    ResendInvitation,
     SayToRun,
     StartAgent,
     StartRun,
@@ -24,13 +23,20 @@ from app.api.requests import (
     as_json,
 )
 from storage import RunwardenError
-from storage.records import Action
+from storage.records import Action, ActionKind
 
 MAX_EMAIL: Final = 254
 """Characters an address may have (RFC 5321's path of 256 less its brackets)."""
 MAX_MESSAGE: Final = 20_000
 MAX_INTEGER: Final = 2**63
 _EMAIL: Final = re.compile(r"[^\s@,;<>()\[\]\\\"]+@[^\s@.,;<>()\[\]\\\"]+(\.[^\s@.,;<>()\[\]\\\"]+)+")
+_PATH_FIXES: Final[Mapping[ActionKind, str]] = {
+    "agent.start": "Name an agent of the service, not '.', '..' or control characters.",
+    "run.cancel": "Name the run to cancel.",
+    "run.say": "Name the run.",
+    "invitation.resend": "Name the invitation to send again.",
+}
+"""What to do about a value that cannot be part of the path."""
 _REF_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)")
 
 
@@ -44,57 +50,46 @@ class FieldProblem(Struct, frozen=True):
 
 def problems(request: WriteRequest) -> tuple[FieldProblem, ...]:
     """All problems of the request; empty: it may be sent."""
-    found: list[FieldProblem] = []
+    faults: list[FieldProblem] = []
+    if request.segment:
+        try:
+            agent_segment(getattr(request, request.segment))
+        except ValueError:
+            faults.append(FieldProblem(request.segment, _PATH_FIXES[request.kind]))
     match request:
         case StartRun() | ContinueRun():
             if not request.instructions.strip():
-                found.append(FieldProblem("instructions", "Describe the agent's task."))
-            found += _text("instructions", request.instructions)
-            found += _branch(request.branch_name)
-            found += _json("metadata", request.metadata)
+                faults.append(FieldProblem("instructions", "Describe the agent's task."))
+            faults += _json("instructions", request.instructions)
+            faults += _branch(request.branch_name)
+            faults += _json("metadata", request.metadata)
             if isinstance(request, ContinueRun) and not request.run_id.strip():
-                found.append(FieldProblem("run_id", "Name the run to continue."))
+                faults.append(FieldProblem("run_id", "Name the run to continue."))
         case StartAgent():
-            try:
-                agent_segment(request.name)
-            except ValueError:
-                what = "Name an agent of the service, not '.', '..' or control characters."
-                found.append(FieldProblem("name", what))
             if not request.repository.strip():
-                what = "Name the repository: owner/repo, group/project, a URL, or a configured name."
-                found.append(FieldProblem("repository", what))
-            found += _line("repository", request.repository)
-            found += _branch(request.branch_name)
-            found += _json("inputs", request.inputs)
+                message = "Name the repository: owner/repo, group/project, a URL, or a configured name."
+                faults.append(FieldProblem("repository", message))
+            faults += _line("repository", request.repository)
+            faults += _branch(request.branch_name)
+            faults += _json("inputs", request.inputs)
         case CreateOrganization():
             email = request.email
             if len(email) > MAX_EMAIL or not email.isprintable() or not _EMAIL.fullmatch(email):
-                found.append(FieldProblem("email", "Give one email address, such as admin@example.com."))
-            found += _text("email", request.email)
-            found += _line("offer_code", request.offer_code or "")
-        case CancelRun():
-            if request.run_id.strip() in {"", ".", ".."}:
-                found.append(FieldProblem("run_id", "Name the run to cancel."))
+                faults.append(FieldProblem("email", "Give one email address, such as admin@example.com."))
+            faults += _json("email", request.email)
+            faults += _line("offer_code", request.offer_code or "")
         case SayToRun():
             if not request.text.strip():
-                found.append(FieldProblem("text", "Say what the agent should know."))
+                faults.append(FieldProblem("text", "Say what the agent should know."))
             if len(request.text) > MAX_MESSAGE:
-                found.append(FieldProblem("text", f"A message has at most {MAX_MESSAGE:,} characters."))
-            found += _text("text", request.text)
-        case ResendInvitation():
-            if request.invitation_id.strip() in {"", ".", ".."}:
-                found.append(FieldProblem("invitation_id", "Name the invitation to send again."))
+                faults.append(FieldProblem("text", f"A message has at most {MAX_MESSAGE:,} characters."))
+            faults += _json("text", request.text)
         case OnboardProject():
             if request.project_id is None and not (request.project_path or "").strip():
-                found.append(FieldProblem("project_path", "Name the project: group/project, or its numeric id."))
-            found += _line("project_path", request.project_path or "")
-            found += _json("project_path", request.project_id)
-    return tuple(found)
-
-
-def _branch(name: str | None) -> Iterator[FieldProblem]:
-    if name and (reason := branch_problem(name)):
-        yield FieldProblem("branch_name", f"{reason} Leave the branch empty to let the service choose one.")
+                faults.append(FieldProblem("project_path", "Name the project: group/project, or its numeric id."))
+            faults += _line("project_path", request.project_path or "")
+            faults += _json("project_path", request.project_id)
+    return tuple(faults)
 
 
 def branch_problem(name: str) -> str | None:
@@ -103,21 +98,19 @@ def branch_problem(name: str) -> str | None:
         return f"A branch cannot contain {match.group()!r}."
     if name.startswith(("/", "-", ".")) or name.endswith(("/", ".")):
         return "A branch cannot begin with '/', '-' or '.', nor end with '/' or '.'."
-    if name == "@" or name.startswith("refs/"):
-        return f"{name!r} cannot be a branch."
-    return None
+    return f"{name!r} cannot be a branch." if name == "@" or name.startswith("refs/") else None
 
 
-def _text(field: str, text: str) -> Iterator[FieldProblem]:
-    if any("\ud800" <= c <= "\udfff" for c in text):
-        yield FieldProblem(field, "Contains half a character (a lone surrogate): delete it and type it again.")
+def _branch(name: str | None) -> Iterator[FieldProblem]:
+    if name and (reason := branch_problem(name)):
+        yield FieldProblem("branch_name", f"{reason} Leave the branch empty to let the service choose one.")
 
 
-def _line(field: str, text: str) -> Iterator[FieldProblem]:
-    found = tuple(_text(field, text))
-    yield from found
-    if not found and not text.isprintable():
-        yield FieldProblem(field, "Contains a line break or an invisible character: delete it.")
+def _line(field: str, text: str) -> tuple[FieldProblem, ...]:
+    faults = tuple(_json(field, text))
+    if faults or text.isprintable():
+        return faults
+    return (FieldProblem(field, "Contains a line break or an invisible character: delete it."),)
 
 
 def _json(field: str, value: Json) -> Iterator[FieldProblem]:
@@ -128,14 +121,10 @@ def _json(field: str, value: Json) -> Iterator[FieldProblem]:
             yield FieldProblem(field, f"{value} does not fit into 64 bits; write it as text.")
         case float() if not math.isfinite(value):
             yield FieldProblem(field, f"{value} is not a JSON number.")
-        case str():
-            yield from _text(field, value)
-        case list():
-            for item in value:
-                yield from _json(field, item)
-        case dict():
-            for key, item in value.items():
-                yield from _text(field, key)
+        case str() if any("\ud800" <= c <= "\udfff" for c in value):
+            yield FieldProblem(field, "Contains half a character (a lone surrogate): delete it and type it again.")
+        case list() | dict():
+            for item in value if isinstance(value, list) else chain.from_iterable(value.items()):
                 yield from _json(field, item)
 
 
@@ -204,8 +193,6 @@ class AlreadyAskedError(ActionRefusedError):
             f"The same request was sent before as {existing.action_id} ({existing.state}). It was not sent again."
         )
         self.existing = existing
-        self.key_taken = f"This retry key belongs to another request ({existing.action_id}). Nothing was sent."
-        """The message if the action is for another request."""
 
     def is_for(self, request: WriteRequest) -> bool:
         """Whether the action sent this request, whichever rule asked for it; False: its key is used for another one."""

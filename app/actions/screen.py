@@ -102,16 +102,13 @@ NOTHING_YET: Final = Notice(
 
 
 class Activity(Struct, frozen=True):
-    """The writes that match the query, up to a limit, and the counts of all writes."""
+    """The writes that match the query, up to a limit; and all writes by kind and by outcome, whatever the filter."""
 
     entries: tuple[ActivityEntry, ...]
     """Unknown outcomes first, then the others; the newest first among each."""
     matching: int
-    """How many match the filter."""
     kinds: Mapping[str, int]
-    """All writes by kind, whatever the filter."""
     outcomes: Mapping[str, int]
-    """All writes by outcome, whatever the filter."""
 
     @property
     def total(self) -> int:
@@ -121,15 +118,15 @@ class Activity(Struct, frozen=True):
 
 def unsent_entry(decision: Decision) -> ActivityEntry:
     """The entry of a continuation that waits, or that was cancelled or given up before it was sent."""
-    asked = json.loads(decision.request_json or "{}")
+    request = json.loads(decision.request_json or "{}")
     waits = decision.outcome in OPEN_OUTCOMES
     action = Action(
         action_id=f"when-ended-{decision.decision_id}",
         kind="run.continue",
         subject=decision.occurrence.facts["run.id"],
         key=f"when-ended-{decision.decision_id}",
-        path=str(asked.get("path", "")),
-        body_json=json.dumps(asked.get("body", {}), ensure_ascii=False),
+        path=str(request.get("path", "")),
+        body_json=json.dumps(request.get("body", {}), ensure_ascii=False),
         actor=decision.occurrence.facts["actor"],
         state="prepared" if waits else "not_sent",
         created_at=decision.decided_at,
@@ -153,7 +150,6 @@ def is_wanted(action: Action, wanted: ActionFilter) -> bool:
 
 PAGE: Final = 300
 """Entries read at first, and again whenever the last one is reached."""
-SEARCH_PAUSE_S: Final = 0.08
 WIDE: Final = 110
 """A narrower screen shows only the filters that are set; the bottom line has the keys of all."""
 READING: Final = Notice("◌", "Reading the ledger…", tone="busy")
@@ -240,9 +236,9 @@ class ActivityScreen(BaseScreen):
         entries = [*merge(sorted(unsent, key=place), entries, key=place)]
         return Activity(tuple(entries), matching + len(unsent), kinds, outcomes)
 
-    def extent(self, found: Activity) -> Content:
+    def extent(self, activity: Activity) -> Content:
         """The numbers of writes that match, and of all."""
-        return Content.styled(f"{found.matching:,} of {found.total:,}", STYLES["quiet"])
+        return Content.styled(f"{activity.matching:,} of {activity.total:,}", STYLES["quiet"])
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the filters, the table and the facts."""
@@ -267,11 +263,11 @@ class ActivityScreen(BaseScreen):
 
     async def _read(self) -> None:
         wanted, sought = self.wanted, self._sought
-        found = await self.load(wanted)
+        activity = await self.load(wanted)
         if (wanted, sought) != (self.wanted, self._sought):
             return  # The query has changed: the next reading is for the new one.
-        self._found, self._sought = found, ""
-        self._list.show(found.entries)
+        self._found, self._sought = activity, ""
+        self._list.show(activity.entries)
         self._explain()
         self.show_trouble()
         first = self.first_unknown
@@ -280,10 +276,11 @@ class ActivityScreen(BaseScreen):
     @on(events.Resize)
     def _explain(self) -> None:
         """Show the filters that fit the width, the counts and the reason for an empty list."""
-        query, found = self.wanted, self._found
-        extent = self.extent(found) if found is not None and found.total else Content()
+        query, activity = self.wanted, self._found
+        extent = self.extent(activity) if activity is not None and activity.total else Content()
         chips = filters(query) if extent or query.is_narrowed else ()
-        chips = tuple(one for one in chips if one.action in self.FILTERS and (one.is_set or self.size.width >= WIDE))
+        is_wide = self.size.width >= WIDE
+        chips = tuple(chip for chip in chips if chip.action in self.FILTERS and (chip.is_set or is_wide))
         self.query_one(ActivityBar).show(chips, extent)
         self._table.notice = self._nothing
 
@@ -389,7 +386,7 @@ class ActivityScreen(BaseScreen):
     @on(Input.Changed)
     @work(group="search", exclusive=True)
     async def _search_changed(self) -> None:
-        await asyncio.sleep(SEARCH_PAUSE_S)
+        await asyncio.sleep(0.08)
         self._search_now()
 
     @on(ListSearch.Left)

@@ -109,8 +109,8 @@ class RunBatch(Struct, frozen=True):
 
     def _known(self, run: Run) -> dict[str, str]:
         asked = self.asked.get(run.run_id)
-        said = "" if asked is None else asked.words
-        return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": said}
+        words = "" if asked is None else asked.words
+        return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": words}
 
     def resolved(self, action: Action, old_id: str = "") -> Self:
         """The batch with the resolution of an unknown outcome, or with the action sent in place of `old_id`.
@@ -231,7 +231,7 @@ def retried(runs: Sequence[Run], known: Known) -> RunBatch:
 
 
 def _asked(known: Known) -> dict[str, Asked]:
-    return {run_id: each for run_id, each in known.items() if isinstance(each, Asked)}
+    return {run_id: answer for run_id, answer in known.items() if isinstance(answer, Asked)}
 
 
 def place_of(run: Run) -> SafeText:

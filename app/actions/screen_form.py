@@ -37,7 +37,7 @@ from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.console.terminal import copy_out
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
-from app.engine.text import SafeText, safe_block, safe_text
+from app.engine.text import safe_block, safe_text
 from app.engine.times import ago, span
 from storage import RunwardenError
 from storage.errors import StorageError
@@ -57,11 +57,6 @@ from widgets.kit.badges import Tone
 
 Built = tuple[WriteRequest, tuple[FieldProblem, ...]]
 """A request as typed, and the problems of what cannot be read, for which it has stand-ins."""
-_DRAFT_EVERY_S: Final = 0.5
-"""How often a draft that has changed is stored."""
-_MAX_SENT: Final = 200
-"""The most actions that are searched for a draft's text."""
-_PREVIEW_CHARACTERS: Final = 100_000
 _READ_ONLY: Final = "This profile is read-only: prepare and preview, but nothing is sent."
 
 
@@ -161,8 +156,8 @@ class ActionForm(ModalScreen[Action | None]):
     def make_rows(self) -> Sequence[Widget]:
         """Return facts and fields, in order."""
         return [
-            one.control(one.key, one.label, one.hint, value=self._initial.get(one.key, ""), placeholder=one.placeholder)
-            for one in self.FIELDS
+            row.control(row.key, row.label, row.hint, value=self._initial.get(row.key, ""), placeholder=row.placeholder)
+            for row in self.FIELDS
         ]
 
     @abstractmethod
@@ -192,14 +187,10 @@ class ActionForm(ModalScreen[Action | None]):
         values = self.values
         return {"repository": values.get("repository", ""), "branch": values.get("branch_name", "")}
 
-    async def submit(self, request: WriteRequest) -> Action:
-        """Send the request through the ledger.
-
-        Raises:
-            ActionRefusedError: Nothing was sent.
-            RunwardenError: The ledger cannot be used.
-        """
-        return await self.engine.actions.submit(request)
+    @property
+    def again(self) -> bool:
+        """Whether the user knows that the same was done before, and wants it once more."""
+        return False
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -233,7 +224,7 @@ class ActionForm(ModalScreen[Action | None]):
         """Restore a draft and focus the first empty field."""
         self._unsubscribe = self.engine.events.subscribe(self._engine_changed)
         self._ticking = self.set_interval(1, self.beat, pause=True)
-        self.set_interval(_DRAFT_EVERY_S, self.form_draft.flush)
+        self.set_interval(0.5, self.form_draft.flush)
         values = self.beginning
         draft = await self.form_draft.restore()
         outcome, sent = await self._outcome_of(draft)
@@ -298,7 +289,7 @@ class ActionForm(ModalScreen[Action | None]):
         """Show how long the answer has been awaited; called once a second."""
         waited = span((self.engine.clock() - self._began).total_seconds())
         limit = span(self.engine.profile.poll.deadline_s)
-        self.dialog.sending(safe_text(f"Sending…  {waited} of at most {limit}"))
+        self.dialog.sending(f"Sending…  {waited} of at most {limit}")
 
     # Its keys
 
@@ -345,13 +336,13 @@ class ActionForm(ModalScreen[Action | None]):
                 self.query_one(RequestPreview).show(
                     "POST",
                     safe_text(f"{self.engine.profile.base_url}{self.request.path}"),
-                    safe_block(body, limit=_PREVIEW_CHARACTERS),
+                    safe_block(body, limit=100_000),
                     self.explanation(self.request),
                 )
                 self.enter("preview")
         elif self.phase in self.SENDS_FROM and self.request is not None and not self.engine.actions.read_only:
             if not self._second_press.press():
-                self.dialog.did(safe_text("Check it, then press ^s again to send."), "warn")
+                self.dialog.did("Check it, then press ^s again to send.", "warn")
                 return
             # The phase changes before the first await: a second key finds nothing to send.
             self.enter("sending")
@@ -369,7 +360,7 @@ class ActionForm(ModalScreen[Action | None]):
         if (other := self._other) is not None:
             self._other = self.values
             self._is_fresh = not self._is_fresh
-            self._note(safe_text("Press ^n for the previous text."))
+            self._note("Press ^n for the previous text.")
             self._fill(other)
             self.enter("editing")
 
@@ -379,7 +370,7 @@ class ActionForm(ModalScreen[Action | None]):
             return
         text, problem = from_editor(self.app, field.value)
         if problem:
-            self._note(safe_text(problem), "warn")
+            self._note(problem, "warn")
         elif text != field.value:
             field.fill(text)
         field.take_focus()
@@ -388,10 +379,10 @@ class ActionForm(ModalScreen[Action | None]):
     async def action_template(self) -> None:
         """Insert a configured text at the cursor, with its placeholders filled in."""
         choices = []
-        for each in self.engine.settings.templates:
-            beginning = safe_text(" ".join(each.instructions.split()), limit=200)
-            text = Content.assemble((safe_text(each.name, limit=60), "bold"), "\n   ", (beginning, "$foreground 70%"))
-            choices.append((text, each.instructions))
+        for entry in self.engine.settings.templates:
+            beginning = safe_text(" ".join(entry.instructions.split()), limit=200)
+            text = Content.assemble((safe_text(entry.name, limit=60), "bold"), "\n   ", (beginning, "$foreground 70%"))
+            choices.append((text, entry.instructions))
         template = await self.app.push_screen_wait(ChoiceSheet("Templates", choices))
         if template is None or self.instructions is None:
             return
@@ -399,7 +390,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.instructions.insert(filled)
         if missing:
             names = ", ".join(f"{{{name}}}" for name in missing)
-            self._note(safe_text(f"Unknown here, please fill in: {names}"), "warn")
+            self._note(f"Unknown here, please fill in: {names}", "warn")
 
     def action_resolve(self) -> None:
         """Open the form that resolves the open action."""
@@ -420,7 +411,7 @@ class ActionForm(ModalScreen[Action | None]):
         """Copy the id of the result."""
         if self._result is not None:
             result_id = safe_text(self._result.result_id or self._result.action_id)
-            self.dialog.did(safe_text(f"{result_id} {copy_out(self.app, result_id)}."))
+            self.dialog.did(f"{result_id} {copy_out(self.app, result_id)}.")
 
     def action_copy_curl(self) -> None:
         """Copy the request for curl."""
@@ -437,19 +428,17 @@ class ActionForm(ModalScreen[Action | None]):
         except UnfaithfulError as error:
             self.notify(str(error), severity="warning", markup=False)
         else:
-            self.dialog.did(safe_text(f"{what} {copy_out(self.app, text)}."))
+            self.dialog.did(f"{what} {copy_out(self.app, text)}.")
 
     def action_open_run(self) -> None:
         """Close the form and show the run in full."""
-        app, run_ids = self.app, self.run_ids
-        if run_ids:
-            self.dismiss(self._result)
-            app.post_message(OpenRun(run_ids[0], self.engine.profile.name))
+        app, run_id = self.app, self.run_ids[0]
+        self.dismiss(self._result)
+        app.post_message(OpenRun(run_id, self.engine.profile.name))
 
     def action_follow(self) -> None:
         """Follow the runs."""
-        if self.run_ids:
-            self.app.post_message(FollowRun(self.run_ids, self.engine.profile.name))
+        self.app.post_message(FollowRun(self.run_ids, self.engine.profile.name))
 
     # Its fields
 
@@ -468,7 +457,7 @@ class ActionForm(ModalScreen[Action | None]):
     def _complain(self) -> tuple[FieldProblem, ...]:
         """Show the problems of touched fields below them; return all problems."""
         problems = self.problems()
-        by_field = {problem.field: safe_text(problem.message) for problem in reversed(problems)}
+        by_field = {problem.field: problem.message for problem in reversed(problems)}
         for key, field in self.fields.items():
             field.complain(by_field.get(key) if field.touched else None)
         return problems
@@ -521,12 +510,12 @@ class ActionForm(ModalScreen[Action | None]):
         draft, now = self.form_draft.current, self.engine.clock()
         outcome, sent = await self._outcome_of(draft)
         if self.engine.actions.read_only:
-            self._note(safe_text(_READ_ONLY), "warn")
+            self._note(_READ_ONLY, "warn")
         elif self.engine.token_problem is not None:
-            self._note(safe_text(str(self.engine.token_problem)), "warn")
+            self._note(str(self.engine.token_problem), "warn")
         elif draft is not None and outcome != self._noted and self._other is not None:
             if self._is_fresh and outcome == "not_sent":
-                self._note(safe_text(f"A draft from {ago(draft.saved_at, now)} is kept: press ^n to restore it."))
+                self._note(f"A draft from {ago(draft.saved_at, now)} is kept: press ^n to restore it.")
             else:
                 self._note(*about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, now)))
         self._noted = outcome
@@ -538,7 +527,7 @@ class ActionForm(ModalScreen[Action | None]):
         bodies = {as_json(request) for request in requests}
         since = ActionFilter({request.kind for request in requests}, since=draft.sent_at)
         try:
-            newest = await self.engine.ledger.actions(since, limit=_MAX_SENT)
+            newest = await self.engine.ledger.actions(since, limit=200)
         except StorageError:
             return "open", None
         sent = [action for action in newest if action.body_json in bodies]
@@ -547,19 +536,19 @@ class ActionForm(ModalScreen[Action | None]):
         done = [action for action in sent if action.state == "confirmed"]
         return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
 
-    def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
+    def _note(self, text: str, tone: Tone = "quiet") -> None:
         if self.is_mounted and self.is_running:
             self.dialog.note(text, tone)
 
     # Its request
 
     async def _send(self, request: WriteRequest) -> None:
-        await self.form_draft.sending()
+        await self.form_draft.sent(self.engine.clock())
         command_line = self.engine.settings.command_line
         try:
-            action = await self.submit(request)
+            action = await self.engine.actions.submit(request, again=self.again)
         except BlockedError as refused:
-            await self.form_draft.not_sent()
+            await self.form_draft.sent(None)
             self._open = refused.existing if refused.existing.state == "unknown" else None
             self.show_outcome(blocked_outcome(refused.existing, self.engine.clock(), command_line))
         except ActionRefusedError as refused:
@@ -585,9 +574,9 @@ class ActionForm(ModalScreen[Action | None]):
                 await self._back_to_fields(why_not_done(action))
 
     async def _back_to_fields(self, why: str) -> None:
-        await self.form_draft.not_sent()
+        await self.form_draft.sent(None)
         self.enter("editing")
-        self.dialog.banner(safe_text(why))
+        self.dialog.banner(why)
 
     def show_outcome(self, outcome: OutcomeText) -> None:
         """Show the outcome; without a result nothing was sent, and the fields are one step back."""

@@ -1,7 +1,8 @@
-"""The form for many runs: one confirmation, batches of `send_cap`, a live line of progress, and the list behind it."""
+"""Many runs at once: the form with one confirmation and batches of `send_cap`, its live list, and the cancel sheet."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
@@ -14,18 +15,23 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 from app.actions.asked import NAMES
-from app.actions.batch import BatchSender
+from app.actions.batch import BatchResult, BatchSender
 from app.actions.drafts import Values
+from app.actions.follow_ups import waiting_words
+from app.actions.reconciliation import LOOK_S, submitted
+from app.actions.refusals import ActionRefusedError
 from app.actions.screen_batch import LISTED, RETRY, RunBatch, place_of
 from app.actions.screen_fields import Field, written_pairs
 from app.actions.screen_form import ActionForm, Built
-from app.api.requests import StartAgent, WriteRequest
+from app.api.requests import CancelRun, StartAgent, WriteRequest
 from app.console.session import FollowRun, Session
-from app.console.sheets import Sheet
+from app.console.sheets import ConfirmSheet, Sheet
 from app.engine.engine import Engine
-from app.engine.text import SafeText, plural, safe_text
+from app.engine.text import plural, safe_text
 from storage import RunwardenError
-from storage.records import Action
+from storage.errors import StorageError
+from storage.records import Action, Run
+from storage.records.decision import Decision
 from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
@@ -66,22 +72,20 @@ class ManyForm(ActionForm):
         """The runs, the batches and the instructions."""
         return (*(FormFact(name, fact) for name, fact in self._facts().items()), *super().make_rows())
 
-    def _facts(self) -> dict[str, SafeText]:
+    def _facts(self) -> dict[str, str]:
         batch, runs = self.run_batch, self.run_batch.runs
         count = len({run.repository.label for run in runs})
         facts = {"runs": f"{len(runs):,} on {count:,} {'repository' if count == 1 else 'repositories'}"}
         if len(runs) > self._cap:
             facts["batches"] = f"first {self._cap:,}, then the next: at most {self._cap:,} at a time (send_cap)"
         asked = [batch.asked[run.run_id] for run in runs] if batch.text is RETRY else []
-        if any(one.is_reported for one in asked):
-            origins = Counter(
-                f"from {one.caller or 'another user'}" if one.is_reported else "from this machine" for one in asked
-            )
-            said = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
-            facts["words"] = said if len(runs) > 1 else next(iter(origins))
+        if any(source.is_reported for source in asked):
+            authors = (source.caller or "another user" if source.is_reported else "this machine" for source in asked)
+            counts = [f"{count:,} from {author}" for author, count in Counter(authors).items()]
+            facts["words"] = ", ".join(counts) if len(runs) > 1 else counts[0].removeprefix("1 ")
         if batch.left_out:
             facts["left out"] = batch.left_out
-        return {name: safe_text(fact) for name, fact in facts.items()}
+        return facts
 
     def build(self, values: Values) -> Built:
         """The first of the requests, and the problem of all."""
@@ -117,7 +121,7 @@ class ManyForm(ActionForm):
         """Go back one step; while sending, stop after the current run."""
         if self.phase == "sending":
             self._is_stopped = True
-            self.dialog.sending(safe_text("Stopping after this one."))
+            self.dialog.sending("Stopping after this one.")
             self.refresh_bindings()
         else:
             super().action_back()
@@ -138,7 +142,8 @@ class ManyForm(ActionForm):
     def explanation(self, request: WriteRequest) -> Content:
         """The effect of sending, and all runs."""
         lines = [Content(self.consequence(request)), Content()]
-        lines += [Content.assemble((f"{name:<10}", STYLES["quiet"]), fact) for name, fact in self._facts().items()]
+        for name, fact in self._facts().items():
+            lines.append(Content.assemble((f"{name:<10}", STYLES["quiet"]), safe_text(fact)))
         lines.append(Content())
         for number, run in enumerate(self.run_batch.runs, 1):
             run_id = safe_text(run.run_id, limit=60)
@@ -147,11 +152,11 @@ class ManyForm(ActionForm):
             place = shorten(place_of(run), max(0, room), "middle")
             if self.run_batch.text is RETRY:
                 asked = self.run_batch.asked[run.run_id]
-                said = asked.words.strip().partition("\n")[0]
+                words = asked.words.strip().partition("\n")[0]
                 if isinstance(asked.request, StartAgent):
-                    given = ", ".join(written_pairs(asked.request.inputs).splitlines())
-                    said = f"{asked.request.name}: {said or given or 'no inputs'}"
-                place = shorten(safe_text(f"{run.repository.label}  {said}"), max(0, room))
+                    inputs = ", ".join(written_pairs(asked.request.inputs).splitlines())
+                    words = f"{asked.request.name}: {words or inputs or 'no inputs'}"
+                place = shorten(safe_text(f"{run.repository.label}  {words}"), max(0, room))
             lines.append(Content.assemble(*parts, (f"  {place}", STYLES["quiet"])))
         if len(self.run_batch.runs) > 1:
             quiet = "The first request; each of the others is made from its own run:"
@@ -159,7 +164,7 @@ class ManyForm(ActionForm):
         return Content("\n").join(lines)
 
     async def _send(self, _request: WriteRequest) -> None:
-        await self.form_draft.sending()
+        await self.form_draft.sent(self.engine.clock())
         rest = self.run_batch.left_to_send[: self._cap]
         words = self.values["instructions"]
         sender = BatchSender(self.engine.actions.submit)
@@ -196,11 +201,11 @@ class ManyForm(ActionForm):
     async def _end(self, problem: str) -> None:
         sent = tuple(self.run_batch.sent.values())
         unknown = next(iter(self.run_batch.unknown), None)
-        blocked = next((one.action for one in sent if one.outcome == "blocked"), None)
+        blocked = next((result.action for result in sent if result.outcome == "blocked"), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
-        self._result = unknown or next((one.action for one in sent if one.is_done), None)
+        self._result = unknown or next((result.action for result in sent if result.is_done), None)
         everything = len(self.run_batch.confirmed) == len(self.run_batch.runs)
-        await (self.form_draft.done() if everything else self.form_draft.not_sent())
+        await (self.form_draft.done() if everything else self.form_draft.sent(None))
         self.show_outcome(outcome(self.run_batch, self._cap, problem))
 
     def beat(self) -> None:
@@ -227,11 +232,8 @@ def outcome(batch: RunBatch, cap: int, problem: str) -> OutcomeText:
     verdict: OutcomeVerdict = "blocked" if view.confirmed else "failed"
     if view.unknown or view.confirmed == len(view.lines):
         verdict = "unknown" if view.unknown else "done"
-    said = batch.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
-    return OutcomeText(verdict, said, facts, tuple(meaning))
-
-
-HINTS: Final = "enter open · f follow all · del drop the list · esc close"
+    headline = batch.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
+    return OutcomeText(verdict, headline, facts, tuple(meaning))
 
 
 class BatchScreen(Sheet[str | None]):
@@ -253,7 +255,7 @@ class BatchScreen(Sheet[str | None]):
     def compose(self) -> ComposeResult:
         """Compose the sheet."""
         with Vertical() as sheet:
-            sheet.border_subtitle = HINTS
+            sheet.border_subtitle = "enter open · f follow all · del drop the list · esc close"
             yield self._list
 
     def on_mount(self) -> None:
@@ -302,3 +304,64 @@ class BatchScreen(Sheet[str | None]):
         for index, line in enumerate(lines):
             if self._list.get_option_at_index(index).prompt != line:
                 self._list.replace_option_prompt_at_index(index, line)
+
+
+_NAMED: Final = 5
+"""Runs that the sheet names."""
+
+
+def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: Sequence[Decision] = ()) -> ConfirmSheet:
+    """Return a sheet that cancels runs, one after the other. `ended`: how many chosen runs had already ended.
+
+    The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
+    """
+    is_one = len(runs) == 1
+    facts = [f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}." for run in runs[:_NAMED]]
+    if len(runs) > _NAMED:
+        facts.append(f"And {len(runs) - _NAMED} more.")
+    if ended:
+        facts.append(f"{ended:,} more marked run{' has' if ended == 1 else 's have'} ended already.")
+    facts.append(f"{'Its agent stops' if is_one else 'Their agents stop'} and nothing of this turn is pushed.")
+    words = map(waiting_words, waiting[:_NAMED])
+    facts += [f"A continuation waits for its end: “{text}”. It is dropped, too." for text in words]
+
+    async def keep() -> str:
+        for decision in waiting:
+            await engine.follow_ups.keep(decision)
+        return await cancel()
+
+    async def cancel() -> str:
+        sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
+        results, problem = list[BatchResult](), ""
+        try:
+            for run in runs:
+                if sender.may_send:
+                    results.append(await sender.send(CancelRun(run.run_id)))
+        except StorageError as error:
+            problem = str(error)
+        done = sum(result.is_done for result in results)
+        unknown = bool(results) and results[-1].outcome == "unknown"
+        refused = [
+            (sent.reason or "It had no effect.") if is_one else f"{run.run_id}: {sent.reason or 'no effect'}"
+            for run, sent in zip(runs, results, strict=False)
+            if not sent.is_done and sent.outcome != "unknown"
+        ]
+        if problem:
+            refused.append(problem)
+        if left := len(runs) - len(results):
+            refused.append(f"{plural(left, 'run')} {'was' if left == 1 else 'were'} not tried.")
+        if refused and not done and not unknown:
+            raise ActionRefusedError(" ".join(refused))
+        sentences = []
+        if done:
+            some = plural(done, "run") if done == len(runs) else f"{done} of {len(runs)} runs"
+            sentences.append("The run was cancelled." if is_one else f"{some} were cancelled.")
+        if unknown:
+            which = "the run" if is_one else runs[len(results) - 1].run_id
+            sentences.append(f"Whether {which} was cancelled is unknown: check, and cancel again if still active.")
+        return " ".join((*sentences, *refused))
+
+    title = "Cancel the run" if is_one else f"Cancel {plural(len(runs), 'run')}"
+    lines, leaving = [Content(safe_text(fact)) for fact in facts], "Keep it" if is_one else "Keep them"
+    instead = (f"{title}, send what waits", keep) if waiting else None
+    return ConfirmSheet(title, lines, cancel, verb=title, leaving=leaving, instead=instead)

@@ -14,7 +14,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
-from app.actions.reconciliation import LISTED, Candidate, Proposal
+from app.actions.candidates import Candidate, Proposal
+from app.actions.reconciliation import LISTED
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError, NotOfferedError
 from app.api.requests import CancelRun, ResendInvitation, about, request_sent
@@ -23,7 +24,7 @@ from app.console.session import mark_of
 from app.console.sheets import OVER_CSS
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
-from app.engine.text import SafeText, plural, safe_text
+from app.engine.text import plural, safe_text
 from app.engine.times import ago, stamp
 from app.runs.document import when_heard
 from storage.errors import StorageError
@@ -47,8 +48,6 @@ _LETTERS: Final = "yna"
 """The keys of the three choices; digits pick candidates."""
 _NUMBERED: Final = 9
 HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
-_ID_CELLS: Final = 16
-"""Cells of a candidate's id; the field has it in full once the candidate is chosen."""
 _MAY_NOT_CREATE: Final = (
     "The token needs the scope organizations:create or admin, the organization the entitlement CreateOrganizations, "
     "and it must be active."
@@ -95,22 +94,20 @@ class ResolveForm(ModalScreen[Action | None]):
     def compose(self) -> ComposeResult:
         """Compose the action, the three choices and their fields."""
         action, now = self._action, self._engine.clock()
-        request = request_sent(action)
-        if isinstance(request, CancelRun):
-            self._best = request.run_id
-        elif isinstance(request, ResendInvitation):
-            self._best = request.invitation_id
+        match request_sent(action):
+            case CancelRun(run_id=own) | ResendInvitation(invitation_id=own):
+                self._best = own
         if action.kind in LISTED:
-            found = FormFact("candidates", self._found)
+            candidates = FormFact("candidates", self._found)
         else:
-            found = FormFact("check", safe_text(self._kind.id_source))
-        found.add_class("-found")
+            candidates = FormFact("check", self._kind.id_source)
+        candidates.add_class("-found")
         rows = (
-            FormFact("what", safe_text(f"{what(action.kind)}, {ago(action.created_at, now)}")),
+            FormFact("what", f"{what(action.kind)}, {ago(action.created_at, now)}"),
             FormFact("about", about(action)),
-            FormFact("reason", safe_text(reason(action.error) if action.error else "-")),
-            FormFact("action", safe_text(action.action_id)),
-            found,
+            FormFact("reason", reason(action.error) if action.error else "-"),
+            FormFact("action", action.action_id),
+            candidates,
             self._choice,
             self._evidence,
         )
@@ -167,7 +164,7 @@ class ResolveForm(ModalScreen[Action | None]):
 
     @on(Input.Submitted)
     def _entered(self) -> None:
-        self._evidence.complain(safe_text("Press ^s to resolve it."))
+        self._evidence.complain("Press ^s to resolve it.")
 
     def action_apply(self) -> None:
         """Carry out the decision, once it is complete."""
@@ -194,13 +191,13 @@ class ResolveForm(ModalScreen[Action | None]):
         try:
             if resolution == "created":
                 if not is_checked:
-                    dialog.note(safe_text("Checking the id…"))
+                    dialog.note("Checking the id…")
                     await self._engine.reconciliation.check(self._action, evidence)
                 action = await actions.resolve(action_id, evidence)
             elif resolution == "not_created":
                 action = await actions.resolve(action_id, None)
             else:
-                dialog.note(safe_text("Sending…"))
+                dialog.note("Sending…")
                 action = await actions.send_again(action_id)
         except (DoubtfulIdError, ActionRefusedError, LedgerRefusedError, StorageError) as error:
             self._is_applying = False
@@ -212,7 +209,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self.dismiss(action)
 
     def _complain(self, problem: str) -> None:
-        self._evidence.complain(safe_text(problem))
+        self._evidence.complain(problem)
         self._evidence.take_focus()
 
     @on(OptionList.OptionSelected, "#found")
@@ -233,11 +230,11 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence.display = self._resolution in {"created", "send_again"}
         if self._resolution == "created":
             self._evidence.rename("id")
-            self._evidence.say(safe_text(f"{self._kind.id_name.capitalize()}."))
+            self._evidence.say(f"{self._kind.id_name.capitalize()}.")
             self._evidence.fill(self._best)
         elif self._resolution == "send_again":
             self._evidence.rename("confirm")
-            self._evidence.say(safe_text(f"Type {self._pledge} to confirm."), "warn")
+            self._evidence.say(f"Type {self._pledge} to confirm.", "warn")
             self._evidence.fill("")
 
     @on(Input.Changed)
@@ -256,55 +253,56 @@ class ResolveForm(ModalScreen[Action | None]):
         dialog.banner(None)
 
     def _refuse(self, why: str) -> None:
-        self.query_one(FormDialog).note(safe_text(""))
-        self.query_one(FormDialog).banner(safe_text(why))
+        self.query_one(FormDialog).note("")
+        self.query_one(FormDialog).banner(why)
 
     @work(group="candidates")
     async def _find_candidates(self) -> None:
         dialog = self.query_one(FormDialog)
         reconciliation = self._engine.reconciliation
         thing = "organizations" if self._action.kind == "organization.create" else "runs"
-        dialog.note(safe_text(f"Asking the service for {thing} that it may have created…"))
+        dialog.note(f"Asking the service for {thing} that it may have created…")
         try:
             self._offer(await reconciliation.cached(self._action))
-            found = await reconciliation.ask(self._action)
+            proposal = await reconciliation.ask(self._action)
         except NotOfferedError:
-            dialog.note(safe_text(self._kind.id_source))
+            dialog.note(self._kind.id_source)
             return
         except (ApiError, StorageError) as error:
-            said = f"The service could not be asked for {thing} that it may have created: {error}"
-            dialog.note(safe_text(said), "warn")
+            text = f"The service could not be asked for {thing} that it may have created: {error}"
+            dialog.note(text, "warn")
             return
-        self._offer(found)
+        self._offer(proposal)
         if self._action.kind == "organization.create":
-            said = f"The service invited {self._action.subject} to {plural(len(found.ids), 'organization')} since then."
-            none = "The service knows no such organization: most likely it did not take effect."
-            dialog.note(safe_text(said if found.ids else none))
+            text = "The service knows no such organization: most likely it did not take effect."
+            if count := len(proposal.ids):
+                text = f"The service invited {self._action.subject} to {plural(count, 'organization')} since then."
+            dialog.note(text)
             return
-        count = len(found.candidates)
-        if found.is_certain:
+        count = len(proposal.candidates)
+        if proposal.is_certain:
             result = "Found: the first run has this action's id."
-        elif count == 0 and found.is_whole:
+        elif count == 0 and proposal.is_whole:
             result = "No run matches: most likely it did not take effect."
         elif count == 0:
             result = "No known run matches, but not all runs from that time could be read."
         else:
             runs, them = ("One run matches", "it") if count == 1 else (f"{count} runs match", "them")
             result = f"{runs} in place and time. A colleague may have started {them}."
-            if found.likely:
+            if proposal.likely:
                 result = f"{runs} in place and time, and one asks the same."
-        dialog.note(safe_text(result))
+        dialog.note(result)
 
-    def _offer(self, found: Proposal) -> None:
+    def _offer(self, proposal: Proposal) -> None:
         """Show the candidates; fill in the one that fits best, unless one was picked or an id was typed."""
         before = self._best
-        self._ids = found.ids
+        self._ids = proposal.ids
         if not self._is_picked:
-            self._best = found.likely
-        lines = [candidate_line(candidate) for candidate in found.candidates]
-        for one in found.organizations:
-            text = safe_text(f"  invitation to {one.email}  {one.state}", limit=300)
-            lines.append(Content.assemble((safe_text(one.organization_id, limit=100), "bold"), text))
+            self._best = proposal.likely
+        lines = [candidate_line(candidate) for candidate in proposal.candidates]
+        for invitation in proposal.organizations:
+            text = safe_text(f"  invitation to {invitation.email}  {invitation.state}", limit=300)
+            lines.append(Content.assemble((safe_text(invitation.organization_id, limit=100), "bold"), text))
         numbers = [f"{n} " if n <= _NUMBERED else "  " for n in range(1, len(lines) + 1)]
         self._found.set_options(
             Content.assemble((number, "bold $primary"), line) for number, line in zip(numbers, lines, strict=True)
@@ -315,7 +313,7 @@ class ResolveForm(ModalScreen[Action | None]):
 
 def candidate_line(candidate: Candidate) -> Content:
     """Format a candidate: its id cut, its time, author, status and branch; below them the first line of its words."""
-    run_id = shorten(safe_text(candidate.run.run_id, limit=100), _ID_CELLS, "middle")
+    run_id = shorten(safe_text(candidate.run.run_id, limit=100), 16, "middle")
     facts = (
         candidate.when,
         f"by {candidate.caller}" if candidate.caller else "",
@@ -330,14 +328,14 @@ def candidate_line(candidate: Candidate) -> Content:
     return Content("\n").join((line, Content.assemble("    ", (words, tone), f": “{first}”")))
 
 
-def about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[SafeText, Tone]:
+def about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[str, Tone]:
     """Describe where the text comes from, and its outcome if it was sent."""
     if outcome == "open":
-        return safe_text(f"Sent {when}; the outcome is unknown: check before you send it again."), "warn"
+        return f"Sent {when}; the outcome is unknown: check before you send it again.", "warn"
     if outcome == "done":
         result = f": {sent.result_id}" if sent is not None and sent.result_id else ""
-        return safe_text(f"Your request from {when} took effect{result}"), "good"
-    return safe_text(f"Your draft from {when}."), "quiet"
+        return f"Your request from {when} took effect{result}", "good"
+    return f"Your draft from {when}.", "quiet"
 
 
 def confirmed_outcome(action: Action) -> OutcomeText:
@@ -352,37 +350,27 @@ def confirmed_outcome(action: Action) -> OutcomeText:
 
 def unknown_outcome(action: Action, command_line: str) -> OutcomeText:
     """Describe an action that may have taken effect."""
-    facts = [("action", action.action_id)]
-    if action.error is not None:
-        facts.insert(0, ("reason", reason(action.error)))
-    meaning = (
-        "It was sent, but no usable answer came back: it may have taken effect, or not. "
-        "It is never sent again automatically."
-    )
+    cause = () if action.error is None else (("reason", reason(action.error)),)
+    sent = "It was sent, but no usable answer came back: it may have taken effect, or not."
     resolve = f"Press v to resolve it, or run: {command_line} actions resolve {action.action_id}"
-    return OutcomeText(
-        "unknown", "The outcome is unknown", tuple(facts), (meaning, WRITE_KINDS[action.kind].check, resolve)
-    )
+    meaning = f"{sent} It is never sent again automatically.", WRITE_KINDS[action.kind].check, resolve
+    return OutcomeText("unknown", "The outcome is unknown", (*cause, ("action", action.action_id)), meaning)
 
 
 def blocked_outcome(existing: Action, now: datetime, command_line: str) -> OutcomeText:
     """Describe the earlier action that blocks this one."""
-    facts = [
+    facts = (
         ("for", existing.subject),
         ("earlier", f"{ACTION_BADGES[existing.state].word}, {ago(existing.created_at, now)}"),
+        *(() if existing.error is None else (("reason", reason(existing.error)),)),
         ("by", existing.actor),
         ("action", existing.action_id),
-    ]
-    if existing.error is not None:
-        facts.insert(2, ("reason", reason(existing.error)))
+    )
+    meaning = "It is being sent.", "Wait until it is done, then try again."
     if existing.state == "unknown":
-        meaning = (
-            WRITE_KINDS[existing.kind].check,
-            f"Press v to resolve it, or run: {command_line} actions resolve {existing.action_id}",
-        )
-    else:
-        meaning = ("It is being sent.", "Wait until it is done, then try again.")
-    return OutcomeText("blocked", "Not sent: an earlier attempt is still open", tuple(facts), meaning)
+        resolve = f"Press v to resolve it, or run: {command_line} actions resolve {existing.action_id}"
+        meaning = WRITE_KINDS[existing.kind].check, resolve
+    return OutcomeText("blocked", "Not sent: an earlier attempt is still open", facts, meaning)
 
 
 def why_not_done(action: Action) -> str:

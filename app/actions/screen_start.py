@@ -58,8 +58,8 @@ class NewRunForm(ActionForm):
         """Prepare; a repository that cannot be shown exactly is left out. `focus`: the field to begin with."""
         self._agents: dict[str, NamedAgent] = {}
         """The service's agents by name; none if it does not list them."""
-        self._inputs: tuple[AgentInput, ...] = ()
-        """The inputs that have fields."""
+        self._declared = dict[str, AgentInput]()
+        """The inputs that have fields, by the key of their field; a foreign name may be no key."""
         draft = f"run.start:{repository}" if repository else "run.start"
         super().__init__(engine, draft=draft, values={"repository": faithful(repository)}, focus=focus)
 
@@ -135,7 +135,7 @@ class NewRunForm(ActionForm):
                 purpose = safe_text(agent.description), STYLES["quiet"]
                 choices.append((Content.assemble((safe_text(name, limit=60), "bold"), "  ", purpose), name))
         if not choices:
-            self._note(safe_text("The service lists no agents."))
+            self._note("The service lists no agents.")
         elif (picked := await self.app.push_screen_wait(ChoiceSheet("Agents", choices))) is not None:
             self.fields["name"].fill(picked)
 
@@ -146,7 +146,7 @@ class NewRunForm(ActionForm):
         """The values by field; inputs with a separate field are among the lines of `inputs`."""
         values = super().values
         inputs = read_pairs("inputs", values["inputs"])
-        if isinstance(inputs, FieldProblem) or not self._inputs:
+        if isinstance(inputs, FieldProblem) or not self._declared:
             return values
         for key, declared in self._declared.items():
             text = self.fields[key].value if key in self.fields else None
@@ -165,24 +165,20 @@ class NewRunForm(ActionForm):
         elif event.field == "inputs" and not self.fields["inputs"].display:
             event.prevent_default()  # It was not typed there.
 
-    @property
-    def _declared(self) -> dict[str, AgentInput]:
-        """The declared inputs by the key of their field; a foreign name may be no key."""
-        return {f"input-{number}": declared for number, declared in enumerate(self._inputs)}
-
     def _name_changed(self) -> None:
         agent = self._agents.get(self.values["name"].strip())
         # Names that no line can hold are left to other clients.
-        inputs = tuple(
+        inputs = [
             declared
             for declared in (() if agent is None else agent.inputs)
             if declared.name != WORDS and read_pairs("", faithful(f"{declared.name}=1")) == {declared.name: 1}
-        )
-        if inputs != self._inputs:
+        ]
+        by_key = {f"input-{number}": declared for number, declared in enumerate(inputs)}
+        if by_key != self._declared:
             self.fields["inputs"].fill(self.values["inputs"])
             for key in self._declared:
                 self.fields.pop(key, None)
-            self._inputs = inputs
+            self._declared = by_key
             self._show_inputs()
         self._show_pairs()
 
@@ -214,9 +210,9 @@ class NewRunForm(ActionForm):
         """Show metadata or inputs: those that the request takes, and those that have a value, so that none is lost."""
         values, has_name = self.values, bool(self.values["name"].strip())
         inputs = read_pairs("inputs", values["inputs"])
-        names = {declared.name for declared in self._inputs}
+        names = {declared.name for declared in self._declared.values()}
         has_others = isinstance(inputs, FieldProblem) or not names.issuperset(inputs)
-        self.fields["inputs"].display = has_others or (has_name and not self._inputs)
+        self.fields["inputs"].display = has_others or (has_name and not self._declared)
         self.fields["metadata"].display = not has_name or bool(values["metadata"].strip())
 
     def problems(self) -> tuple[FieldProblem, ...]:
@@ -236,8 +232,8 @@ class NewRunForm(ActionForm):
             return tuple(problems)
         if WORDS in inputs and values[WORDS].strip():
             problems.append(FieldProblem("inputs", "The instructions are above; delete them here."))
-        known = {WORDS, *(declared.name for declared in self._inputs)}
-        unknown = [key for key in inputs if self._inputs and key not in known]
+        known = {WORDS, *(declared.name for declared in self._declared.values())}
+        unknown = [key for key in inputs if self._declared and key not in known]
         problems += [FieldProblem("inputs", f"{name} takes no input {key}: delete it.") for key in unknown]
         # Only definite faults: the service checks the types.
         for key, declared in self._declared.items():

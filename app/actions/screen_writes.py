@@ -1,7 +1,6 @@
-"""The forms of all writes: their fields, their texts, a sent request shown again in its form, and the cancel sheet."""
+"""The forms of all writes: their fields, their texts, and a sent request shown again in its form."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
@@ -11,18 +10,14 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.actions.asked import continuation
-from app.actions.batch import BatchResult, BatchSender
 from app.actions.copies import UnfaithfulError
 from app.actions.drafts import Values
-from app.actions.follow_ups import waiting_words
-from app.actions.reconciliation import LOOK_S, submitted
-from app.actions.refusals import ActionRefusedError, FieldProblem
+from app.actions.refusals import FieldProblem
 from app.actions.screen_fields import Field
 from app.actions.screen_form import ActionForm, Built
 from app.actions.screen_start import NewRunForm
 from app.api.errors import ApiError
 from app.api.requests import (
-    CancelRun,
     ContinueRun,
     CreateOrganization,
     OnboardProject,
@@ -33,16 +28,14 @@ from app.api.requests import (
     WriteRequest,
     asked_of,
 )
-from app.console.sheets import ConfirmSheet
 from app.engine.engine import Engine
-from app.engine.text import plural, safe_text
+from app.engine.text import safe_text
 from app.engine.times import ago
 from app.runs.document import instructions_of
 from app.runs.screen_loader import turn_of
 from storage import RunwardenError
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, Action, Run
-from storage.records.decision import Decision
 from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, bindings_of
 from widgets.forms.facts import FormFact
@@ -68,8 +61,6 @@ _EFFECTS: Final = {
 
 
 _REMEMBERS: Final = "The agent remembers the conversation so far."
-_NAMED: Final = 5
-"""Runs that the sheet names."""
 
 
 class ContinueRunForm(ActionForm):
@@ -123,8 +114,8 @@ class ContinueRunForm(ActionForm):
     def make_rows(self) -> Sequence[Widget]:
         """The run, its conversation, and the next instructions."""
         run = self._run
-        self._fact = FormFact("run", safe_text(run.run_id), run_badge(run.status, is_final=self._has_ended))
-        where = FormFact("on", safe_text(f"{run.repository.label}  {run.branch_name}"))
+        self._fact = FormFact("run", run.run_id, run_badge(run.status, is_final=self._has_ended))
+        where = FormFact("on", f"{run.repository.label}  {run.branch_name}")
         question = Content(safe_text(self._question, limit=2_000))
         asked = [Static(question, classes="form-notice")] if self._question else []
         return (self._fact, where, self._conversation, *asked, *super().make_rows())
@@ -156,9 +147,9 @@ class ContinueRunForm(ActionForm):
             # Become a continuation, as the run ended while the message was written.
             self._has_ended = True
             self._fact.badge = run_badge(ended[0], is_final=True)
-            self.fields["instructions"].say(safe_text(_REMEMBERS))
+            self.fields["instructions"].say(_REMEMBERS)
             self._choose("")
-            self._note(safe_text("The run has ended: this continues it."), "warn")
+            self._note("The run has ended: this continues it.", "warn")
 
     async def _back_to_fields(self, why: str) -> None:
         await super()._back_to_fields(why)
@@ -199,7 +190,7 @@ class ContinueRunForm(ActionForm):
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems, all of them shown at the only field."""
-        return tuple(replace(one, field="instructions") for one in super().problems())
+        return tuple(replace(problem, field="instructions") for problem in super().problems())
 
     def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending."""
@@ -329,9 +320,10 @@ class OrganizationForm(ActionForm):
         self.dismiss(self._result)
         app.push_screen(form)
 
-    async def submit(self, request: WriteRequest) -> Action:
-        """Send the request; for an address that has an organization, only after it was typed again."""
-        return await self.engine.actions.submit(request, again=bool(self._made))
+    @property
+    def again(self) -> bool:
+        """Whether the address has an organization; it was then typed again."""
+        return bool(self._made)
 
     def enter(self, phase: FormPhase) -> None:
         """Enter another phase; before the fields return, the ledger is read again."""
@@ -341,11 +333,11 @@ class OrganizationForm(ActionForm):
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems; an address that has an organization must be typed again."""
-        found = super().problems()
+        problems = super().problems()
         email = self.values["email"].strip()
         if self._made and self.fields[AGAIN].value.strip().casefold() != email.casefold():
-            return (*found, FieldProblem(AGAIN, f"Type {email} again to create one more."))
-        return found
+            return (*problems, FieldProblem(AGAIN, f"Type {email} again to create one more."))
+        return problems
 
     def consequence(self, _request: WriteRequest) -> str:
         """The effect of sending, with earlier successes."""
@@ -358,7 +350,7 @@ class OrganizationForm(ActionForm):
         try:
             self._attempts = await self.engine.ledger.organizations()
         except StorageError as error:
-            self.dialog.note(safe_text(str(error)), "warn")
+            self.dialog.note(str(error), "warn")
         self._show_attempts()
 
     def on_form_field_changed(self, event: FormField.Changed) -> None:
@@ -367,7 +359,6 @@ class OrganizationForm(ActionForm):
             self._show_attempts()
 
     def _show_attempts(self) -> None:
-        """Show the address's organizations below it."""
         now, made = self.engine.clock(), self._made
         unknown = next((attempt for attempt in self._its_attempts if attempt.is_open), None)
         warning = ""
@@ -376,7 +367,7 @@ class OrganizationForm(ActionForm):
         elif made:
             when = ago(made[0].settled_at or made[0].created_at, now)
             warning = f"Has one already ({when}); this adds another."
-        self.fields["email"].say(safe_text(warning or _EMAIL_HINT), "warn" if warning else "quiet")
+        self.fields["email"].say(warning or _EMAIL_HINT, "warn" if warning else "quiet")
         self.fields[AGAIN].display = bool(made)
 
     @property
@@ -426,67 +417,3 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
     form.begin_with(values, f"resend:{action.action_id}")
     return form
-
-
-def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: Sequence[Decision] = ()) -> ConfirmSheet:
-    """Return a sheet that cancels runs, one after the other. `ended`: how many chosen runs had already ended.
-
-    The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
-    """
-    what = "the run" if len(runs) == 1 else plural(len(runs), "run")
-    facts = [
-        Content(safe_text(f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}."))
-        for run in runs[:_NAMED]
-    ]
-    if len(runs) > _NAMED:
-        facts.append(Content(safe_text(f"And {len(runs) - _NAMED} more.")))
-    if ended:
-        facts.append(Content(f"{ended:,} more marked run{' has' if ended == 1 else 's have'} ended already."))
-    agents = "Its agent stops" if len(runs) == 1 else "Their agents stop"
-    facts.append(Content(f"{agents} and nothing of this turn is pushed."))
-
-    facts += [
-        Content(f"A continuation waits for its end: “{waiting_words(each)}”. It is dropped, too.")
-        for each in waiting[:_NAMED]
-    ]
-
-    async def keep() -> str:
-        for each in waiting:
-            await engine.follow_ups.keep(each)
-        return await cancel()
-
-    async def cancel() -> str:
-        sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
-        results, problem = list[BatchResult](), ""
-        try:
-            for run in runs:
-                if sender.may_send:
-                    results.append(await sender.send(CancelRun(run.run_id)))
-        except StorageError as error:
-            problem = str(error)
-        done = sum(each.is_done for each in results)
-        unknown = bool(results) and results[-1].outcome == "unknown"
-        refused = [
-            (each.reason or "It had no effect.") if len(runs) == 1 else f"{run.run_id}: {each.reason or 'no effect'}"
-            for run, each in zip(runs, results, strict=False)
-            if not each.is_done and each.outcome != "unknown"
-        ]
-        if problem:
-            refused.append(problem)
-        if left := len(runs) - len(results):
-            refused.append(f"{plural(left, 'run')} {'was' if left == 1 else 'were'} not tried.")
-        if refused and not done and not unknown:
-            raise ActionRefusedError(" ".join(refused))
-        sentences = []
-        if done:
-            some = plural(done, "run") if done == len(runs) else f"{done} of {len(runs)} runs"
-            sentences.append("The run was cancelled." if len(runs) == 1 else f"{some} were cancelled.")
-        if unknown:
-            which = "the run" if len(runs) == 1 else runs[len(results) - 1].run_id
-            sentences.append(f"Whether {which} was cancelled is unknown: check, and cancel again if still active.")
-        return " ".join((*sentences, *refused))
-
-    leaving = "Keep it" if len(runs) == 1 else "Keep them"
-    title = f"Cancel {what}"
-    instead = (f"{title}, send what waits", keep) if waiting else None
-    return ConfirmSheet(title, facts, cancel, verb=title, leaving=leaving, instead=instead)

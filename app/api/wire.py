@@ -190,9 +190,7 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
 def organization(body: str) -> Organization:
     """A created organization (spec 2.2), from the answer to its creation."""
     document = read(body.encode())
-    fields = ("organization_name", "organization_slug", "parent_organization_id")
-    name, slug, parent_id = (_shown(document.get(field)) for field in fields)
-    return Organization(identity(document, "organization_id"), name, slug, parent_id, body)
+    return Organization(*(_shown(document.get(field)) for field in Organization.__struct_fields__))
 
 
 def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:

@@ -52,7 +52,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
     entries = [
         facts(item, "key kind title severity count choices")
         | {"at": None if item.at == NO_TIME else rfc3339(item.at), "back": item.back or None, "fix": item.fix or None}
-        | {"runs": list(item.run_ids), "by": item.by or None}
+        | {"runs": list(item.run_ids), "by": item.subject if item.kind == "approval" else None}
         for item in items
     ]
     columns: tuple[Column[InboxItem], ...] = (
@@ -79,7 +79,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
 @async_command
 async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
     """Mark items as done; `all`: all items listed now. Later events bring them back."""
-    return await _mark(invocation, keys, lambda box, items: box.done(items))
+    return await _mark(invocation, keys, Inbox.done)
 
 
 @inbox.command("retry", cls=FactCommand)
@@ -120,7 +120,7 @@ async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: ti
 @async_command
 async def mute(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
     """Hide items permanently, even if more events follow."""
-    return await _mark(invocation, keys, lambda box, items: box.mute(items))
+    return await _mark(invocation, keys, Inbox.mute)
 
 
 @inbox.command("undo", cls=FactCommand)

@@ -30,13 +30,8 @@ from storage.state import State
 LOOK_BACK: Final = timedelta(days=14)
 """Runs that failed longer ago are not listed."""
 MAX_RUNS: Final = 5_000
-MAX_MESSAGES: Final = 100
 SILENT_AFTER: Final = timedelta(minutes=10)
 """A bot that was idle for this long is reported as missing; cron would have started it by then."""
-_MAX_REASON: Final = 100
-_MAX_FIX: Final = 1000
-"""Long enough for commands with paths: a shortened command cannot be pasted."""
-_MAX_TITLE: Final = 200
 _RUNS_AT_ONCE: Final = 50
 """Few, so that other reads need not wait long."""
 _DAY: Final = timedelta(days=1)
@@ -153,20 +148,16 @@ class Inbox:
         # A failure that was retried is dealt with; the retry is a run of its own.
         handled = await self.engine.ledger.results([*map(retry_key, rows)])
         rows = tuple(run for run in rows if retry_key(run) not in handled)
-        new = [row.run_id for row in rows if (row.run_id, row.updated_at) not in self._reasons]
-        reasons: dict[str, str] = {}
+        changes = {row.run_id: (row.run_id, row.updated_at) for row in rows}
+        new = [run_id for run_id, change in changes.items() if change not in self._reasons]
         for start in range(0, len(new), _RUNS_AT_ONCE):
-            details = await cache.details(new[start : start + _RUNS_AT_ONCE])
-            reasons |= {
-                run_id: safe_text(reason_of(as_received(detail.run.raw_json)), limit=_MAX_REASON)
-                for run_id, detail in details.items()
-            }
-        self._reasons = {
-            (row.run_id, row.updated_at): reasons.get(row.run_id) or self._reasons.get((row.run_id, row.updated_at), "")
-            for row in rows
-        }
+            for run_id, detail in (await cache.details(new[start : start + _RUNS_AT_ONCE])).items():
+                reason = reason_of(as_received(detail.run.raw_json))
+                self._reasons[changes[run_id]] = safe_text(reason, limit=100)
+        self._reasons = {change: self._reasons.get(change, "") for change in changes.values()}
         recent = [incident for incident in incidents if incident.until > now - LOOK_BACK]
-        outages = {_outage_key(incident): _outage(incident, now) for incident in recent}
+        health_s = self.engine.profile.poll.health_s
+        outages = [(incident.platform, *incident.failures(health_s), _outage(incident, now)) for incident in recent]
         failed: dict[str, Cause] = {}
         questions = await cache.questions()
         asking = list[Cause]()
@@ -180,15 +171,13 @@ class Inbox:
             named, colon, _ = run.repository.partition(":")
             platform = named if colon else DEFAULT_PLATFORM
             at = _ended(run, ahead)
-            health_s = self.engine.profile.poll.health_s
-            own = ((incident, *incident.failures(health_s)) for incident in incidents if incident.platform == platform)
-            during = (incident for incident, start, end in own if start <= at and (end is None or at <= end))
-            outage = next(during, None)
+            on_it = ((start, end, outage) for host, start, end, outage in outages if host == platform)
+            during = (outage for start, end, outage in on_it if start <= at and (end is None or at <= end))
             group = f"failed:{run.repository}"
-            if outage is not None and (cause := outages.get(_outage_key(outage))) is not None:
+            if (cause := next(during, None)) is not None:
                 cause.entries.append(_entry(cause.key, run, ahead, f"{run.repository}  {run.branch_name}", group))
                 continue
-            reason = self._reasons.get((run.run_id, run.updated_at), "")
+            reason = self._reasons[changes[run.run_id]]
             predicate = f"failed in {run.repository}{reason and ': '}{reason}"
             # Reasons that differ only in digits usually have the same cause.
             slug = re.sub(r"[^a-z]+", "-", reason.casefold())[:40].strip("-")
@@ -206,7 +195,7 @@ class Inbox:
             cause.entries.append(
                 InboxEntry(key, stuck_run.active_since - ahead, run_id=stuck_run.run_id, status=stuck_run.status)
             )
-        open_outages = [cause for cause in outages.values() if cause.entries]
+        open_outages = [outage for *_, outage in outages if outage.entries]
         ended = []
         for row in [pin.row for pin in await cache.pins() if pin.row is not None]:
             if row.is_final and row.status != "failed":
@@ -257,7 +246,7 @@ class Inbox:
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
         causes: dict[str, Cause] = {}
-        for delivery in await state.recent_deliveries(MAX_MESSAGES, "failed"):
+        for delivery in await state.recent_deliveries(100, "failed"):
             if delivery.made_at > now - LOOK_BACK:
                 route, newest = delivery.message.route, delivery.message.title
                 key, fix = f"undelivered:{route}", f"notify test {shlex.quote(route)}"
@@ -295,12 +284,12 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
     return InboxItem(
         key=cause.key,
         kind=cause.kind,
-        title=safe_text(title, limit=_MAX_TITLE),
+        title=safe_text(title, limit=200),
         at=entries[0].at,
         count=runs or len(entries),
-        fix=safe_text(f"{command_line} {fix}", limit=_MAX_FIX) if fix else "",
+        # Long enough for commands with paths: a shortened command cannot be pasted.
+        fix=safe_text(f"{command_line} {fix}", limit=1000) if fix else "",
         choices=cause.choices,
-        by=cause.subject if cause.kind == "approval" else "",
         subject=cause.subject,
         entries=tuple(entries),
         is_old=now - entries[0].at > _DAY and not lasts,
@@ -308,17 +297,13 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
     )
 
 
-def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, fix: str = "") -> Cause:
+def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, fix: str) -> Cause:
     return Cause(key, kind, title, "", [InboxEntry(key, at)], fix, subject)
-
-
-def _outage_key(incident: Incident) -> str:
-    return f"host:{incident.platform}:{rfc3339(incident.start)}"
 
 
 def _outage(incident: Incident, now: datetime) -> Cause:
     """One outage of a code host; once it is over, it is an item only for the runs that it broke."""
-    key, start = _outage_key(incident), clock_time(incident.start, now)
+    key, start = f"host:{incident.platform}:{rfc3339(incident.start)}", clock_time(incident.start, now)
     title, fix = f"{incident.platform} {incident.word} since {start}", "health"
     if incident.is_cut_off:
         title = f"{incident.platform} is no longer connected; {incident.word} when last seen, since {start}"

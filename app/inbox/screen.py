@@ -250,11 +250,10 @@ class InboxScreen(BaseScreen):
         runs = [entry for entry in item.entries if entry.run_id]
         if len(runs) > 1 or (runs and item.kind == "host"):
             now = self.session.clock()
-            lines = [f"{when(run.at, now):<9} {run.about}  {run.run_id}" for run in runs[:MAX_RUNS]]
-            choices: list[tuple[Content, Message]] = [
-                (Content(safe_text(line, limit=120)), OpenRun(run.run_id))
-                for line, run in zip(lines, runs, strict=False)
-            ]
+            choices = list[tuple[Content, Message]]()
+            for run in runs[:MAX_RUNS]:
+                line = safe_text(f"{when(run.at, now):<9} {run.about}  {run.run_id}", limit=120)
+                choices.append((Content(line), OpenRun(run.run_id)))
             if item.kind == "host":
                 choices.append((Content("open its incidents in Health"), GoToTab("health", item.subject)))
             if item.kind == "stuck":

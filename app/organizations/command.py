@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -31,10 +31,8 @@ from app.organizations.imports import MAX_FILE_BYTES, ImportFileError, ImportRow
 from app.runs.document import as_received
 from storage import RunwardenError
 from storage.records import Action
+from storage.records.results import Invitation
 from storage.values import utc_now
-
-if TYPE_CHECKING:
-    from storage.records.results import Invitation
 
 MAX_PROBLEMS: Final = 20
 """Problems of a file that one message lists."""
@@ -73,9 +71,11 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
         rows = parse_rows(sys.stdin.buffer.read(MAX_FILE_BYTES + 1), origin) if is_stdin else read_rows(file)
     except ImportFileError as error:
         raise failed("usage", str(error)) from error
-    if wrong := [(row.line, problem) for row in rows for problem in row.problems]:
-        lines = " ".join(f"Line {line}: {problem.message}" for line, problem in wrong[:MAX_PROBLEMS])
-        details: list[ErrorDetail] = [{"line": n, "field": each.field, "message": each.message} for n, each in wrong]
+    if faults := [(row.line, problem) for row in rows for problem in row.problems]:
+        lines = " ".join(f"Line {line}: {problem.message}" for line, problem in faults[:MAX_PROBLEMS])
+        details: list[ErrorDetail] = [
+            {"line": n, "field": wrong.field, "message": wrong.message} for n, wrong in faults
+        ]
         raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=details)
 
     async def work() -> int:
@@ -135,8 +135,8 @@ async def resend(invocation: Invocation, /, *, which: str, **write: Any) -> int:
         except ApiError as error:
             raise of_api_error(error, hint="Its operator can send the mail again.") from error
         name = which.strip().casefold()
-        named = [each for each in reported if name in {each.invitation_id.casefold(), each.organization_id.casefold()}]
-        matches = named or [each for each in reported if each.email.casefold() == name]
+        named = [row for row in reported if name in {row.invitation_id.casefold(), row.organization_id.casefold()}]
+        matches = named or [row for row in reported if row.email.casefold() == name]
         if not matches:
             raise failed("not_found", f"The service knows no invitation of {which}. See: runwarden orgs list")
         if len(ids := dict.fromkeys(invitation.organization_id for invitation in matches)) > 1:
@@ -165,19 +165,16 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
         except RunwardenError as error:
             invocation.output.note(f"The states of the invitations are unknown: {error}")
     now = utc_now()
-    invited = {action.action_id: newest(reported, action.result_id, _email(action)) for action in attempts}
+    invited = {action.action_id: newest(reported, action.result_id, action.subject) for action in attempts}
     entries = [organization_document(action, invited[action.action_id]) for action in attempts]
-
-    def name(action: Action) -> str:
-        return str(as_received(action.response_json).get("organization_name") or "")
 
     def invitation(action: Action) -> str:
         return short(invited[action.action_id], now)[0] if invited_until(action) else ""
 
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state),
-        Column("email", _email, "email", flexible=True),
-        Column("organization", name, "organization", flexible=True),
+        Column("email", lambda a: _field(a.body_json, "email"), "email", flexible=True),
+        Column("organization", lambda a: _field(a.response_json, "organization_name"), "organization", flexible=True),
         Column("id", lambda a: a.result_id or "", "organization_id"),
         Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
         Column("invitation", invitation, "invitation_expires_at", lambda a: rfc3339(invited_until(a))),
@@ -187,7 +184,7 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
     return Exit.DONE
 
 
-def organization_document(action: Action, invitation: "Invitation | None" = None) -> dict[str, object]:
+def organization_document(action: Action, invitation: Invitation | None = None) -> dict[str, object]:
     """An attempt to create an organization, and its invitation; None is unknown."""
     body, reported = as_received(action.body_json), "invitation_id state sent_at expires_at accepted_at failure mail"
     return {
@@ -202,8 +199,8 @@ def organization_document(action: Action, invitation: "Invitation | None" = None
     }
 
 
-def _email(action: Action) -> str:
-    return str(as_received(action.body_json).get("email", ""))
+def _field(document: str | None, name: str) -> str:
+    return str(as_received(document).get(name) or "")
 
 
 @click.group(cls=CommandGroup)

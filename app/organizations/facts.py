@@ -26,7 +26,7 @@ def invited_until(action: Action) -> datetime | None:
 def newest(reported: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:
     """The newest invitation of an address to an organization; None: the service reports none."""
     wanted = organization_id, email.casefold()
-    return next((one for one in reported if (one.organization_id, one.email.casefold()) == wanted), None)
+    return next((row for row in reported if (row.organization_id, row.email.casefold()) == wanted), None)
 
 
 def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:

@@ -16,7 +16,6 @@ from storage import RunwardenError
 from storage.records import Action
 
 MAX_FILE_BYTES: Final = 10_000_000
-"""Bytes of a file."""
 SEPARATORS: Final = {";": "semicolons", "\t": "tabs"}
 """Separators that spreadsheets write instead of commas."""
 OUTCOME_WORDS: Final[dict[BatchOutcome, str]] = {
@@ -119,8 +118,8 @@ def _checked(rows: Sequence[ImportRow]) -> tuple[ImportRow, ...]:
     """The rows; a further one of an email has that as its problem."""
     firsts: dict[str, ImportRow] = {}
     checked: list[ImportRow] = []
-    for given in rows:
-        row = replace(given, problems=(), is_twice=False) if given.is_twice else given
+    for original in rows:
+        row = replace(original, problems=(), is_twice=False) if original.is_twice else original
         first = firsts.setdefault(row.request.subject, row)
         if first is not row and not row.problems:
             twice = FieldProblem("email", f"{row.name} is on line {first.line} already.")

@@ -29,7 +29,6 @@ from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 
 if TYPE_CHECKING:
     from storage.records.results import Invitation
-    from widgets.kit.badges import Badge
 
 NOTHING_YET: Final = Notice(
     "○",
@@ -94,17 +93,15 @@ class OrganizationsScreen(ActivityScreen):
         if self._created > before:
             self._ask_service()
         unsearched = replace(condition, search="")
-        found = [each for each in self._all if is_wanted(each.source, unsearched) and each.matches(condition.words)]
+        matches = [row for row in self._all if is_wanted(row.source, unsearched) and row.matches(condition.words)]
         outcomes: Counter[str] = Counter(entry.source.state for entry in self._all)
-        return Activity(tuple(found), len(found), {"organization.create": len(self._all)}, outcomes)
+        return Activity(tuple(matches), len(matches), {"organization.create": len(self._all)}, outcomes)
 
-    def extent(self, found: Activity) -> Content:
+    def extent(self, activity: Activity) -> Content:
         """The number of attempts with each outcome, and of all if some are hidden."""
-        count = f"{found.matching:,} of {found.total:,}" if found.matching < found.total else ""
-        badges: Counter[Badge] = Counter(entry.badge for entry in found.entries)
-        counts = [
-            Content.assemble((badge.glyph, badge.style), f" {n:,} {badge.word}") for badge, n in badges.most_common()
-        ]
+        count = f"{activity.matching:,} of {activity.total:,}" if activity.matching < activity.total else ""
+        badges = Counter(entry.badge for entry in activity.entries).most_common()
+        counts = [Content.assemble((badge.glyph, badge.style), f" {n:,} {badge.word}") for badge, n in badges]
         return Content("   ").join([Content(count)] * bool(count) + counts)
 
     # Invitations
@@ -117,7 +114,6 @@ class OrganizationsScreen(ActivityScreen):
 
     @on(events.ScreenResume)
     def _ask_service(self) -> None:
-        """Ask for the state of the invitations."""
         can_ask = self._created and self._invitations is not None and self._engine.token_problem is None
         if self.app.screen is self and can_ask:
             self._asker.ask()

@@ -19,7 +19,7 @@ from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import FIX_TOAST_S, CoalescedTask, Session
 from app.console.sheets import PickerScreen, SheetNote, typed_path
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
-from app.engine.text import SafeText, plural, safe_text
+from app.engine.text import plural, safe_text
 from app.organizations.imports import ImportFileError, ImportRow, changed, planned, read_rows
 from storage.errors import StorageError
 from storage.records import Action
@@ -126,7 +126,7 @@ class OrganizationImportScreen(BaseScreen):
         item = self._table.item if self.is_mounted else None
         if item is not None and item.unknown is not None:
             return item.unknown
-        return next((each for row in self._rows.values() if (each := line(row).unknown) is not None), None)
+        return next((action for row in self._rows.values() if (action := line(row).unknown) is not None), None)
 
     @property
     def _to_fix(self) -> ImportRow | None:
@@ -220,13 +220,12 @@ class OrganizationImportScreen(BaseScreen):
         self._withdraw()
         self._form_draft.typed({"path": self._bar.file.value, "most": self._bar.most.value})
         if message.field == "most":
-            self._bar.most.complain(None if self._most is not None else safe_text("A whole number, from 1."))
+            self._bar.most.complain(None if self._most is not None else "A whole number, from 1.")
         else:
             self._bar.file.complain(None)
         self.refresh_bindings()
 
     def _withdraw(self) -> None:
-        """Withdraw the question whether to send, if it was asked."""
         if self._phase == "asked":
             self._phase = "idle"
             self._bar.say(*self._remark())
@@ -255,7 +254,7 @@ class OrganizationImportScreen(BaseScreen):
         try:
             rows = await asyncio.to_thread(lambda: read_rows(typed_path(text)))
         except ImportFileError as error:
-            self._bar.file.complain(safe_text(str(error)))
+            self._bar.file.complain(str(error))
         else:
             self._rows = {row.line: row for row in rows}
             await self._form_draft.flush()
@@ -281,19 +280,19 @@ class OrganizationImportScreen(BaseScreen):
 
     async def _send(self) -> None:
         most = self._most or USUAL_NUMBER
-        sender = BatchSender(self._engine.actions.submit, most=most)
+        sender = BatchSender(self._engine.actions.submit)
         to_send = self._to_send
         refused = ""
         self._bar.disabled = True
         try:
             for row in to_send:
-                if self._phase != "sending" or not sender.may_send:
+                if self._phase != "sending" or not sender.may_send or sender.sent == most:
                     break
                 self._show(row.line)
-                self._bar.show_progress(sender.sent, min(most, len(to_send)), safe_text(row.name))
+                self._bar.show_progress(sender.sent, min(most, len(to_send)), row.name)
                 sent = self._rows[row.line] = replace(row, result=await sender.send(row.request, row.key))
                 self._show()
-                if sender.stopped_by is not None:
+                if not sender.may_send:
                     self._paused = _why_stopped(sent)
                     self._unresolved = row.line if sent.outcome == "unknown" else 0
         except (ActionRefusedError, StorageError) as error:
@@ -302,33 +301,33 @@ class OrganizationImportScreen(BaseScreen):
             left = 0 if self._paused else len(self._to_send)
             if left and self._phase == "stopping":
                 self._paused = f"Stopped. Press ^s to continue with {plural(left, 'organization')}."
-            elif left and not sender.may_send:
+            elif left and sender.sent == most:
                 self._paused = f"{sender.sent:,} were sent, the most at a time. Press ^s to continue."
             self._phase, self._bar.disabled = "idle", False
         await self._plan()
         if refused:
-            self._bar.say(safe_text(refused), "bad")
+            self._bar.say(refused, "bad")
         elif not self._to_send and not self._paused:
             await self._form_draft.done()
 
-    def _remark(self) -> tuple[SafeText, Tone]:
+    def _remark(self) -> tuple[str, Tone]:
         """The question, why the last sending stopped, or the key's effect."""
         most, count = self._most or USUAL_NUMBER, len(self._to_send)
         if self._phase == "asked":
             first = f"{most:,} of " * (most < count) + plural(count, "organization")
             people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"
-            return safe_text(f"^s again: create {first} and invite {people}; esc: cancel"), "warn"
+            return f"^s again: create {first} and invite {people}; esc: cancel", "warn"
         if not self._rows:
-            return safe_text(""), "quiet"
+            return "", "quiet"
         if self._engine.actions.read_only:
-            return safe_text("Read-only: nothing can be sent from here."), "warn"
+            return "Read-only: nothing can be sent from here.", "warn"
         if wrong := sum(bool(row.problems) for row in self._rows.values()):
             lines = "1 line is" if wrong == 1 else f"{wrong:,} lines are"
-            return safe_text(f"{lines} wrong: press E to fix it here. Nothing is sent before that."), "warn"
+            return f"{lines} wrong: press E to fix it here. Nothing is sent before that.", "warn"
         if self._paused and (not self._unresolved or line(self._rows[self._unresolved]).unknown is not None):
-            return safe_text(self._paused), "warn"
+            return self._paused, "warn"
         left = f"Press ^s to create {plural(count, 'organization')}." if count else "Nothing is left to create."
-        return safe_text(left), "quiet"
+        return left, "quiet"
 
 
 class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
@@ -357,7 +356,7 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
             return
         problems = next((row.problems for row in rows if row.line == self._row.line), ())
         if problems:
-            self.query_one(SheetNote).say(" ".join(each.message for each in problems), "bad")
+            self.query_one(SheetNote).say(" ".join(problem.message for problem in problems), "bad")
         else:
             self.dismiss(rows)
 
@@ -375,7 +374,7 @@ def line(row: ImportRow, *, is_sending: bool = False) -> ImportLine:
     elif outcome in {"not_tried", "not_sent"} or (outcome == "rejected" and row.result.stops_batch):
         # A row refused for a reason other than its own can be sent again.
         state = "to_create"
-    problem = row.result.problem or " ".join(each.message for each in row.problems)
+    problem = row.result.problem or " ".join(problem.message for problem in row.problems)
     email, offer = safe_text(row.name, limit=254), safe_text(row.request.offer_code or "", limit=100)
     return ImportLine(row.line, email, offer, state, safe_text(problem if outcome != "blocked" else ""), action)
 

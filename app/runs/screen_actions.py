@@ -130,7 +130,7 @@ class RunActions(BaseScreen):
     @using_engine("form")
     async def action_cancel_run(self, engine: "Engine") -> None:
         """Cancel the marked runs or the run in focus, after a confirmation."""
-        from app.actions.screen_writes import cancel_sheet
+        from app.actions.screen_many import cancel_sheet
 
         runs, finals = await self._runs(), await engine.cache.final_statuses()
         active, cap = [run for run in runs if run.status not in finals], engine.settings.console.send_cap

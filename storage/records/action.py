@@ -284,9 +284,6 @@ class AuditEntry(Struct, frozen=True):
 class Organization(Struct, frozen=True):
     """A child organization."""
 
-    organization_id: str
     organization_name: str
     organization_slug: str
     parent_organization_id: str
-    raw_json: str
-    """The response as received."""

@@ -87,8 +87,6 @@ class InboxItem(Struct, frozen=True):
     """Why it is back after it was put away; empty: it was not."""
     is_old: bool = False
     """The newest event is more than a day old, and the problem does not last."""
-    by: str = ""
-    """The rule that asks for approval."""
 
     @property
     def severity(self) -> InboxSeverity:

@@ -24,6 +24,7 @@ from app.actions.reconciliation import Reconciliation
 from app.actions.refusals import (
     AlreadyAskedError,
     BlockedError,
+    DoubtfulIdError,
     DuplicateError,
     InvalidRequestError,
     ReadOnlyError,
@@ -447,6 +448,20 @@ async def test_a_search_for_a_run_keeps_no_cancellation_waiting(desk: Desk) -> N
     assert paths[1].endswith("/external/runs")
 
 
+async def test_an_invitation_is_known_by_its_own_id_alone(desk: Desk) -> None:
+    """It may be sent again several times: an earlier write with the same result raises no doubt."""
+    actions = desk.actions()
+    desk.server.script(Respond(200, {"invitation_id": "inv_1"}), Drop())
+    first, second = [await actions.submit(ResendInvitation("inv_1")) for _ in range(2)]
+    extension = ServiceExtension(desk.client, desk.cache.has_no_results, desk.cache.note_no_results)
+    reconciliation = Reconciliation(desk.runs, Listing(desk.runs), extension, actions)
+
+    assert (first.state, second.state) == ("confirmed", "unknown")
+    await reconciliation.check(second, "inv_1")
+    with pytest.raises(DoubtfulIdError, match="not the invitation that was sent again, inv_1"):
+        await reconciliation.check(second, "inv_2")
+
+
 # what is reported about a request before it is sent
 
 
@@ -463,6 +478,7 @@ async def test_a_search_for_a_run_keeps_no_cancellation_waiting(desk: Desk) -> N
         *((CreateOrganization(each), "email") for each in ("nobody", "a@b", "two@x.example, three@x.example")),
         (OnboardProject(project_path=" "), "project_path"),
         (CancelRun(" "), "run_id"),
+        (SayToRun("..", "More"), "run_id"),
         (ResendInvitation(".."), "invitation_id"),
     ],
 )

@@ -148,8 +148,8 @@ class FormButton(Struct, frozen=True):
 def bindings_of(buttons: Sequence[FormButton]) -> list[BindingType]:
     """The buttons' keys; all except letters and enter work with any focus, before the focused input sees them."""
     labels: dict[tuple[str, str], str] = {}
-    for each in buttons:
-        labels.setdefault((each.key, each.action), each.label)
+    for button in buttons:
+        labels.setdefault((button.key, button.action), button.label)
     return [
         Binding(_KEYS.get(key, key.replace("^", "ctrl+")), action, label, priority=key == "esc" or "^" in key)
         for (key, action), label in labels.items()
@@ -174,7 +174,7 @@ class FormDialog(Vertical):
         mark.entitle(self, title)
         self._rows = rows
         self._verbs = verbs
-        self._banner: SafeText | None = None
+        self._banner: str | None = None
 
     def compose(self) -> ComposeResult:
         """The four pages in one place, one of them visible; the buttons below."""
@@ -204,26 +204,26 @@ class FormDialog(Vertical):
             for step, word in enumerate(self._steps)
         )
 
-    def note(self, text: SafeText, tone: Tone = "quiet") -> None:
+    def note(self, text: str, tone: Tone = "quiet") -> None:
         """Show a note about the whole form, on a line that is always there."""
         self.query_one("#note", Static).update(toned(text, tone))
 
-    def did(self, text: SafeText, tone: Tone = "good") -> None:
+    def did(self, text: str, tone: Tone = "good") -> None:
         """Confirm a key's effect in place of the steps, until the next step; a toast would cover the buttons."""
         self.border_subtitle = toned(text, tone)
 
-    def banner(self, text: SafeText | None) -> None:
+    def banner(self, text: str | None) -> None:
         """Show why the last attempt had no effect; None: hide it."""
         if text == self._banner:
             return
         self._banner = text
         banner = self.query_one("#banner", Static)
         banner.display = text is not None
-        banner.update(toned(text or SafeText(), "bad"))
+        banner.update(toned(text or "", "bad"))
 
-    def sending(self, text: SafeText) -> None:
+    def sending(self, text: str) -> None:
         """Show the request that the form waits for."""
-        self.query_one("#sending-text", Static).update(Content(text))
+        self.query_one("#sending-text", Static).update(Content(safe_text(text)))
 
 
 def _button(verb: FormButton) -> Button:

@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
-from app.engine.text import SafeText
+from app.engine.text import safe_text
 from widgets.kit import SCROLL_KEYS, hidden, unkeyed
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.line_table import LineItem, LineTable, TonedText
@@ -30,7 +30,7 @@ class FormFact(Widget):
 
     badge: reactive[Badge | None] = reactive(None, recompose=True)
 
-    def __init__(self, label: str, value: SafeText | Widget, badge: Badge | None = None) -> None:
+    def __init__(self, label: str, value: str | Widget, badge: Badge | None = None) -> None:
         super().__init__()
         self._label = label
         self._value = value
@@ -43,7 +43,7 @@ class FormFact(Widget):
             yield self._value
             return
         badge = ((self.badge.text, self.badge.style), "  ") if self.badge else ()
-        yield Static(Content.assemble(*badge, self._value), classes="form-fact--value")
+        yield Static(Content.assemble(*badge, safe_text(self._value)), classes="form-fact--value")
 
 
 class FactList(Vertical):

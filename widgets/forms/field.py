@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
-from app.engine.text import SafeText, json_or_text, safe_text
+from app.engine.text import json_or_text, safe_text
 from storage.records.results import AgentInput
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
 from widgets.kit import after_refresh
@@ -29,10 +29,11 @@ LABEL: Final = 15
 _SUGGESTIONS_SHOWN: Final = 4
 
 
-def toned(text: SafeText, tone: Tone) -> Content:
-    """The text with its tone's mark and colour."""
+def toned(text: str, tone: Tone) -> Content:
+    """The text, made safe, with its tone's mark and colour."""
+    marked = f"{_MARKS.get(tone, '')}{safe_text(text)}" if text else ""
     # Quiet text keeps the style sheet's colour.
-    return Content.assemble((f"{_MARKS.get(tone, '')}{text}" if text else "", "" if tone == "quiet" else STYLES[tone]))
+    return Content.assemble((marked, "" if tone == "quiet" else STYLES[tone]))
 
 
 class FormField(Widget):
@@ -55,10 +56,9 @@ class FormField(Widget):
         self.key = key
         """The field's name in the request."""
         self.label = label
-        self._hint: tuple[SafeText, Tone] = (safe_text(hint), "quiet")
-        self._problem: SafeText | None = None
-        self._shown: tuple[SafeText, Tone] = self._hint
-        self._resting_hint: tuple[SafeText, Tone] = self._hint
+        self._hint: tuple[str, Tone] = (hint, "quiet")
+        self._problem: str | None = None
+        self._resting_hint = hint
         self._known = self.value
         """The value that was last announced."""
         self.touched = False
@@ -104,12 +104,12 @@ class FormField(Widget):
         # With the line below the control, which has the problem.
         after_refresh(self, lambda: self.scroll_visible(animate=False))
 
-    def say(self, text: SafeText, tone: Tone = "quiet") -> None:
+    def say(self, text: str, tone: Tone = "quiet") -> None:
         """Set the hint, shown while there is no problem."""
         self._hint = (text, tone)
         self._redraw()
 
-    def complain(self, problem: SafeText | None) -> None:
+    def complain(self, problem: str | None) -> None:
         """Show a problem, once the user is no longer typing here; None: there is none."""
         self._problem = problem
         self.set_class(problem is not None and not self._is_typing, "-error")
@@ -120,7 +120,7 @@ class FormField(Widget):
         self.touched, self._is_typing = True, False
 
     def _redraw(self) -> None:
-        line: tuple[SafeText, Tone] = self._hint
+        line = self._hint
         if self._problem is not None and not (self._is_typing and self._guides):
             line = (self._problem, "quiet" if self._is_typing else "bad")
         if self.is_mounted and self.is_running and line != self._shown:
@@ -152,7 +152,7 @@ class FormField(Widget):
     def _cleaned(self, message: CharactersRemoved) -> None:
         message.stop()
         what = "character" if message.count == 1 else "characters"
-        self.say(safe_text(f"{message.count} {what} that cannot be shown or did not fit were left out."), "warn")
+        self.say(f"{message.count} {what} that cannot be shown or did not fit were left out.", "warn")
 
 
 class LineField(FormField):
@@ -200,14 +200,14 @@ class ChoiceField(LineField):
         matches = self._matching
         self._guides = bool(matches)
         if about := self._about.get(self.value.strip()):
-            self.say(safe_text(about))
+            self.say(about)
             return
         if not matches:
-            self.say(*self._resting_hint)
+            self.say(self._resting_hint)
             return
         more = f" and {len(matches) - _SUGGESTIONS_SHOWN} more" if len(matches) > _SUGGESTIONS_SHOWN else ""
         match = "" if not self.value else " matches" if len(matches) == 1 else " match"
-        self.say(safe_text(f"{_SUGGEST}{', '.join(matches[:_SUGGESTIONS_SHOWN])}{more}{match}"))
+        self.say(f"{_SUGGEST}{', '.join(matches[:_SUGGESTIONS_SHOWN])}{more}{match}")
 
 
 class InputField(LineField):
@@ -216,13 +216,13 @@ class InputField(LineField):
     CONTROL = ChoiceInput
     _control: ChoiceInput
 
-    def __init__(self, key: str, one: AgentInput, value: str) -> None:
-        needs = "required" if one.is_required else "" if one.default is None else f"default {one.default}"
-        choices = one.choices or (("true", "false") if one.type == "boolean" else ())
-        kind = f"↓ {', '.join(choices)}" if choices else "" if one.type in {"text", "any"} else one.type
-        hint = " · ".join(filter(None, (one.description, kind, needs)))
+    def __init__(self, key: str, spec: AgentInput, value: str) -> None:
+        needs = "required" if spec.is_required else "" if spec.default is None else f"default {spec.default}"
+        choices = spec.choices or (("true", "false") if spec.type == "boolean" else ())
+        kind = f"↓ {', '.join(choices)}" if choices else "" if spec.type in {"text", "any"} else spec.type
+        hint = " · ".join(filter(None, (spec.description, kind, needs)))
         super().__init__(
-            key, shorten(safe_text(one.name), LABEL - 2), hint, value=value, placeholder=printable(one.default or "")
+            key, shorten(safe_text(spec.name), LABEL - 2), hint, value=value, placeholder=printable(spec.default or "")
         )
         self._control.offer(choices)
 
@@ -292,4 +292,4 @@ class PairsField(ParagraphField):
     @on(TextArea.Changed)
     def _read(self) -> None:
         kinds = [f"{key}: {_TYPES[type(json_or_text(value))]}" for key, equals, value in pairs_in(self.value) if equals]
-        self.say(*((safe_text(", ".join(kinds)), "quiet") if kinds else self._resting_hint))
+        self.say(", ".join(kinds) or self._resting_hint)

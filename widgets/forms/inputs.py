@@ -59,14 +59,14 @@ class LineInput(Input):
 
     def replace(self, text: str, start: int, end: int) -> None:
         """Replace a range with the printable part of the text."""
-        kept = _one_line(text)[:MAX_LINE]
-        super().replace(kept, start, end)
-        if len(kept) < len(text):
-            self.post_message(CharactersRemoved(len(text) - len(kept)))
+        line = self.validate_value(text)[:MAX_LINE]
+        super().replace(line, start, end)
+        if len(line) < len(text):
+            self.post_message(CharactersRemoved(len(text) - len(line)))
 
     def validate_value(self, value: str) -> str:
-        """Clean values that do not pass through `replace` too."""
-        return _one_line(value)
+        """The printable part of the value, in one line."""
+        return printable(value).replace("\n", " ").replace("\t", " ")
 
 
 class ListSearch(LineInput):
@@ -142,11 +142,11 @@ class ParagraphInput(TextArea):
 
     def edit(self, edit: Edit) -> EditResult:
         """Apply the edit with the printable part of its text."""
-        given = edit.text.replace("\r\n", "\n")
-        edit.text = printable(given)
+        text = edit.text.replace("\r\n", "\n")
+        edit.text = printable(text)
         result = super().edit(edit)
-        if len(edit.text) < len(given):
-            self.post_message(CharactersRemoved(len(given) - len(edit.text)))
+        if len(edit.text) < len(text):
+            self.post_message(CharactersRemoved(len(text) - len(edit.text)))
         return result
 
     def load_text(self, text: str) -> None:
@@ -179,7 +179,3 @@ def _clusters(text: str) -> list[str]:
             clusters.append(cluster)
         begins_flag = is_letter and not begins_flag
     return clusters
-
-
-def _one_line(text: str) -> str:
-    return printable(text).replace("\n", " ").replace("\t", " ")

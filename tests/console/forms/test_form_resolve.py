@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from app.actions.screen_many import cancel_sheet
 from app.actions.screen_resolve import ResolveForm
-from app.actions.screen_writes import cancel_sheet
 from app.api.requests import ContinueRun, StartRun
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere
@@ -195,7 +195,7 @@ async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
     """The sheet reports at once that the outcome is unknown; the background check resolves it."""
     server.otherwise = lambda _: Drop()
     monkeypatch.setattr("app.actions.reconciliation.settle_from_turns", lambda *_: asyncio.Event().wait())
-    monkeypatch.setattr("app.actions.screen_writes.LOOK_S", 0.0)
+    monkeypatch.setattr("app.actions.screen_many.LOOK_S", 0.0)
     app = stage(lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")]))
     async with opened(app, "", "ctrl+s"):
         pass

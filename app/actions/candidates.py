@@ -1,0 +1,226 @@
+"""The runs that a send may have made, and how well each fits."""
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.api.requests import ContinueRun, StartRun, request_sent
+from app.engine.times import span
+from storage.records import Action, Run, RunClock, RunDetail, RunFilter
+from storage.records.results import Invitation, Turn
+
+TOLERANCE: Final = timedelta(minutes=5)
+"""How far from the send a run may be dated, if the service's clock is known."""
+UNKNOWN_CLOCK_TOLERANCE: Final = timedelta(hours=26)
+"""How far from the send a run may be dated, if the service's clock is not known: zones are up to 26 hours apart."""
+PRECISION: Final = timedelta(seconds=10)
+"""How exactly the service's clock is known."""
+MAX_CARRY_OUT: Final = timedelta(minutes=10)
+"""How long after the send a service may still carry it out: a crash may be noticed days later."""
+LIST_LEAD: Final = timedelta(minutes=2)
+"""How long before the send a list may have been requested that shows its result already."""
+
+
+class Candidate(Struct, frozen=True):
+    """A run that the action may have made, or whose conversation it may have continued."""
+
+    run: Run
+    seen_at: datetime
+    """When it was first seen, by our clock."""
+    after: timedelta | None
+    """How long after the send it was created, or continued, by the service's clock. None: its times cannot be read."""
+    is_turn: bool = False
+    """A continued conversation, not another run."""
+    is_observed: bool = False
+    """Its next turn was seen to begin around the send. False: only its last change is known."""
+    is_marked: bool = False
+    """It shows the action's own id, which nothing else was given."""
+    asked: str | None = None
+    """Its instructions; None: the service does not report them."""
+    caller: str | None = None
+    """Who gave them; None: not known."""
+    is_same: bool | None = None
+    """Whether they are the action's own; None: not known."""
+    is_ours: bool | None = None
+    """Whether our own token gave them; None: not known."""
+
+    @property
+    def when(self) -> str:
+        """Its time relative to the send, as exactly as the service's clock is known."""
+        if self.after is None:
+            return "first seen after the send"
+        verb = "" if not self.is_turn else "continued " if self.is_observed else "last changed "
+        seconds = self.after.total_seconds()
+        if -PRECISION <= self.after < timedelta(0):
+            return f"{verb}at the send"
+        return f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
+
+    def is_worse(self, best: "Candidate") -> bool:
+        """Whether it certainly fits less well than the best one: in its words, its author or its time."""
+        is_foreign = self.is_ours is False and best.is_ours is True
+        # Without a time it may be as close.
+        is_close, is_as_close = (
+            candidate.after is None or abs(candidate.after) <= PRECISION for candidate in (best, self)
+        )
+        return self.is_same is False or is_foreign or (best.after is not None and is_close and not is_as_close)
+
+
+class Proposal(Struct, frozen=True):
+    """The possible results of an unknown action; the user decides."""
+
+    candidates: tuple[Candidate, ...] = ()
+    """The candidates, the likeliest first."""
+    is_whole: bool = False
+    """The runs around the send are all known. False: there may be others."""
+    organizations: tuple[Invitation, ...] = ()
+    """The organizations whose invitation went to the address that the action was sent for, the likeliest first."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing but the action can have made the first candidate."""
+        return [candidate.is_marked for candidate in self.candidates].count(True) == 1
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all candidates, the likeliest first."""
+        runs = (candidate.run.run_id for candidate in self.candidates)
+        return (*runs, *(invitation.organization_id for invitation in self.organizations))
+
+    @property
+    def likely(self) -> str:
+        """The id of the only candidate that is marked, or that fits best in all that is known; empty: there is none."""
+        if len(self.organizations) == 1:
+            return self.organizations[0].organization_id
+        if not self.candidates:
+            return ""
+        best, *others = self.candidates
+        is_best = best.is_same is True and all(other.is_worse(best) for other in others)
+        return best.run.run_id if self.is_certain or is_best else ""
+
+
+class Send(Struct, frozen=True):
+    """The time and purpose of a send, by the clock that runs' times come from."""
+
+    action: Action
+    request: StartRun | ContinueRun
+    clock: RunClock
+    sent_at: datetime
+    """When the action was sent, by our clock."""
+
+    @classmethod
+    def of(cls, action: Action, clock: RunClock) -> Self | None:
+        """The send of an action; None: nothing lists its result, or no byte of it was sent."""
+        request = request_sent(action)
+        if action.sending_at is None or not isinstance(request, StartRun | ContinueRun):
+            return None
+        return cls(action, request, clock, action.sending_at)
+
+    @property
+    def shown_at(self) -> datetime:
+        """When it was sent, in the time that runs show."""
+        return self.sent_at + self.clock.ahead
+
+    @property
+    def ended_at(self) -> datetime:
+        """The latest time, by our clock, at which the service may have carried it out."""
+        return min(self.action.settled_at or self.sent_at, self.sent_at + MAX_CARRY_OUT)
+
+    @property
+    def margin(self) -> timedelta:
+        """How far from the send its run may be dated."""
+        return TOLERANCE if self.clock.is_known else UNKNOWN_CLOCK_TOLERANCE
+
+    def around(self) -> RunFilter:
+        """The runs created around the send."""
+        return RunFilter(since=self.shown_at - self.margin, until=self.ended_at + self.clock.ahead + self.margin)
+
+    def after(self, moment: datetime | None) -> timedelta | None:
+        """The time from the send to `moment`; None if `moment` is unknown."""
+        return None if moment is None else moment - self.shown_at
+
+    def is_place(self, run: Run, branch: str | None) -> bool:
+        """Whether the run is of the repository that the action was sent for, and on this branch. None: on any."""
+        wanted = self.request.repository
+        same = (run.repository.platform, run.repository.path.casefold()) == (wanted.platform, wanted.path.casefold())
+        return same and (branch is None or run.branch_name == branch)
+
+    def created(self, detail: RunDetail, branch: str | None) -> Candidate | None:
+        """The run as a candidate for a started one; None: it cannot be that."""
+        run = detail.run
+        if detail.first_seen_at < self.sent_at - LIST_LEAD or not self.is_place(run, branch):
+            return None
+        if self.clock.is_known and run.created_at is not None and run.created_at < self.shown_at - PRECISION:
+            return None
+        return self._marked(Candidate(run, detail.first_seen_at, self.after(run.created_at)))
+
+    def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
+        """The run as a candidate for a continued conversation; None: it was not continued then.
+
+        `others` are when we sent other continuations of it, by our clock: later changes are the work of the next one.
+        """
+        margin = PRECISION if self.clock.is_known else UNKNOWN_CLOCK_TOLERANCE
+        since = self.shown_at - margin
+        until = self.ended_at + self.clock.ahead + max(margin, TOLERANCE)
+        following = min((at for at in others if at > self.sent_at), default=None)
+        if following is not None:
+            until = min(until, following + self.clock.ahead - PRECISION)
+        finals = detail.final_statuses
+        begun = [t.at for t in detail.transitions if t.old in finals and t.new not in finals and t.at >= since]
+        if begun and begun[0] <= until:
+            after = self.after(begun[0])
+            return self._marked(Candidate(detail.run, detail.first_seen_at, after, is_turn=True, is_observed=True))
+        changed = detail.run.updated_at
+        recent = self.shown_at - (PRECISION if self.clock.is_known else TOLERANCE)
+        if changed is None or changed < recent or begun or following is not None:
+            return None
+        return self._marked(Candidate(detail.run, detail.first_seen_at, self.after(changed), is_turn=True))
+
+    def _marked(self, candidate: Candidate) -> Candidate:
+        run, mark = candidate.run, self.action.action_id
+        with suppress(ValueError):
+            document = json.loads(run.raw_json)
+            shown = json.dumps(document.get("metadata")) if isinstance(document, dict) else ""
+            in_branch = not candidate.is_turn and mark in run.branch_name
+            return replace(candidate, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
+        return candidate
+
+    def with_turns(self, candidate: Candidate, turns: Sequence[Turn], caller: str | None) -> Candidate:
+        """The candidate with the service's report of its turns. `caller`: the service's name for us, if known."""
+        turn = turns[-1 if candidate.is_turn else 0] if turns else None
+        if turn is None or turn.instructions is None:
+            return candidate
+        is_same = turn.instructions.strip() == self.request.instructions.strip()
+        is_ours = None if caller is None or turn.caller is None else turn.caller == caller
+        return replace(candidate, asked=turn.instructions, caller=turn.caller, is_same=is_same, is_ours=is_ours)
+
+    def unlikeliness(self, candidate: Candidate) -> tuple[object, ...]:
+        """The key that sorts candidates, the likeliest first."""
+        after, is_known = candidate.after, self.clock.is_known
+        turn = 0 if candidate.is_observed or is_known else 2
+        return (
+            not candidate.is_marked,
+            turn if candidate.is_turn else 1,
+            after is not None and is_known and after < -PRECISION,
+            timedelta(0) if is_known else abs(candidate.seen_at - self.sent_at),
+            UNKNOWN_CLOCK_TOLERANCE if after is None else abs(after),
+            candidate.run.run_id,
+        )
+
+    def misfit(self, run: Run) -> str:
+        """Why the run, which is no candidate, does not fit."""
+        after = self.after(run.created_at)
+        if not self.is_place(run, None):
+            return f"it is a run on {run.repository.label}."
+        if not self.is_place(run, self.request.branch_name):
+            return f"it is on the branch {run.branch_name}."
+        if run.run_id == self.action.subject:
+            return "it was not continued when this was sent."
+        if after is None or abs(after) <= self.margin:
+            return "another action made it, or it was there before this was sent."
+        seconds = after.total_seconds()
+        return f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."
