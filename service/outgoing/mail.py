@@ -20,11 +20,11 @@ from email.policy import SMTP, SMTPUTF8
 from email.utils import format_datetime, formatdate, parseaddr
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from service.clock import EPOCH, SECOND_MICROS, Clock
 from service.errors import ServiceError
-from service.network import Host, authority_of, cut_off, proxy_of
+from service.network import Host, authority_of, cut_off, dial, proxy_of, resolve
 from service.settings import DataFolder, MailSettings, Settings, SettingsError, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
@@ -198,28 +198,22 @@ def send_by_smtp(settings: SmtpSettings, message: MailMessage) -> None:
     started = time.monotonic()
     try:
         # With a name given, smtplib does not look up this machine's name in the DNS.
-        arguments: Any = {"local_hostname": socket.gethostname() or "localhost", "timeout": settings.timeout_s}
-        is_tls = settings.security == "tls"
-        tls = ssl.create_default_context()
-        session = smtplib.SMTP_SSL(**arguments, context=tls) if is_tls else smtplib.SMTP(**arguments)
+        session = smtplib.SMTP(local_hostname=socket.gethostname() or "localhost", timeout=settings.timeout_s)
         # Certificates are checked against this name. The constructor would also set it, but connect at once, before
         # the deadline applies.
         session._host = settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — the comment above has the reason
         with cut_off(settings.timeout_s, lambda: session.sock), contextlib.closing(session):
-            host = Host.parse(settings.host)
+            host, until, tls = Host.parse(settings.host), started + settings.timeout_s, ssl.create_default_context()
             proxy = proxy_of("https", host, port) if settings.proxy else None
-            if proxy is None:
-                code, reply = session.connect(settings.host, port)
-            else:
-                until = time.monotonic() + settings.timeout_s
-                link = proxy.tunnel(authority_of(host.text, port), until)
-                session.sock = tls.wrap_socket(link, server_hostname=host.text) if is_tls else link
-                session.file = None
-                code, reply = session.getreply()
+            link = proxy.tunnel(authority_of(host.text, port), until) if proxy else dial(resolve(host, port), until)
+            link.settimeout(settings.timeout_s)
+            session.sock = tls.wrap_socket(link, server_hostname=host.text) if settings.security == "tls" else link
+            session.file = None
+            code, reply = session.getreply()
             if code != _READY:
                 raise smtplib.SMTPConnectError(code, reply)
             if settings.security == "starttls":
-                session.starttls(context=ssl.create_default_context())
+                session.starttls(context=tls)
             if settings.username is not None:
                 session.login(settings.username, os.environ.get(settings.password_env, ""))
             options: list[str] = []

@@ -162,11 +162,7 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> dic
 
 
 def _members(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
-    """Yield the files of an undamaged back-up; read each file before asking for the next.
-
-    Raises:
-        BackupError: The file is damaged, incomplete, or not a back-up.
-    """
+    """Yield the files of an undamaged back-up; read each file before asking for the next."""
     try:
         with gzip.open(source) as whole:
             while whole.read(1 << 20):
