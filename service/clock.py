@@ -122,4 +122,4 @@ Duration = Annotated[
     AfterValidator(lambda text: parse_duration(text) and text),
     Field(json_schema_extra={"pattern": r"^\s*(?!0+[smhdw])[0-9]{1,6}[smhdw]\s*$"}),
 ]
-"""A setting that `parse_duration` reads; an editor finds what it refuses by the pattern."""
+"""A setting that `parse_duration` reads; its pattern shows an editor the texts that it refuses."""

@@ -154,7 +154,7 @@ def find_organization(connection: sa.Connection, slug: str) -> Organization:
 
 
 def organization_among(known: Mapping[str, Organization], slug: str) -> Organization:
-    """Return an organization among those known by their slugs and ids.
+    """Return the organization with a slug or id, of which `known` has those that exist.
 
     Raises:
         SetupError: There is no such organization.
@@ -283,7 +283,7 @@ def repository_of(
             raise ValueError("it needs a url (--url), or a connected host with a clone URL")
     else:
         url = entry.url if location(entry.url) is not None else str((folder / entry.url).resolve())
-    # What the entry leaves out stays as it is; but another address may be that of another project.
+    # Values that the entry leaves out stay as they are. But another address may be that of another project.
     fresh = repositories.Repository(entry.name, entry.platform, path, url)
     before = before or fresh
     return replace(
@@ -337,7 +337,7 @@ def check_fallbacks(connection: sa.Connection) -> None:
 
 
 def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> Agent:
-    """Configure an agent; `data` is the data folder if it runs on this machine; otherwise None.
+    """Configure an agent. `data` is the data folder if it runs on this machine, otherwise None.
 
     Raises:
         SetupError: Its organization does not exist, its options contradict each other, or something is missing.
@@ -350,7 +350,7 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
 
 
 def agent_of(entry: AgentEntry, owner: Organization | None, data: Path | None) -> Agent:
-    """Return the agent that an entry describes; `data` is the data folder if it runs on this machine; otherwise None.
+    """Return the agent that an entry describes. `data` is the data folder if it runs on this machine, otherwise None.
 
     Raises:
         SetupError: Its options contradict each other, or something is missing.

@@ -17,7 +17,7 @@ _CLOSING: Final = re.compile(
     r"(?=[\W_]*(?:issues?\W+)?(?:https?://|g[hl]-\d|\[issue:|[\w./-]{0,200}[#!]\d))",
     re.IGNORECASE,
 )
-"""A word by which GitHub, GitLab or Forgejo closes or reopens what is named right after it."""
+"""A word by which GitHub, GitLab or Forgejo closes or reopens the issue that follows."""
 
 
 def printable(text: str) -> str:

@@ -82,7 +82,7 @@ def read(file: Path | str, most: int, *, within: int | None = None) -> bytes:
 
 
 def contents(root: Path, names: Iterable[str]) -> Iterator[bytes]:
-    """Yield the names of files in a folder and their contents, or where a link leads, piece by piece."""
+    """Yield the names of files in a folder with their contents, or the target of a link, piece by piece."""
     # From its descriptor, as git does: a name that git can open may be too long behind the folder's own path.
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:

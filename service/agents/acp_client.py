@@ -4,8 +4,8 @@ Called as `acp_client.py SESSION CONVERSATION COMMAND…`; CONVERSATION is the f
 program, resumes the session if one is named, prints each of the program's reports as a line of JSON (`outcome.acp` and
 `steps` read them), and exits when the program has answered.
 
-Each line of standard input is `{"text", "name"}`: first the instructions, then any messages. For a message the
-program's answer is cancelled, and it is asked again with the message. At the end of the input it is cancelled for good.
+Each line of standard input is `{"text", "name"}`: first the instructions, then any messages. A message cancels the
+program's answer, and the program is asked again, with the message. The end of the input only cancels the answer.
 """
 
 import asyncio
@@ -248,7 +248,7 @@ class Call:
     _has_ended: bool = False
 
     def add(self, update: dict[str, Any]) -> None:
-        """Print what is new."""
+        """Print the news in an update."""
         if self._has_ended:
             return
         self._known |= {key: value for key, value in update.items() if value is not None}

@@ -29,7 +29,7 @@ class NoKeyError(ServiceError):
 
 
 class PrintedKey:
-    """What a command prints; threads that ask at the same time share its answer."""
+    """The key that a command prints; threads that ask at the same time share its answer."""
 
     def __init__(self, name: str, command: Sequence[str], patience_s: float = _MAX_S + 1) -> None:
         """`name`: the setting with the command, such as `key_command`, for errors; `patience_s`: how long one waits."""
@@ -49,7 +49,7 @@ class PrintedKey:
         """Return the key. If that is the `refused` one, run the command again, which may print the same key.
 
         Raises:
-            NoKeyError: The command printed none, or none yet: a later call takes what it prints.
+            NoKeyError: The command printed none, or none yet: a later call takes the key that it prints.
         """
         with self._asking:
             if self._key != refused and time.monotonic() < self._until:

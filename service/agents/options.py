@@ -262,7 +262,7 @@ class AgentOptions(_Options):
 
     @property
     def waits_s(self) -> float:
-        """How long a limit or an outage is waited for before a fallback goes on."""
+        """How long a limit or an outage is waited for before a fallback continues."""
         return parse_duration(self.fallback_after) / SECOND_MICROS if self.fallback else inf
 
     @property

@@ -286,7 +286,7 @@ class OutcomeReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether the program reported its end as an event, and no further work since."""
+        """Whether the program reported in an event that it finished, and no further work since."""
         return self.listener is not None and self.report.ended
 
     def failure(self, status: int, ending: Ending | None = None, model: str = "the model") -> TurnFailure | None:

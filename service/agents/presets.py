@@ -224,7 +224,7 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
             *("-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false"),
             *("-c", "features.apps=false", "-c", "features.plugins=false"),
         ),
-        # Without a prompt it reads its input; only this command needs to be told.
+        # Without a prompt it reads its input; only this command needs the dash for that.
         resume=("resume", "{session}", "-"),
         models={
             "openai": ModelWords(

@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 class EnvironmentFile:
-    """The operator's file of variables, and what the environment has from it."""
+    """The operator's file of variables, and those that the environment has from it."""
 
     def __init__(self) -> None:
         self._variables: dict[str, str] = {}

@@ -167,7 +167,7 @@ def missing(kind: str, name: object, where: str) -> SetupError:
 
 
 def required(found: Found | None, kind: str, name: object, where: str) -> Found:
-    """Return what was looked up.
+    """Return the result of a look-up.
 
     Raises:
         SetupError: Nothing was found; `where` is the command that lists what there is.

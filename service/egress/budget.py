@@ -127,7 +127,7 @@ class SpendingWatch:
         return None
 
     def _check(self, micro_usd: int = 0, tokens: int = 0, *, has_price: bool) -> None:
-        """Compare the budgets with what is spent, and with more that may be spent soon."""
+        """Compare the budgets with the spending so far, and with more that may be spent soon."""
         spent, budget = self.meter.spent(), self.budget
         # Requests of other turns count for the organization's day once they are answered.
         day = spent.organization

@@ -1,7 +1,7 @@
 """The model proxy: an agent's requests to its model are read, checked against lists and budget, and forwarded.
 
-A request is sent to the provider, with the key, until there is an answer for the agent. `ModelState` is what a turn
-knows about its model: whether it answered, and why not.
+A request is sent to the provider, with the key, until there is an answer for the agent. `ModelState` has the
+facts about its model that a turn needs: whether it answered, and why not.
 """
 
 import contextlib

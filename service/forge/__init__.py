@@ -1,7 +1,7 @@
 """The forge: pull requests, statuses and reviews on code hosts, made by the service on behalf of agents.
 
-Here is what the code hosts have in common: the values that they exchange, requests, and failures. Every method of
-theirs may raise `ForgeError`; repeating a change does no harm.
+The code hosts share the values that they exchange, requests, and failures, which are here. Every method of theirs
+may raise `ForgeError`; repeating a change does no harm.
 """
 
 import re

@@ -43,7 +43,7 @@ class GitHub:
     exists_status: ClassVar = 422
     """The answer to a second pull request of a branch."""
     state_name: ClassVar = "state"
-    """What a listed status calls its state."""
+    """The name of the state in a listed status."""
 
     def __init__(self, api_url: str, path: str, token: str, timeout_s: float) -> None:
         self._owner, _, self._name = path.partition("/")
@@ -261,7 +261,7 @@ class Forgejo(GitHub):
         return shown
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
-        """Post a review with the comments, and the text as a comment of its own, which can be changed later.
+        """Post a review with the comments, and the text as a separate comment, which can be changed later.
 
         A failure within a review leaves it pending, seen by nobody else; the next attempt starts it again.
         """

@@ -64,7 +64,7 @@ class ApiCommits:
         return made.get(sha, sha)
 
     def publish(self, branch: str, sha: str, head: str | None) -> None:
-        """Let a branch, which is at `head` (None: does not exist), go on to a commit made here.
+        """Let a branch, which is at `head` (None: does not exist), advance to a commit made here.
 
         Raises:
             GitCommandError: The branch has moved to a commit that is not below this one, or GitHub refuses.

@@ -129,7 +129,7 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
 
 
 def lock_beside(database_file: Path) -> Path:
-    """The lock file of a SQLite database's worker, whichever data folder that has."""
+    """The lock file of a SQLite database's worker, which may have any data folder."""
     return database_file.with_name(f"{database_file.name}.lock")
 
 
