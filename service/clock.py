@@ -86,9 +86,8 @@ def parse_duration(text: str) -> int:
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None or int(match["count"]) == 0:
-        raise ValueError(
-            f"{text!r} is not a valid duration; write a number above 0 and a unit, such as 30d, 12h or 15m"
-        )
+        fix = "write a number above 0 and a unit, such as 30d, 12h or 15m"
+        raise ValueError(f"{text!r} is not a valid duration; {fix}")
     micros = int(match["count"]) * _UNIT_S[match["unit"]] * SECOND_MICROS
     if micros > CENTURY_MICROS:
         raise ValueError(f"{text!r} is longer than 100 years; write a shorter one, such as 30d")

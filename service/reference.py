@@ -106,10 +106,8 @@ class Reference:
         """The reference in a request or response body (spec 2.3), with the platform's fields."""
         owner, _, repo = self.path.partition("/")
         has_groups = PLATFORMS[self.platform].has_groups
-        return {
-            "platform": self.platform,
-            "data": {"project_path": self.path} if has_groups else {"owner": owner, "repo": repo},
-        }
+        data = {"project_path": self.path} if has_groups else {"owner": owner, "repo": repo}
+        return {"platform": self.platform, "data": data}
 
 
 @dataclass(frozen=True, slots=True)

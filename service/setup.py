@@ -250,7 +250,7 @@ def add_repository(
     """Configure a repository; a folder is stored as an absolute path.
 
     Raises:
-        SetupError: It has no clone address, or another repository has its name.
+        SetupError: It has no clone address, another repository has its name, or its rules do not fit their agents.
     """
     try:
         known = {repository_key(repo): repo for repo in repositories.of(connection, organization.id)}
@@ -258,6 +258,7 @@ def add_repository(
         repositories.put(connection, organization.id, repository, now)
     except ValueError as error:
         raise SetupError(f"repository {entry.name}: {error}") from error
+    check_triggers(connection, organization, repository)
     return repository
 
 

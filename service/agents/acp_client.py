@@ -93,9 +93,8 @@ class SandboxClient:
         report("permission", title=tool_call.title, allowed=chosen is not None)
         if chosen is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
-        return schema.RequestPermissionResponse(
-            outcome=schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
-        )
+        allowed = schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
+        return schema.RequestPermissionResponse(outcome=allowed)
 
     async def create_terminal(self, **_: object) -> None:
         """Refuse: the library itself refuses other methods that are missing here, but not those of terminals."""
@@ -141,10 +140,8 @@ class Turn:
             TimeoutError: It does not speak ACP.
             ConnectionError: It exited.
         """
-        greeting = connection.initialize(
-            PROTOCOL_VERSION, client_info=schema.Implementation(name="runwarden", version="1")
-        )
-        about = await asyncio.wait_for(greeting, _GREETING_S)
+        client = schema.Implementation(name="runwarden", version="1")
+        about = await asyncio.wait_for(connection.initialize(PROTOCOL_VERSION, client_info=client), _GREETING_S)
         if (version := about.protocol_version) != PROTOCOL_VERSION:
             text = f"the program speaks version {version} of ACP, and Runwarden version {PROTOCOL_VERSION}"
             raise RequestError(0, f"{text}: install a version of the program that speaks this one")
@@ -255,10 +252,8 @@ class Call:
         known = self._known
         self._has_ended = known.get("status") in ("completed", "failed")
         # A pending call has only a part of its input. Gemini CLI describes an edit once it is done.
-        is_input = known.get("status", "pending") != "pending" and (
-            known.get("rawInput") or known.get("kind") != "edit"
-        )
-        if not self._is_shown and (is_input or known.get("content") or self._has_ended):
+        is_full = known.get("status", "pending") != "pending" and (known.get("rawInput") or known.get("kind") != "edit")
+        if not self._is_shown and (is_full or known.get("content") or self._has_ended):
             self._is_shown = True
             report("update", update={**known, "sessionUpdate": "tool_call"})
         if self._has_ended:

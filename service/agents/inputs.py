@@ -58,9 +58,7 @@ class AgentInput(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=Tr
     def fault(self, value: JsonValue) -> str | None:
         """Return which value is expected instead; None: it is right."""
         # 1 equals true in Python, and not in JSON.
-        is_chosen = any(
-            choice == value and isinstance(choice, bool) == isinstance(value, bool) for choice in self.choices
-        )
+        is_chosen = any(item == value and isinstance(item, bool) == isinstance(value, bool) for item in self.choices)
         if self.choices and not is_chosen:
             return f"one of {', '.join(map(_as_json, self.choices))} is expected, not {_as_json(value)}"
         return _type_fault(self.type, value)
@@ -91,9 +89,7 @@ def checked(agent: str, declared: Mapping[str, AgentInput], given: Mapping[str, 
     """
     if not declared:
         return dict(given)
-    values: dict[str, JsonValue] = {
-        name: declaration.default for name, declaration in declared.items() if declaration.default is not None
-    }
+    values: dict[str, JsonValue] = {name: row.default for name, row in declared.items() if row.default is not None}
     values |= {name: value for name, value in given.items() if value is not None}
     for name, value in values.items():
         if name not in declared and name != INSTRUCTIONS:

@@ -345,9 +345,7 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
         listener=outcome.acp,
     ),
 }
-PRESETS: Final = {
-    name: _over_acp(preset) if preset.listener is outcome.acp else preset for name, preset in _PRESETS.items()
-}
+PRESETS: Final = {name: _over_acp(own) if own.listener is outcome.acp else own for name, own in _PRESETS.items()}
 _HIDDEN: Final = tuple(dict.fromkeys(file for preset in PRESETS.values() for file in preset.hidden))
 ACP: Final = _over_acp(replace(PLAIN, small=_SMALL, hidden=_HIDDEN))
 """Any program that speaks ACP, which may have any key, or need none; argv names it."""

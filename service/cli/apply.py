@@ -101,12 +101,10 @@ def schema(file: str) -> None:
     click.echo(json.dumps(model.model_json_schema(), indent=2))
 
 
-def apply_setup(
-    connection: sa.Connection, document: Setup, folder: Path, now: int, data: Path | None
-) -> dict[str, Any]:
+def apply_setup(connection: sa.Connection, document: Setup, base: Path, now: int, data: Path | None) -> dict[str, Any]:
     """Apply a document in one transaction and return the result, including the values of new tokens.
 
-    `data` is the data folder if agents run on this machine; otherwise None.
+    Folders in it are relative to `base`. `data` is the data folder if agents run on this machine, otherwise None.
 
     Raises:
         SetupError: An entry contradicts the existing state, or lacks something.
@@ -124,7 +122,7 @@ def apply_setup(
         _distinct(f"{where}.repositories", [(name, f"the path {on}:{path.lower()}") for name, on, path in paths])
     # Locked against other changes, so that everything in the document is read once and written once.
     lock_all(connection)
-    state = _Organizations(connection, document.organizations, folder, now)
+    state = _Organizations(connection, document.organizations, base, now)
     results = [state.apply(entry) for entry in document.organizations]
     state.store()
     owners = organizations.named(connection, [entry.organization for entry in document.agents if entry.organization])

@@ -12,7 +12,7 @@ from service.store import audit as trail
 from service.store.usage import Grouping, totals
 
 _DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
-_NUMBERS: Final = ("runs", "turns", "requests", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
+_SUMS: Final = ("runs", "turns", "requests", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
 _HEADS: Final = {"input_tokens": "input", "cached_tokens": "cached", "output_tokens": "output", "cost_usd": "USD"}
 
 
@@ -80,13 +80,11 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
             number = f"{value:,.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else None
             return number or ("-" if value is None else str(value))
 
-        rows = [[*names, *(_HEADS.get(name, name) for name in _NUMBERS)]]
-        rows += [
-            [cell(row.get(name)) for name in (*names, *_NUMBERS)] for row in (*entries, {names[0]: "total"} | whole)
-        ]
+        rows = [[*names, *(_HEADS.get(name, name) for name in _SUMS)]]
+        rows += [[cell(row.get(name)) for name in (*names, *_SUMS)] for row in (*entries, {names[0]: "total"} | whole)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         # Numbers are aligned to the right.
-        sides = ["<"] * len(names) + [">"] * len(_NUMBERS)
+        sides = ["<"] * len(names) + [">"] * len(_SUMS)
         lines = ["  ".join(map("{:{}{}}".format, row, sides, widths)) for row in rows]
     if whole["list_prices_of"]:
         lines.append(f"USD: an estimate by list prices of {whole['list_prices_of']} where none is configured.")

@@ -13,15 +13,7 @@ from service.cli.output import INLINE, AdminContext, admin_command, line, operat
 from service.clock import now_micros, rfc3339
 from service.hosts.health import HealthProbes
 from service.reference import ALIASES, PLATFORMS, without_login
-from service.setup import (
-    HostEntry,
-    RepositoryEntry,
-    SetupError,
-    add_repository,
-    check_triggers,
-    connect_host,
-    find_organization,
-)
+from service.setup import HostEntry, RepositoryEntry, SetupError, add_repository, connect_host, find_organization
 from service.store import deliveries, hosts, repositories
 from service.store.deliveries import NO_NUMBER, WAITING
 from service.store.hosts import PROBES, Host
@@ -158,7 +150,6 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
     with admin.change("repository.add") as change:
         organization = change.of(slug)
         repository = add_repository(change.connection, organization, entry, Path.cwd(), now_micros())
-        check_triggers(change.connection, organization, repository)
         change.target = f"{repository.platform}:{repository.path}"
     admin.show(_document(repository), [_repository_line(repository)])
 

@@ -213,22 +213,17 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
     _conclude(admin, {"id": organization.id, "slug": organization.slug}, f"{organization.slug} deleted", left, webhooks)
 
 
-def _conclude(
-    admin: AdminContext,
-    document: dict[str, object],
-    head: str,
-    branches: list[dict[str, str]],
-    webhooks: list[dict[str, str]],
-) -> None:
+_Rows = list[dict[str, str]]
+
+
+def _conclude(admin: AdminContext, document: dict[str, object], head: str, branches: _Rows, webhooks: _Rows) -> None:
     """Remove leftovers in the queue and in the data folder, and report those elsewhere."""
     from service.execution.retention import Deletion  # dbos
 
     with admin.database() as database:
         at_work = Deletion(database, admin.folder, now_micros).complete(_WAIT_S)
-    document |= {
-        "state": "deleted" if at_work == 0 else "deleting",
-        "left_on_code_hosts": {"branches": branches, "webhooks": webhooks},
-    }
+    state, left_there = "deleting" if at_work else "deleted", {"branches": branches, "webhooks": webhooks}
+    document |= {"state": state, "left_on_code_hosts": left_there}
     lines = [head]
     lines += [f"  a worker still holds {plural(at_work, 'turn')} and removes the rest afterwards"] if at_work else []
     left = "  stays on the code host:"

@@ -129,16 +129,15 @@ class ForgeHttp:
             # Forgejo calls the size of a page its limit.
             parameters = urlencode({**query, "per_page": _PAGE, "limit": _PAGE, "page": page})
             answer = self.answer("GET", f"{path}?{parameters}")
-            if not isinstance(answer.body, list):
+            rows, headers = answer.body, answer.headers
+            if not isinstance(rows, list):
                 raise ForgeError(f"{self._name} answered something else than a list; check the host's API address")
-            yield from (row for row in answer.body if isinstance(row, dict))
-            seen += len(answer.body)
-            has_next = (
-                'rel="next"' in answer.headers.get("link", "") or answer.headers.get("x-next-page", "").isdecimal()
-            )
+            yield from (row for row in rows if isinstance(row, dict))
+            seen += len(rows)
+            has_next = 'rel="next"' in headers.get("link", "") or headers.get("x-next-page", "").isdecimal()
             # Some of Forgejo's lists come without links.
-            total = answer.headers.get("x-total-count", "")
-            if not has_next and not (answer.body and total.isdecimal() and seen < int(total)):
+            total = headers.get("x-total-count", "")
+            if not has_next and not (rows and total.isdecimal() and seen < int(total)):
                 return
         raise ForgeError(f"{self._name} has more than {_MAX_PAGES * _PAGE} entries under {path}", is_final=True)
 

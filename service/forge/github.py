@@ -47,11 +47,8 @@ class GitHub:
 
     def __init__(self, api_url: str, path: str, token: str, timeout_s: float) -> None:
         self._owner, _, self._name = path.partition("/")
-        headers = {
-            "Authorization": f"Bearer {token}",
-            "Accept": "application/vnd.github+json",
-            "X-GitHub-Api-Version": "2022-11-28",
-        }
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"}
+        headers["X-GitHub-Api-Version"] = "2022-11-28"
         self.http = ForgeHttp(self.title, api_url, headers, timeout_s)
         self.repository = f"/repos/{path}"
         # An Enterprise Server has its two APIs at /api/v3 and /api/graphql.
@@ -94,18 +91,16 @@ class GitHub:
         """Replace a pull request's text."""
         self.http.document("PATCH", f"{self.repository}/pulls/{number}", {"body": body})
 
-    def set_status(
-        self, commit: str, _branch: str, context: str, state: State, description: str, url: str | None = None
-    ) -> None:
+    def set_status(self, sha: str, _branch: str, context: str, state: State, text: str, url: str | None = None) -> None:
         """Set a commit's status, unless the newest status of its context, which is the one shown, is equal."""
-        document = {"state": state, "context": context, "description": description[:_MAX_DESCRIPTION]}
+        document = {"state": state, "context": context, "description": text[:_MAX_DESCRIPTION]}
         document |= {"target_url": url} if url else {}
-        statuses = self.http.pages(f"{self.repository}/commits/{commit}/statuses")
+        statuses = self.http.pages(f"{self.repository}/commits/{sha}/statuses")
         same = (entry for entry in statuses if entry.get("context") == context)
         newest = max(same, key=lambda entry: int(entry.get("id") or 0), default={})
         newest = {**newest, "state": newest.get(self.state_name)}
         if any(newest.get(name) != value for name, value in document.items()):
-            self.http.document("POST", f"{self.repository}/statuses/{commit}", document)
+            self.http.document("POST", f"{self.repository}/statuses/{sha}", document)
 
     def reviews(self, number: int) -> list[PostedText]:
         """Return all reviews with their bodies."""

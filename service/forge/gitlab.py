@@ -54,18 +54,16 @@ class GitLab:
         """Replace a merge request's text."""
         self._http.document("PUT", f"{self._project}/merge_requests/{number}", {"description": body})
 
-    def set_status(
-        self, commit: str, branch: str, context: str, state: State, description: str, url: str | None = None
-    ) -> None:
+    def set_status(self, sha: str, branch: str, context: str, state: State, text: str, url: str | None = None) -> None:
         """Set a commit's status, unless the commit already has it."""
-        document = {"state": _STATES[state], "ref": branch, "name": context}
-        document |= {"description": description[:_MAX_DESCRIPTION]} | ({"target_url": url} if url else {})
+        document = {"state": _STATES[state], "ref": branch, "name": context, "description": text[:_MAX_DESCRIPTION]}
+        document |= {"target_url": url} if url else {}
         try:
-            self._http.document("POST", f"{self._project}/statuses/{commit}", document)
+            self._http.document("POST", f"{self._project}/statuses/{sha}", document)
         except ForgeError as error:
             if error.status != HTTPStatus.BAD_REQUEST or "Cannot transition status" not in str(error):
                 raise
-            statuses = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=context)
+            statuses = self._http.pages(f"{self._project}/repository/commits/{sha}/statuses", name=context)
             latest = next((entry.get("status") for entry in statuses if entry.get("name") == context), None)
             if latest != document["state"]:
                 raise

@@ -31,9 +31,7 @@ class OnboardingError(ServiceError):
     """The project cannot be connected; the text has the fix."""
 
 
-def _find_project(
-    database: Database, host: Host, project_id: int | None, path: str | None, timeout_s: float
-) -> Repository:
+def _find(database: Database, host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Repository:
     if host.api_url is None:
         if path is not None:
             _check_group(host, path)
@@ -181,7 +179,7 @@ def onboard(
     project = known
     if project is None or project.project_id is None:
         try:
-            project = _find_project(database, host, project_id, path, settings.probing.timeout_s)
+            project = _find(database, host, project_id, path, settings.probing.timeout_s)
         except OnboardingError:
             # A repository stays connected even if GitLab does not show the project now.
             if project is None:

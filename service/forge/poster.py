@@ -19,7 +19,7 @@ from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.store.runs import Run
 
-_HANDLERS: Final = {
+_POST = {
     "pull_request": post_pull_request,
     "review": post_review,
     "status": post_status,
@@ -52,7 +52,7 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
         subject = Subject(posting, run, of_run, default, run_url, mask, same, by_kind.get("pull_request"), issue)
         try:
             forge = forge_of(database, connected, run, settings.forge.timeout_s)
-            posted = _HANDLERS[posting.kind](forge, subject)
+            posted = _POST[posting.kind](forge, subject)
         except ForgeError as error:
             failure = error
         except Exception:  # The boundary: one posting's fault must not keep the others back.

@@ -290,11 +290,11 @@ async def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(body_read
 
 
 @router.post("/runs", status_code=201)
-def make_history(
-    lab: LabAccess, request: Annotated[HistoryRequest, Depends(body_reader(HistoryRequest))]
+def make_runs(
+    lab: LabAccess, spec: Annotated[HistoryRequest, Depends(body_reader(HistoryRequest))]
 ) -> dict[str, object]:
     """Generate runs; answers when all of them are in the database."""
-    return history.make(lab.context.database, request, lab.context.clock())
+    return history.make(lab.context.database, spec, lab.context.clock())
 
 
 @router.post("/reset")

@@ -34,9 +34,7 @@ _TASKS: Final = (
     *("Add dark mode", "Find dead code", "Harden the upload", "Speed up the search", "Document the API"),
 )
 
-_BRANCHES: Final = (
-    *("main", "fix/login-timeout", "feature/invoices", "feature/search", "chore/dependencies", "release/2.4"),
-)
+_REFS: Final = ("main", "fix/login-timeout", "feature/invoices", "feature/search", "chore/dependencies", "release/2.4")
 _REQUESTERS: Final = ("ada", "grace", "linus", "margaret", "nightly")
 
 # A team: office hours, quiet weekends, a bad night, and an incident of a code host.
@@ -140,12 +138,12 @@ def unmake(database: Database) -> int:
             return removed
 
 
-def _rows(spec: HistoryRequest, owner: str, repositories: list[Repository], since: int, until: int) -> Iterator[Row]:
+def _rows(spec: HistoryRequest, owner: str, repos: list[Repository], since: int, until: int) -> Iterator[Row]:
     rng = random.Random(spec.seed)
     for number in range(spec.runs):
         created_at = until - int((until - since) * (1 - (number + rng.random()) / spec.runs))
         # Some repositories see far more runs than others.
-        repository = repositories[int(len(repositories) * rng.random() ** 2)]
+        repository = repos[int(len(repos) * rng.random() ** 2)]
         lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _MAX_S) * SECOND_MICROS)
         status = "failed" if rng.random() < _FAILED_SHARE else "completed"
         if number >= spec.runs - spec.active:
@@ -170,14 +168,12 @@ def _hour(at: int, until: int) -> tuple[float, bool, bool]:
     return 1.6 if night else 3.0 if incident else weight, night, incident
 
 
-def _team_rows(
-    spec: HistoryRequest, owner: str, repositories: list[Repository], since: int, until: int
-) -> Iterator[Row]:
+def _team_rows(spec: HistoryRequest, owner: str, repos: list[Repository], since: int, until: int) -> Iterator[Row]:
     rng = random.Random(spec.seed)
     hours = {at: _hour(at, until) for at in range(since, until - _HOUR + 1, _HOUR)}
     picked = rng.choices([*hours], [weight for weight, _, _ in hours.values()], k=spec.runs)
     for at, hour in sorted((hour + rng.randrange(_HOUR), hour) for hour in picked):
-        repository = rng.choices(repositories, [1 / (1 + rank) for rank in range(len(repositories))])[0]
+        repository = rng.choices(repos, [1 / (1 + rank) for rank in range(len(repos))])[0]
         _, is_bad_night, is_incident = hours[hour]
         failure = None
         if is_incident and repository.platform == "gitlab":
@@ -192,7 +188,7 @@ def _team_rows(
         run, taken = _row(owner, repository, run_id, f"{task}.", status, at, lasted)
         run |= {"agent": rng.choice(spec.agents), "metadata": {"requested_by": rng.choice(_REQUESTERS)}}
         if rng.random() < _BRANCH_SHARE:
-            run["branch"] = rng.choice(_BRANCHES)
+            run["branch"] = rng.choice(_REFS)
         (turn,) = taken
         turn["inputs"] = {} if run["agent"] == DEFAULT_NAME else {"instructions": turn["instructions"]}
         turn["summary"] = f"{task}: done (seeded by the lab)." if failure is None else None

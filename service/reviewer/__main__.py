@@ -94,9 +94,8 @@ def main() -> int:
     options.add_argument("--input", action="append", default=[], metavar="KEY=VALUE")
     try:
         if not sys.flags.safe_path:
-            raise TaskError(
-                "start it as python -P -m service.reviewer: otherwise Python imports modules of the checkout"
-            )
+            text = "start it as python -P -m service.reviewer: otherwise Python imports modules of the checkout"
+            raise TaskError(text)
         task = read_task(sys.stdin.buffer.read(), options.parse_args().input)
         root, path = Path.cwd(), f"{REVIEWS}{task.run_id}.md"
         try:

@@ -193,10 +193,7 @@ class Review:
         for path in dict.fromkeys(finding.path for finding in shown):
             yield f"### {code(path)}\n"
             findings = [finding for finding in shown if finding.path == path]
-            yield from (
-                f"- **{finding.severity}** {code(finding.rule)}{_line(finding)}: {plain(finding.title)}"
-                for finding in findings
-            )
+            yield from (f"- **{row.severity}** {code(row.rule)}{_line(row)}: {plain(row.title)}" for row in findings)
             yield ""
         if len(self._reported) > MAX_FINDINGS:
             yield f"And {len(self._reported) - MAX_FINDINGS} more: name paths or topics in the inputs to see them.\n"

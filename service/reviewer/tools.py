@@ -127,8 +127,6 @@ def _ruff(root: Path, paths: Sequence[str]) -> Iterator[dict[str, object]]:
 def _json(root: Path, module: str, *arguments: str) -> Any:
     """Run a module of this Python in the checkout, without importing from there, and return its output."""
     command = [sys.executable, "-P", "-m", module, *arguments]
-    environment = os.environ | {"PYTHONUTF8": "1"}
-    done = subprocess.run(
-        command, cwd=root, env=environment, input=b"", capture_output=True, timeout=_TIMEOUT_S, check=True
-    )
+    env = os.environ | {"PYTHONUTF8": "1"}
+    done = subprocess.run(command, cwd=root, env=env, input=b"", capture_output=True, timeout=_TIMEOUT_S, check=True)
     return json.loads(done.stdout)
