@@ -20,6 +20,7 @@ from service.rules import TriggerRule
 from service.store import agents, hosts, organizations, repositories, sessions, tokens
 from service.store.invitations import Invitation
 from service.store.organizations import Offer, Organization
+from service.store.repositories import Repository
 from service.store.schema import GitHubApp
 from service.store.sessions import Member
 from service.text import shown_in_one_line
@@ -246,7 +247,7 @@ def host_of(entry: HostEntry) -> hosts.Host:
 
 def add_repository(
     connection: sa.Connection, organization: Organization, entry: RepositoryEntry, folder: Path, now: int
-) -> repositories.Repository:
+) -> Repository:
     """Configure a repository; a folder is stored as an absolute path.
 
     Raises:
@@ -263,11 +264,8 @@ def add_repository(
 
 
 def repository_of(
-    entry: RepositoryEntry,
-    known: Mapping[tuple[str, str], repositories.Repository],
-    connected: Iterable[hosts.Host],
-    folder: Path,
-) -> repositories.Repository:
+    entry: RepositoryEntry, known: Mapping[tuple[str, str], Repository], connected: Iterable[hosts.Host], folder: Path
+) -> Repository:
     """Return the repository that an entry describes; `known` are those of its organization, by `repository_key`.
 
     Raises:
@@ -285,7 +283,7 @@ def repository_of(
     else:
         url = entry.url if location(entry.url) is not None else str((folder / entry.url).resolve())
     # Values that the entry leaves out stay as they are. But another address may be that of another project.
-    fresh = repositories.Repository(entry.name, entry.platform, path, url)
+    fresh = Repository(entry.name, entry.platform, path, url)
     before = before or fresh
     return replace(
         before if before.url == url else fresh,
@@ -298,7 +296,7 @@ def repository_of(
     )
 
 
-def check_triggers(connection: sa.Connection, organization: Organization, repository: repositories.Repository) -> None:
+def check_triggers(connection: sa.Connection, organization: Organization, repository: Repository) -> None:
     """Check that the agents in a repository's rules exist, and accept its MCP servers.
 
     Raises:
@@ -365,6 +363,6 @@ def agent_of(entry: AgentEntry, owner: Organization | None, data: Path | None) -
     return agent
 
 
-def repository_key(repo: repositories.Repository) -> tuple[str, str]:
+def repository_key(repo: Repository) -> tuple[str, str]:
     """Return platform and path, by which an organization has a repository once."""
     return repo.platform, repo.path.lower()

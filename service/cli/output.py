@@ -247,12 +247,7 @@ def admin_command(function: Function) -> Function:
     @click.option("-o", "--output", "form", type=click.Choice(get_args(Format)), help="Output format on stdout.")
     @functools.wraps(function)
     def command(
-        *arguments: Any,
-        data_dir: Path | None,
-        database_url: str | None,
-        as_json: bool,
-        form: Format | None,
-        **options: Any,
+        *args: Any, data_dir: Path | None, database_url: str | None, as_json: bool, form: Format | None, **options: Any
     ) -> Any:
         before = click.get_current_context().find_root().params
         formats: set[Format] = {name for name in (form, before.get("form")) if name is not None}
@@ -261,7 +256,7 @@ def admin_command(function: Function) -> Function:
             raise click.UsageError(f"{' and '.join(sorted(formats))} contradict each other: ask for one format.")
         chosen = formats.pop() if formats else "table"
         with plain_errors(as_json=chosen in {"json", "ndjson"}):
-            return function(AdminContext(data_folder(data_dir), chosen, database_url), *arguments, **options)
+            return function(AdminContext(data_folder(data_dir), chosen, database_url), *args, **options)
 
     return command  # type: ignore[return-value]  # the wrapper's options are click's business, not the type's
 

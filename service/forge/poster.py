@@ -19,12 +19,7 @@ from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.store.runs import Run
 
-_POST = {
-    "pull_request": post_pull_request,
-    "review": post_review,
-    "status": post_status,
-    "comment": post_comment,
-}
+_POST = {"pull_request": post_pull_request, "review": post_review, "status": post_status, "comment": post_comment}
 _MAX_WAIT_S: Final = 900.0
 _logger = logging.getLogger(__name__)
 
