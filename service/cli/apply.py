@@ -186,7 +186,6 @@ class _Organizations:
         for owner, rows in by_owner(connection, repositories.Repository, tables.repositories, known).items():
             self.repositories[owner] = {setup.repository_key(repo): repo for repo in rows}
         self._created: list[Organization] = []
-        self._budgets: dict[str, DayBudget] = {}
         self._connected: list[tuple[str, hosts.Host]] = []
         self._configured: list[tuple[str, repositories.Repository]] = []
         self.applied: list[dict[str, str | None]] = []
@@ -211,7 +210,7 @@ class _Organizations:
             self._created.append(organization)
             self.known[organization.slug] = organization
         elif entry.budget and budget != DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens):
-            self._budgets[organization.id] = budget
+            organizations.change(self._connection, organization.id, **budget.model_dump())
         connected = {host.platform: host for host in self._hosts[organization.id]}
         for host in map(setup.host_of, entry.hosts):
             before = connected.get(host.platform)
@@ -258,8 +257,6 @@ class _Organizations:
     def store(self) -> None:
         """Store everything that is new or has changed."""
         organizations.add(self._connection, self._created)
-        for organization_id, budget in self._budgets.items():
-            organizations.change(self._connection, organization_id, **budget.model_dump())
         hosts.put_all(self._connection, self._connected, self._now)
         repositories.put_all(self._connection, self._configured, self._now)
         owners = [*{owner for owner, _ in self._connected}]
