@@ -124,7 +124,12 @@ def apply_setup(connection: sa.Connection, document: Setup, base: Path, now: int
     lock_all(connection)
     state = _Organizations(connection, document.organizations, base, now)
     results = [state.apply(entry) for entry in document.organizations]
-    state.store()
+    organizations.add(connection, state.created)
+    hosts.put_all(connection, state.connected, now)
+    repositories.put_all(connection, state.configured, now)
+    connected = [*{owner_id for owner_id, _ in state.connected}]
+    for owner_id in by_owner(connection, organizations.Trial, tables.trials, connected):
+        organizations.start_trial(connection, owner_id, now)
     owners = organizations.named(connection, [entry.organization for entry in document.agents if entry.organization])
     known = {agent.key: agent for agent in agents.all_of(connection)}
     wished, identities = [], []
@@ -171,7 +176,7 @@ def _outcome(kind: str, name: str, organization_id: str | None, before: object, 
 
 
 class _Organizations:
-    """The organizations of a document with their hosts and repositories: read together, changed, stored together."""
+    """The organizations of a document with their hosts and repositories: as they are, and as they are to be stored."""
 
     def __init__(self, connection: sa.Connection, entries: Sequence[OrganizationEntry], folder: Path, now: int) -> None:
         self._connection = connection
@@ -185,9 +190,9 @@ class _Organizations:
         """Keyed by organization, then by platform and path."""
         for owner, rows in by_owner(connection, repositories.Repository, tables.repositories, known).items():
             self.repositories[owner] = {setup.repository_key(repo): repo for repo in rows}
-        self._created: list[Organization] = []
-        self._connected: list[tuple[str, hosts.Host]] = []
-        self._configured: list[tuple[str, repositories.Repository]] = []
+        self.created: list[Organization] = []
+        self.connected: list[tuple[str, hosts.Host]] = []
+        self.configured: list[tuple[str, repositories.Repository]] = []
         self.applied: list[dict[str, str | None]] = []
         """The outcome for each host and repository."""
 
@@ -207,7 +212,7 @@ class _Organizations:
                 created_at=self._now,
                 **budget.model_dump(),
             )
-            self._created.append(organization)
+            self.created.append(organization)
             self.known[organization.slug] = organization
         elif entry.budget and budget != DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens):
             organizations.change(self._connection, organization.id, **budget.model_dump())
@@ -217,7 +222,7 @@ class _Organizations:
             self.applied.append(_outcome("host", host.platform, organization.id, before, host))
             if before != host:
                 connected[host.platform] = host
-                self._connected.append((organization.id, host))
+                self.connected.append((organization.id, host))
         documents, known = [], self.repositories[organization.id]
         places = {(host.platform, host.host) for host in connected.values()}
         for repository_entry in entry.repositories:
@@ -229,7 +234,7 @@ class _Organizations:
             self.applied.append(_outcome("repository", name, organization.id, known.get(key), repository))
             if known.get(key) != repository:
                 known[key] = repository
-                self._configured.append((organization.id, repository))
+                self.configured.append((organization.id, repository))
             where = location(repository.url)
             # None: its address names no host.
             is_connected = (repository.platform, where.host) in places if where is not None and where.host else None
@@ -253,15 +258,6 @@ class _Organizations:
             "hosts": [host.platform for host in entry.hosts],
             "repositories": documents,
         }
-
-    def store(self) -> None:
-        """Store everything that is new or has changed."""
-        organizations.add(self._connection, self._created)
-        hosts.put_all(self._connection, self._connected, self._now)
-        repositories.put_all(self._connection, self._configured, self._now)
-        owners = [*{owner for owner, _ in self._connected}]
-        for owner in by_owner(self._connection, organizations.Trial, tables.trials, owners):
-            organizations.start_trial(self._connection, owner, self._now)
 
 
 def _differences(organization: Organization, entry: OrganizationEntry) -> list[str]:
