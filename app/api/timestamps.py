@@ -46,9 +46,8 @@ def names_offset(received: object) -> bool:
 
 def _from_epoch(count: float) -> datetime | None:
     try:
-        if abs(count) < _FIRST_MILLISECONDS:
-            return EPOCH + timedelta(seconds=count)
-        return EPOCH + timedelta(milliseconds=count)
+        past = timedelta(seconds=count) if abs(count) < _FIRST_MILLISECONDS else timedelta(milliseconds=count)
+        return EPOCH + past
     except (OverflowError, ValueError):
         return None
 

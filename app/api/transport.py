@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 CommitHook = Callable[[], Awaitable[None]]
 """Awaited at the last moment before a write's first byte; if it raises, nothing is sent."""
 
-MAX_BYTES: Final = 8 << 20
+_MAX_BYTES: Final = 8 << 20
 """The largest answer that is read, unless a call allows a larger one."""
 _MAX_FAILURE_BYTES: Final = 64 * 1024
 _FIRST_BYTE: Final = "http11.send_request_headers.started"
@@ -63,7 +63,7 @@ _MIN_TOKEN: Final = 6
 _MAX_MESSAGE: Final = 2_000
 _MAX_CODE: Final = 200
 _BY_STATUS: Final[Mapping[int, type[RefusedError]]] = {401: NotAuthorizedError, 403: ForbiddenError, 404: NotFoundError}
-CERTAIN: Final = frozenset(
+_CERTAIN: Final = frozenset(
     {400, 401, 402, 403, 404, 405, 407, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 426, 428, 429, 431, 451}
 )
 """The 4xx that mean, by the spec or by RFC 9110 and 6585, that the request was not carried out. Any other one may come
@@ -111,7 +111,7 @@ class Call(Struct, frozen=True):
     """The JSON to write. None: this reads."""
     patience_s: float = 0.0
     """How much longer than usual the answer may take, because the service was asked to wait."""
-    most_bytes: int = MAX_BYTES
+    most_bytes: int = _MAX_BYTES
     """The largest answer that is read."""
 
 
@@ -356,5 +356,5 @@ def _failure(response: httpx.Response, body: bytes) -> RefusedError:
         return RateLimitedError(message, error_code=code, retry_after_s=wait_s)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return ServerFailedError(message, status=status, error_code=code)
-    kind = _BY_STATUS.get(status, RejectedError if status in CERTAIN else UncertainError)
+    kind = _BY_STATUS.get(status, RejectedError if status in _CERTAIN else UncertainError)
     return kind(message, status=status, error_code=code)

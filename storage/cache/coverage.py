@@ -53,11 +53,9 @@ def record_walk(
         connection.execute("DELETE FROM places WHERE bottom_us = ?", (NO_TIME_US,))
     if token is not None:
         store_place(connection, complete.start if complete else None, token, total)
-    if is_odd != is_disordered(connection):
-        if is_odd:
-            store_note(connection, "out_of_order", 1)
-        else:
-            connection.execute("DELETE FROM notes WHERE name = 'out_of_order'")
+    connection.execute("DELETE FROM notes WHERE name = 'out_of_order'")
+    if is_odd:
+        store_note(connection, "out_of_order", 1)
     last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
     store_note(connection, "walked", last[0] if last else 0)
 
@@ -138,15 +136,15 @@ def forget(connection: sqlite3.Connection) -> None:
 def coverage(connection: sqlite3.Connection) -> Coverage:
     """The ranges that are held completely, and as of when."""
     with snapshot(connection):
-        held = connection.execute("SELECT start_us, end_us, as_of_us FROM coverage ORDER BY end_us DESC").fetchall()
+        rows = connection.execute("SELECT start_us, end_us, as_of_us FROM coverage ORDER BY end_us DESC").fetchall()
         dropped = connection.execute("SELECT dropped FROM links WHERE subject = 'runs'").fetchone()
         first_us = None
-        if held and held[0][0] == NO_TIME_US:
+        if rows and rows[0][0] == NO_TIME_US:
             readable = "SELECT min(created_us) FROM runs WHERE created_us > ?"
             (first_us,) = connection.execute(readable, (NO_TIME_US,)).fetchone()
         return Coverage(
-            ranges=tuple(CoverageRange(from_us_or_none(start), from_us_or_none(end)) for start, end, _ in held),
-            as_of=from_us_or_none(held[0][2]) if held else None,
+            ranges=tuple(CoverageRange(from_us_or_none(start), from_us_or_none(end)) for start, end, _ in rows),
+            as_of=from_us_or_none(rows[0][2]) if rows else None,
             first_run_at=from_us_or_none(first_us),
             is_disordered=is_disordered(connection),
             dropped=dropped[0] if dropped else 0,

@@ -71,10 +71,8 @@ def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
 def saved_watermark(connection: sqlite3.Connection) -> Watermark:
     """The stored watermark; without one, everything held now counts as reported."""
     with snapshot(connection):
-        if (kept := connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()) is None:
-            return _watermark(connection)
-        transition, run, kept_us = kept
-        return Watermark(transition, run, from_us(kept_us))
+        row = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
+        return _watermark(connection) if row is None else Watermark(row[0], row[1], from_us(row[2]))
 
 
 def save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:

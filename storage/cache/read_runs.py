@@ -200,12 +200,12 @@ def runs(
     if after is not None:
         key = (to_sortable_us(after.created_at), sqlite_text(after.run_id))
         condition &= Where("(created_us, run_id) < (?, ?)", key)
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT {_RUN} FROM (SELECT id AS run FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ?) AS w"
         f" CROSS JOIN runs AS r ON r.id = w.run CROSS JOIN run_bodies AS b ON b.id = w.run ORDER BY {order}",
         (*condition.parameters, -1 if limit is None else max(0, limit)),
     )
-    return tuple(_run(values) for values in found.fetchall())
+    return tuple(_run(values) for values in rows.fetchall())
 
 
 def active_runs(connection: sqlite3.Connection) -> tuple[ActiveRun, ...]:
@@ -232,14 +232,14 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
     sql = f"SELECT run_id, old, new, at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id {these} ORDER BY t.id"
     for run_id, old, new, at_us in connection.execute(sql, ids).fetchall():
         later[run_id].append(StatusTransition(run_id, old, new, from_us(at_us)))
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us, {_SUMMARY}"
         " FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
         f" {these} ORDER BY r.run_id",
         ids,
     )
     finals = final_statuses(connection)
-    for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us, summary in found.fetchall():
+    for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us, summary in rows.fetchall():
         run = _run(values)
         first = StatusTransition(run.run_id, None, first_status, from_us(first_at_us))
         seen = from_us(first_seen_us), from_us(last_seen_us), presence

@@ -52,29 +52,29 @@ def newest(connection: sqlite3.Connection, condition: RunFilter, most: int) -> l
     if (parts := _parts(connection, condition)) is None:
         return None
     unread, words = parts
-    found = _matching(connection, unread, replace(condition, search=""))
+    places = _matching(connection, unread, replace(condition, search=""))
     # Closed even if a statement within is interrupted: as long as one is open, the connection stays interrupted.
     with closing(connection.execute("SELECT block, newest_us, texts FROM texts ORDER BY newest_us DESC")) as blocks:
         for block, newest_us, texts in blocks:
-            found = sorted(found, reverse=True)[:most]
-            if len(found) == most and found[-1][0] > newest_us:
+            places = sorted(places, reverse=True)[:most]
+            if len(places) == most and places[-1][0] > newest_us:
                 break
-            found += _matching(connection, _numbers(block, texts, words), replace(condition, search=""))
-    return sorted(found, reverse=True)[:most]
+            places += _matching(connection, _numbers(block, texts, words), replace(condition, search=""))
+    return sorted(places, reverse=True)[:most]
 
 
 def by_status(connection: sqlite3.Connection, condition: RunFilter) -> dict[str, int] | None:
     """The number of matching runs by status; None: the index cannot help."""
     if (parts := _parts(connection, condition)) is None:
         return None
-    found, words = parts
+    numbers, words = parts
     for block, texts in connection.execute("SELECT block, texts FROM texts"):
-        found += _numbers(block, texts, words)
-        if len(found) > _MAX_MATCHES:
+        numbers += _numbers(block, texts, words)
+        if len(numbers) > _MAX_MATCHES:
             return None
     rest = where(replace(condition, search=""))
     sql = f"SELECT status, count(*) FROM {_AMONG} AND {rest.sql} GROUP BY status"
-    return dict(connection.execute(sql, (json.dumps(found), *rest.parameters)).fetchall())
+    return dict(connection.execute(sql, (json.dumps(numbers), *rest.parameters)).fetchall())
 
 
 def _matching(connection: sqlite3.Connection, numbers: Iterable[int], rest: RunFilter) -> list[Place]:
@@ -96,8 +96,8 @@ def _parts(connection: sqlite3.Connection, condition: RunFilter) -> tuple[list[i
     ranges = [(block * BLOCK, (block + 1) * BLOCK) for block in missing]
     ranges.append((_last(connection) // BLOCK * BLOCK, 2**62))
     sql = f"SELECT id FROM runs WHERE id >= ? AND id < ? AND {matches.sql}"
-    found = chain.from_iterable(connection.execute(sql, (*ends, *matches.parameters)) for ends in ranges)
-    return [number for (number,) in found], [word.encode() for word in words]
+    rows = chain.from_iterable(connection.execute(sql, (*ends, *matches.parameters)) for ends in ranges)
+    return [number for (number,) in rows], [word.encode() for word in words]
 
 
 def _numbers(block: int, texts: bytes, words: Sequence[bytes]) -> Iterator[int]:
@@ -113,8 +113,8 @@ def _numbers(block: int, texts: bytes, words: Sequence[bytes]) -> Iterator[int]:
 
 def _missing(connection: sqlite3.Connection) -> list[int]:
     """The blocks that are not made, or were dropped because a text changed; the last one is not full yet."""
-    held = {block for (block,) in connection.execute("SELECT block FROM texts INDEXED BY texts_newest")}
-    return [block for block in range(_last(connection) // BLOCK) if block not in held]
+    stored = {block for (block,) in connection.execute("SELECT block FROM texts INDEXED BY texts_newest")}
+    return [block for block in range(_last(connection) // BLOCK) if block not in stored]
 
 
 def _last(connection: sqlite3.Connection) -> int:

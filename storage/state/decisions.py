@@ -288,11 +288,12 @@ def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now:
     An edit counts as the fix of a rule that paused itself; one that the user paused stays so.
     """
     row = connection.execute(f"SELECT {_RULE} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
+    state = None if row is None else _rule_state(row)
+    is_same = state is not None and state.fingerprint == fingerprint
     # A rule that began in the future, by a wrong clock, begins now instead of waiting for that time.
-    if row is not None and row[1] == fingerprint and row[2] <= to_us(now + AHEAD):
-        return _rule_state(row)
-    stays = row is not None and (row[1] == fingerprint or (row[4] or "").startswith(BY_HAND))
-    paused = row[4] if row is not None and stays else None
+    if state is not None and is_same and state.since <= now + AHEAD:
+        return state
+    paused = state.paused if state is not None and (is_same or (state.paused or "").startswith(BY_HAND)) else None
     connection.execute(
         f"INSERT OR REPLACE INTO rules ({_RULE}) VALUES (?, ?, ?, 0, ?, NULL)",
         (sqlite_text(rule), fingerprint, to_us(now), paused),
@@ -325,11 +326,9 @@ def resume(connection: sqlite3.Connection, rule: str) -> bool:
 
 def count_failure(connection: sqlite3.Connection, rule: str, *, has_failed: bool) -> int:
     """Count failures in a row; a success resets them. Return their number."""
-    connection.execute(
-        f"UPDATE rules SET failures = {'failures + 1' if has_failed else '0'} WHERE rule = ?", (sqlite_text(rule),)
-    )
-    row = connection.execute("SELECT failures FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
-    return 0 if row is None else int(row[0])
+    sql = "UPDATE rules SET failures = iif(?, failures + 1, 0) WHERE rule = ? RETURNING failures"
+    rows = connection.execute(sql, (has_failed, sqlite_text(rule))).fetchall()
+    return rows[0][0] if rows else 0
 
 
 def rule_states(connection: sqlite3.Connection) -> dict[str, RuleState]:
