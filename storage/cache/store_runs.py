@@ -7,7 +7,6 @@ confirmed, others are added or changed, and answers to earlier requests change n
 are brought up to date at the end.
 """
 
-import asyncio
 import sqlite3
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -135,8 +134,6 @@ class AnswerQueue:
     def __init__(self, writer: DatabaseThread) -> None:
         self._writer = writer
         self._waiting: deque[PreparedRuns] = deque()
-        self._batch: asyncio.Future[None] | None = None
-        """The last batch that was started; it stores the waiting answers."""
 
     async def store(
         self,
@@ -158,22 +155,20 @@ class AnswerQueue:
             return RunChanges()
         answer = PreparedRuns(to_us(asked_at), prepared(runs, cancelled), cancelled, is_of_write, news_from)
         self._waiting.append(answer)
-        # Only the first waiting answer starts a batch; a running batch may already have taken this one.
-        if self._batch is None or self._batch.done() or len(self._waiting) == 1:
-            self._batch = asyncio.ensure_future(self._writer.run(self._store_waiting))
         try:
-            await asyncio.shield(self._batch)
-        finally:
-            # It may still wait: the call was cancelled, the database did not open, or the batch began without it.
-            # `remove` alone would render every run for its ValueError, a third of the time that storing takes.
-            if answer in self._waiting:
+            await self._writer.run(self._store_waiting)
+        except BaseException:
+            # The call was cancelled, or the database cannot be used.
+            with suppress(ValueError):
                 self._waiting.remove(answer)
+            raise
         if answer.changes is None:
-            # The batch failed or began without it. Store the answer alone, so only a faulty answer fails.
+            # Its transaction failed. Store the answer alone, so only a faulty answer fails.
             await self._writer.run(lambda connection: store_all(connection, [answer]))
         return answer.changes or RunChanges()
 
     def _store_waiting(self, connection: sqlite3.Connection) -> None:
+        # None waits if an earlier call has stored all of them.
         if together := [self._waiting.popleft() for _ in range(len(self._waiting))]:
             with suppress(sqlite3.Error):
                 store_all(connection, together)
