@@ -267,7 +267,7 @@ class RunwardenApp(BaseApp[None]):
         """Open the palette."""
         from app.console.palette import ConsoleCommands, ConsolePalette
 
-        if not isinstance(self.screen, ConsolePalette):
+        if isinstance(self.screen, BaseScreen):
             self.push_screen(ConsolePalette([ConsoleCommands], id="--command-palette"))
 
     @work
@@ -302,8 +302,9 @@ class RunwardenApp(BaseApp[None]):
         """Run a command from `[[commands]]`."""
         from app.console.own_commands import run_own_command
 
-        work = partial(run_own_command, self, self.session, self.settings.commands[index])
-        self.run_worker(work, exclusive=True, group="own command")
+        if isinstance(self.screen, BaseScreen):
+            work = partial(run_own_command, self.screen, self.settings.commands[index])
+            self.run_worker(work, exclusive=True, group="own command")
 
     def exit(self, *arguments: Any, **options: Any) -> None:
         """End the app; the next start begins with a picture of the current screen."""

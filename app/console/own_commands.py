@@ -5,14 +5,13 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from textual.app import App, SuspendNotSupported
+from textual.app import SuspendNotSupported
 from textual.binding import Binding
 from textual.content import Content
 
 from app.console.base import BaseScreen
-from app.console.session import Session
 from app.console.sheets import ConfirmSheet
 from app.engine.processes import end_group, started
 from app.engine.text import SafeText, safe_text
@@ -109,22 +108,22 @@ def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableErro
     return CommandUnusableError(f"{argv[0]} did not start: {why}. Correct argv in [[commands]].")
 
 
-async def run_own_command(app: App[Any], session: Session, command: UserCommand) -> None:
+async def run_own_command(screen: BaseScreen, command: UserCommand) -> None:
     """Run a command on the run in focus and report how it ended, or why it did not start."""
+    session, profile = screen.session, screen.acting_profile
     name = safe_text(command.name, limit=60)
     try:
         needs_run = _RUN_PLACEHOLDERS.intersection(_PLACEHOLDER.findall("\n".join(command.argv)))
-        run = await _run_in_focus(app) if needs_run else None
-        profile = app.screen.acting_profile if isinstance(app.screen, BaseScreen) else session.profile
+        run = await _run_in_focus(screen) if needs_run else None
         argv = filled_in(command.argv, placeholder_values(profile.name, profile.base_url, run))
         if command.confirm:
             text = [Content(safe_text(shlex.join(argv), limit=2_000))]
             sheet = ConfirmSheet(f"Run: {name}", text, verb="Run it", leaving="Don't run it")
-            if not await app.push_screen_wait(sheet):
+            if not await screen.app.push_screen_wait(sheet):
                 return
         if command.terminal:
             try:
-                with app.suspend():
+                with screen.app.suspend():
                     # While a pager has the terminal, ctrl+c is the pager's.
                     done = subprocess.run(argv, check=False)  # noqa: ASYNC221 — nothing may be drawn meanwhile
                 ended: tuple[int | None, SafeText] = done.returncode, safe_text("")
@@ -149,9 +148,8 @@ async def run_own_command(app: App[Any], session: Session, command: UserCommand)
         session.notify(f"✗ {name} ended with {code}{output}", severity="error")
 
 
-async def _run_in_focus(app: App[Any]) -> Run | None:
-    engine = app.screen.acting_engine if isinstance(app.screen, BaseScreen) else ""
-    ids = app.screen.chosen_ids if isinstance(app.screen, BaseScreen) else ()
+async def _run_in_focus(screen: BaseScreen) -> Run | None:
+    engine, ids = screen.acting_engine, screen.chosen_ids
     if len(ids) > 1:
         raise CommandUnusableError(f"{len(ids):,} runs are marked: it is run on one. esc unmarks them.")
     detail = None if isinstance(engine, str) or not ids else await engine.cache.detail(ids[0])

@@ -20,6 +20,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
+from textual.style import Style
 from textual.widgets import Input
 
 from app.console.base import ALL, TABS, BaseScreen, key_actions, screen_type
@@ -81,8 +82,9 @@ class ConsolePalette(CommandPalette):
 class ConsoleCommands(Provider):
     """The actions of the screen below the palette, and destinations; recent choices first."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, screen: BaseScreen, match_style: Style | None = None) -> None:
+        super().__init__(screen, match_style)
+        self._below, self._session = screen, screen.session
         self._destinations: tuple[PaletteCommand, ...] = ()
         self._recent: tuple[str, ...] = ()
         self._reading: asyncio.Task[None] | None = None
@@ -94,9 +96,8 @@ class ConsoleCommands(Provider):
         await asyncio.shield(self._reading)
 
     async def _read(self) -> None:
-        if isinstance(self.screen, BaseScreen):
-            self._recent = read_preferences(self.screen.session.settings).recent
-            self._destinations = await self.screen.session.guard(destinations, self.screen) or ()
+        self._recent = read_preferences(self._session.settings).recent
+        self._destinations = await self._session.guard(destinations, self._below) or ()
 
     async def shutdown(self) -> None:
         """Stop reading: the palette was closed."""
@@ -116,8 +117,8 @@ class ConsoleCommands(Provider):
         """List the matches, best first; among equals, recent choices."""
         await self._read_once()
         runs: tuple[PaletteCommand, ...] = ()
-        if isinstance(self.screen, BaseScreen) and len(query.strip()) >= LEAST_TO_FIND:
-            runs = await self.screen.session.guard(matching_runs, self.screen, query.strip()) or ()
+        if len(query.strip()) >= LEAST_TO_FIND:
+            runs = await self._session.guard(matching_runs, self._below, query.strip()) or ()
         for command in (*self._all(), *runs):
             # A query may also match a run's repository and branch.
             match = fuzzy(query, command.name) or ((0.0, ()) if command in runs else None)
@@ -157,8 +158,7 @@ class ConsoleCommands(Provider):
                 yield PaletteCommand(name, " · ".join(filter(None, (keys, key_action.more))), run)
 
     def _own(self) -> Iterator[PaletteCommand]:
-        commands = self.screen.session.settings.commands if isinstance(self.screen, BaseScreen) else ()
-        for index, own in enumerate(commands):
+        for index, own in enumerate(self._session.settings.commands):
             line = safe_text(shlex.join(own.argv), limit=200)
             run = partial(self.app.run_action, f"app.{OWN_COMMAND}({index})")
             yield PaletteCommand(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)
@@ -169,12 +169,10 @@ class ConsoleCommands(Provider):
 
     def _use_theme(self, name: str) -> None:
         self.app.theme = name
-        if isinstance(self.screen, BaseScreen):
-            self._keep(partial(replace, theme=name, configured=self.screen.session.settings.console.theme))
+        self._keep(partial(replace, theme=name, configured=self._session.settings.console.theme))
 
     def _keep(self, change: Callable[[UserPreferences], UserPreferences]) -> None:
-        if isinstance(self.screen, BaseScreen):
-            self.screen.run_worker(partial(keep_preferences, self.screen.session.settings, change))
+        self._below.run_worker(partial(keep_preferences, self._session.settings, change))
 
 
 def _line(name: Content, command: PaletteCommand) -> Content:
