@@ -24,6 +24,7 @@ _SCREENS: Final = re.compile(r"app\.console\.|app\.\w+\.screen|widgets\.")
 """The modules that declare keys."""
 _MODIFIERS: Final = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
 _EVERYWHERE: Final = "RunwardenApp"
+# Textual has only the way back in public: from a key to its character.
 _CHARACTERS: Final = {_character_to_key(character): character for character in string.punctuation}
 """The punctuation characters by Textual's names for them."""
 _NAMED: Final = frozenset({*(key.value for key in Keys), *ASCII_KEY_NAMES.values(), *KEY_ALIASES, *_CHARACTERS})
