@@ -284,7 +284,7 @@ class VitalsFeed:
             return
         trouble, has_polled, self._has_polled = self._storage_trouble, self._has_polled, False
         self.run_clock_ahead = await engine.cache.run_clock_ahead()
-        ahead = engine.client.budget.clock_ahead
+        ahead = engine.budget.clock_ahead
         if abs(ahead - self._reported_ahead) >= timedelta(minutes=1):
             self._reported_ahead = ahead
             if ahead:
@@ -565,7 +565,7 @@ class Session:
         """Note a key or a click: ends that were shown long enough count as seen, and background requests wait."""
         before, self._looked_at = self._looked_at, self.clock()
         if self.engine is not None:
-            self.engine.client.budget.give_way()
+            self.engine.budget.give_way()
         if any(before - at < SEEN_AFTER <= self._looked_at - at for at in self._ended.values()):
             self.pins_changed.publish(self.pins)
 

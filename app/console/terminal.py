@@ -200,7 +200,9 @@ class TerminalDriver(LinuxDriver):
         self._written = WrittenText()
         self._app_on_show = app
         self._title = ""
-        """The title that was set last; empty: the terminal has its own."""
+        """The title on show; empty: the terminal has its own."""
+        self._hidden_title = ""
+        """The title that was on show until another program got the terminal."""
 
     def write(self, data: str) -> None:
         """Write only the part that the terminal does not show yet."""
@@ -216,8 +218,8 @@ class TerminalDriver(LinuxDriver):
 
     def stop_application_mode(self) -> None:
         """Restore the terminal, its old title included."""
-        if self._title:
-            self._title = ""
+        self._hidden_title, self._title = self._title, ""
+        if self._hidden_title:
             self.write(GIVE_TITLE_BACK)
         super().stop_application_mode()
 
@@ -236,5 +238,6 @@ class TerminalDriver(LinuxDriver):
             self.suspend_application_mode()
             self.exit_event.clear()
         super().resume_application_mode()
+        self.show_title(self._hidden_title)
         # The terminal shows nothing of the frame, although nothing has changed.
         self._app_on_show.call_later(self._app_on_show.refresh)

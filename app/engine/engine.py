@@ -154,6 +154,11 @@ class Engine:
             return cls(settings, profile, actor, files, state, client, stack.pop_all())
 
     @property
+    def budget(self) -> Budget:
+        """The client's; a screen does not know the client."""
+        return self.client.budget
+
+    @property
     def token_problem(self) -> TokenError | None:
         """Why there is no token. Cached data can be read without one."""
         token = self.client.transport.token

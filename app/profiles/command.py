@@ -2,19 +2,21 @@
 
 import json
 import os
+import sys
 from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from app.api.errors import ForbiddenError, NotAuthorizedError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import ErrorDetail, Exit, failed
+from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed
 from app.cli.options import CommandGroup, FactCommand, ScreenCommand, async_command
 from app.cli.output import Column, Document, facts
+from app.engine.atomic_file import replacing
 from app.engine.text import closest
 from app.profiles import (
     CACHE_FILE,
@@ -30,24 +32,89 @@ from app.profiles.load import mistakes, read_text, toml_values, unusable
 from app.profiles.settings import NOTIFY_SUBJECTS, ConsoleSettings, NotifySettings
 from app.profiles.table import KeyPath, Table, line_of
 from app.profiles.token import FileToken, TokenError
-from app.profiles.write import schema, write_schema
+from app.profiles.write import ChangedError, save, schema, write_schema
 from storage.records import CANCELLED, STATUS_ORDER
 
-_EDITING: Final = {
-    "edit": (
-        "app.profiles.command_edit:edit",
-        "Open the configuration in $EDITOR, and keep the saved text if it is valid.",
-    ),
-    "set": (
-        "app.profiles.command_edit:set_value",
-        "Set KEY, such as poll.runs_s or profiles.acme.read_only, to VALUE; comments and order of the file stay.",
-    ),
-}
 
-
-@click.group(cls=CommandGroup, elsewhere=_EDITING)
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Show, check, create, edit or change the configuration file."""
+
+
+@config.command("edit", cls=ScreenCommand)
+@click.pass_obj
+def edit(invocation: Invocation) -> int:
+    """Open the configuration in $EDITOR, and keep the saved file if it is valid."""
+    file = config_path(invocation.config_file, os.environ)
+    before = read_text(file)
+    text = before or example_text()
+    while True:
+        edited = click.edit(text, extension=".toml")
+        if edited is None or edited == (before or "").replace("\r\n", "\n"):
+            invocation.output.note("Nothing was changed.")
+            return Exit.DONE
+        text = edited
+        try:
+            save(file, before, text)
+        except ChangedError as error:
+            raise _rejected(file, text, why="Another program has changed it in the meantime.") from error
+        except ConfigError as error:
+            invocation.output.note(f"runwarden: {error}")
+            if not (sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True)):
+                raise _rejected(file, text) from error
+        else:
+            invocation.output.note(f"Written to {file}.")
+            return Exit.DONE
+
+
+@config.command("set", cls=FactCommand)
+@click.argument("key")
+@click.argument("value", required=False)
+@click.option("--unset", is_flag=True, help="Remove KEY, so that its default holds again.")
+@click.pass_obj
+def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: bool) -> int:
+    """Set KEY, such as poll.runs_s or profiles.acme.read_only, to VALUE; comments and order of the file stay.
+
+    VALUE is TOML (3, true, ["a"]); anything else is taken as text.
+    """
+    if (value is None) != unset:
+        raise failed("usage", "Give a VALUE, or --unset to remove the key.")
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    file = config_path(invocation.config_file, os.environ)
+    before = read_text(file)
+    *names, last = key.split(".")
+    try:
+        document = parent = tomlkit.parse(before or example_text())
+        for name in names:
+            if name not in parent and value is not None:
+                parent[name] = tomlkit.table()
+            parent = parent.get(name, {})
+            if not hasattr(parent, "keys"):
+                raise failed("usage", f"{name} in {key} is not a table: only keys of tables can be set.")
+        if value is None:
+            parent.pop(last, None)
+        else:
+            try:
+                parent[last] = tomlkit.value(value)
+            except (TOMLKitError, ValueError):
+                parent[last] = tomlkit.string(value)
+        save(file, before, tomlkit.dumps(document))
+    except TOMLKitError as error:
+        raise failed("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
+    shown = "unset" if value is None else value
+    invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, shown)])
+    return Exit.DONE
+
+
+def _rejected(file: Path, text: str, why: str = "It is not valid.") -> CommandFailedError:
+    """Save the rejected text in `FILE.rejected`, and return the failure that names it."""
+    beside = file.with_name(f"{file.name}.rejected")
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with replacing(beside) as written:
+        written.write(text)
+    return failed("config", f"{file} was not changed. {why} Your text is in {beside}.", file=str(file))
 
 
 @config.command("path", cls=FactCommand)

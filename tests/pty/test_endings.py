@@ -7,6 +7,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
 from app.cli.command_console import WEB_DRIVER
+from app.console.terminal import GIVE_TITLE_BACK, KEEP_TITLE
 from tests.lab import Lab
 from tests.program import ROOT, Program
 from tests.pty.terminal import ESCAPE, TOKEN, Terminal, environment
@@ -98,7 +99,7 @@ def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened) -> None:
 
 
 def test_after_a_stop_it_draws_itself_and_reads_keys_again(opened: Opened) -> None:
-    """Whether ctrl+z or another process stops it, `fg` shows the same screen, and the end restores the terminal."""
+    """Whether ctrl+z or another process stops it, `fg` shows the same screen; each time the old title is restored."""
     terminal = opened()
     terminal.shows("complete")
     for number in (signal.SIGTSTP, signal.SIGSTOP):
@@ -115,6 +116,7 @@ def test_after_a_stop_it_draws_itself_and_reads_keys_again(opened: Opened) -> No
 
     assert terminal.end() == 0
     assert_given_back(terminal)
+    assert [terminal.seen.count(sequence) for sequence in (KEEP_TITLE.encode(), GIVE_TITLE_BACK.encode())] == [3, 3]
 
 
 def test_a_console_in_a_browser_ends_with_its_server(board: Lab, tmp_path: Path) -> None:
