@@ -257,10 +257,10 @@ def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequ
         reference = body["repository"]
         data = reference["data"] if isinstance(reference["data"], dict) else {}
         fields["repository"] = Repository.of(str(reference["platform"]), data)
+    start_from = path.partition("?start_from=")[2]
+    if kind == "run.continue" and start_from in {"patch", "branch"}:
+        fields["start_from"] = start_from
     request: WriteRequest = request_type(**fields)
-    if isinstance(request, ContinueRun):
-        ways = (replace(request, start_from="patch"), replace(request, start_from="branch"))
-        return next((way for way in ways if way.path == path), request)
     return request
 
 

@@ -98,7 +98,7 @@ class Reply(Struct, frozen=True):
 
     status: int
     body: bytes
-    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    headers: Mapping[str, str]
     """The headers by name; case does not matter."""
 
 
@@ -151,10 +151,10 @@ class Transport:
     token: Token | TokenError | None
     """The token; None, or an error with the reason, if there is none."""
     deadline_s: float
-    on_headers: Callable[[Mapping[str, str], float], None] = lambda _headers, _sent_s: None
+    on_headers: Callable[[Mapping[str, str], float], None]
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""
-    network: Network = field(default_factory=Network)
-    source: TokenSource | None = None
+    network: Network
+    source: TokenSource | None
     """Where a refused token is read again. None: nowhere."""
     _last_reading_s: float | None = field(default=None, init=False)
     """When the token was read from its source, of `time.monotonic`. None: it came from elsewhere."""

@@ -152,10 +152,7 @@ def apply(
 ) -> Action:
     """The action after the transition; without an error, result or response it keeps its own. Needs a transaction.
 
-    Raises:
-        NoSuchActionError: It is not in the ledger.
-        WrongStateError: The transition does not lead out of its state, or the user has resolved it before.
-        SubjectBlockedError, KeyTakenError: A resolution cannot be undone, because another action has replaced it.
+    Raises as `Ledger.sending` and `Ledger.unresolve`.
     """
     action = _existing(connection, action_id)
     if action.state not in transition.sources or action.resolution not in transition.undoes:
