@@ -117,9 +117,9 @@ def state_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
     return {(kind, state): count for kind, state, count in rows}
 
 
-def unresolved(connection: sqlite3.Connection, limit: int = 100) -> tuple[Action, ...]:
-    """The newest actions of unknown outcome."""
-    return actions(connection, ActionFilter(is_unresolved=True), limit)
+def unresolved(connection: sqlite3.Connection) -> tuple[Action, ...]:
+    """The newest actions of unknown outcome; 100 at most."""
+    return actions(connection, ActionFilter(is_unresolved=True))
 
 
 def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
