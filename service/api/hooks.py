@@ -52,20 +52,23 @@ async def receive_delivery(platform: str, request: Request, context: RequestCont
     secrets = await run_in_threadpool(find_secrets) if platform in PLATFORMS else {}
     if not secrets:
         raise HttpError(404, "not_found", f"there is nothing at {request.url.path}")
+    # The body may be unread, so the connection cannot be reused.
+    text = "the delivery is not signed with the secret of this webhook"
+    unsigned = HttpError(401, "invalid_signature", text, {"Connection": "close"})
     # A header that occurs twice proves nothing, so it is left out.
     headers = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
     try:
         # The body need not be read if the headers hold no possible proof.
         proof = headers.get(PLATFORMS[platform].proof, "")
         if not (authentic(platform, headers, b"", secrets) if platform == "gitlab" else _SIGNATURE.fullmatch(proof)):
-            raise _unsigned()
+            raise unsigned
         raw = await read_bytes(request, context.settings.triggers.body_bytes, context.unproven_deliveries)
         # Parsing and database access happen in threads, so that they do not block the event loop.
 
         def read() -> WebhookDelivery | None:
             proven = authentic(platform, headers, raw, secrets)
             if not proven:
-                raise _unsigned()
+                raise unsigned
             try:
                 event = event_of(platform, headers, raw, context.settings.triggers.mention)
             except PayloadError as error:
@@ -101,12 +104,6 @@ async def receive_delivery(platform: str, request: Request, context: RequestCont
         return Response(status_code=204)
     body: dict[str, object] = {"runs": started, "waiting": sum(decision.result == WAITING for decision in decisions)}
     return JSONResponse(body, 202)
-
-
-def _unsigned() -> HttpError:
-    # The body may be unread, so the connection cannot be reused.
-    text = "the delivery is not signed with the secret of this webhook"
-    return HttpError(401, "invalid_signature", text, {"Connection": "close"})
 
 
 def authentic(platform: str, headers: Mapping[str, str], raw: bytes, secrets: Mapping[str, str]) -> frozenset[str]:

@@ -76,10 +76,10 @@ def collect(
     heaviest = sorted(different, key=lambda finding: SEVERITIES.index(finding.severity))[:MAX_FINDINGS]
     known = list(identified(different if len(different) <= MAX_FINDINGS else heaviest, tree))
     sizes = accumulate(len(finding.model_dump_json()) for finding in known)
-    kept = tuple(finding for finding, size in zip(known, sizes, strict=True) if size <= _MAX_KEPT)
-    if left_out := len(different) - len(kept):
+    fitting = tuple(finding for finding, size in zip(known, sizes, strict=True) if size <= _MAX_KEPT)
+    if left_out := len(different) - len(fitting):
         remarks.append(f"{plural(left_out, 'finding')} left out: at most {MAX_FINDINGS} and {_MAX_KEPT} bytes are kept")
-    return kept
+    return fitting
 
 
 def clear(tree: Path) -> None:

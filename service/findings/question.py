@@ -73,8 +73,8 @@ def asked(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Questio
         remarks.append(f"{FILE}: the first {_MAX_CHOICES} choices are kept, of {len(choices):,}")
     if len(question.strip()) > _MAX_TEXT:
         remarks.append(f"{FILE}: the first {_MAX_TEXT} characters of the question are kept, of {len(question):,}")
-    kept = (_clean(one_line(choice.strip()), _MAX_CHOICE, mask) for choice in choices[:_MAX_CHOICES])
-    return Question(_clean(question.strip(), _MAX_TEXT, mask), tuple(dict.fromkeys(kept)))
+    offered = (_clean(one_line(choice.strip()), _MAX_CHOICE, mask) for choice in choices[:_MAX_CHOICES])
+    return Question(_clean(question.strip(), _MAX_TEXT, mask), tuple(dict.fromkeys(offered)))
 
 
 def offer(words: str | None) -> str | None:

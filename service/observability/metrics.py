@@ -99,8 +99,8 @@ class ServiceMetrics(Collector):
         ProcessCollector(registry=self._registry)
         # In this order: at a scrape, `collect` counts what the two after it show.
         self._registry.register(self)
-        self._ended = _EndedTurns(self._registry, clock)
-        self._used = _ModelUsage(self._registry, clock)
+        self._ended = _EndedTurns(self._registry, clock())
+        self._used = _ModelUsage(self._registry)
 
     def count_request(self, record: RequestRecord) -> None:
         """Count a request that was answered."""
@@ -139,9 +139,9 @@ class ServiceMetrics(Collector):
             living = workers.heard_within(connection, self._worker_ttl_s, self._clock)
             owed = unsent(connection, invitations.c.mail)
             unposted = unsent(connection, postings.c.state)
-            self._ended.catch_up(connection)
-            self._used.catch_up(connection)
             now = self._clock()
+            self._ended.catch_up(connection, now)
+            self._used.catch_up(connection, now // DAY_MICROS)
             budgets = usage.day_shares(connection, now)[:_ORGANIZATIONS]
             ending = endings.soon(connection, now)[:_ENDINGS]
             outages = Counts[str]()
@@ -198,9 +198,8 @@ def operators_token(variable: str, environment: Mapping[str, str]) -> str | None
 class _EndedTurns:
     """Counts, once each, the turns that end on any worker while this process runs."""
 
-    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
-        self._clock = clock
-        self._began = self._read_until = clock()
+    def __init__(self, registry: CollectorRegistry, now: int) -> None:
+        self._began = self._read_until = now
         self._seen: dict[tuple[str, int], int] = {}
         """Turns that were counted, and when they ended; forgotten when they can no longer be read again."""
         self._lasted = Histogram(
@@ -220,9 +219,8 @@ class _EndedTurns:
             # The series exists from the start, so that Prometheus sees its first increase.
             self._lasted.labels(outcome)
 
-    def catch_up(self, connection: sa.Connection) -> None:
+    def catch_up(self, connection: sa.Connection, now: int) -> None:
         """Count the turns that finished since the last time."""
-        now = self._clock()
         # Read recent ones twice: they may have been committed late, or by a machine whose clock is behind.
         earliest = max(self._began, self._read_until - _OVERLAP_MICROS, now - _MAX_GAP_MICROS)
         for turn in turns.ended_since(connection, earliest):
@@ -239,8 +237,7 @@ class _EndedTurns:
 class _ModelUsage:
     """Counts the models' tokens and cost that agents on any worker use while this process runs."""
 
-    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._first_day = 0
         self._seen: dict[tuple[str, str, int], UsageFigures] | None = None
         """The usage at the last scrape; None before the first one, since earlier usage is not counted."""
@@ -250,13 +247,13 @@ class _ModelUsage:
         self._tokens = Counter("runwarden_model_tokens", "Tokens that models counted.", kinds, registry=registry)
         self._cost = Counter("runwarden_model_cost_usd", "US dollars, at known prices.", labels, registry=registry)
 
-    def catch_up(self, connection: sa.Connection) -> None:
+    def catch_up(self, connection: sa.Connection, today: int) -> None:
         """Count the usage since the last scrape; the deletion of a run lowers no counter."""
         # The day before as well: its last usage is read after midnight.
-        self._first_day = max(self._first_day, self._clock() // DAY_MICROS - 1)
+        self._first_day = max(self._first_day, today - 1)
         figures = usage.by_agent(connection, self._first_day)
-        for key, now in figures.items():
-            before = now if self._seen is None else self._seen.get(key, _NOTHING)
+        for key, used in figures.items():
+            before = used if self._seen is None else self._seen.get(key, _NOTHING)
             labels = label(key[0]), label(key[1])
             if labels not in self._named and len(self._named) >= _AGENTS:
                 labels = OTHERS, OTHERS
@@ -264,9 +261,9 @@ class _ModelUsage:
                 self._named.add(labels)
             for kind in ("input", "cached", "output"):
                 name = f"{kind}_tokens"
-                self._tokens.labels(*labels, kind).inc(max(0, getattr(now, name) - getattr(before, name)))
-            if now.unpriced_requests < now.requests:
-                self._cost.labels(*labels).inc(max(0, now.micro_usd - before.micro_usd) / MICROS_PER_USD)
+                self._tokens.labels(*labels, kind).inc(max(0, getattr(used, name) - getattr(before, name)))
+            if used.unpriced_requests < used.requests:
+                self._cost.labels(*labels).inc(max(0, used.micro_usd - before.micro_usd) / MICROS_PER_USD)
         self._seen = figures
 
 

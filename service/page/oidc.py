@@ -148,8 +148,8 @@ def _memberships(context: Context, settings: OidcSettings, email: str) -> list[M
         if owner is not None:
             sessions.add_member(connection, owner.id, email, context.clock(), settings.role)
         rows = sessions.memberships(connection, [email])
-        active = {owner.id for owner in organizations.all_of(connection) if owner.active}
-    return [row for row in rows if row.organization_id in active]
+        owners = {row.id: organizations.by_id(connection, row.organization_id) for row in rows}
+    return [row for row in rows if (owner := owners[row.id]) and owner.active]
 
 
 def _enter(context: Context, member: Member, following: str) -> Response:

@@ -144,7 +144,7 @@ def show_usage(context: RequestContext, visitor: Operator) -> Response:
         totals = usage.totals(connection, "organization", None, today - _DAYS + 1, today)
         limits = {organization.slug: organization for organization in organizations.all_of(connection)}
     totals.sort(key=lambda total: (-total.figures.micro_usd, -total.figures.tokens))
-    return page("operator_usage", visitor, found=totals, limits=limits)
+    return page("operator_usage", visitor, totals=totals, limits=limits)
 
 
 @router.post("/invitations/{invitation_id}/resend")

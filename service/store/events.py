@@ -128,11 +128,15 @@ def record(
     # Locked, so that no endpoint is removed before its event is stored.
     wanting = sa.select(event_endpoints.c.id, event_endpoints.c.types).with_for_update(read=True, key_share=True)
     active = (_owned(organization_id), event_endpoints.c.disabled_at.is_(None))
-    chosen = [row.id for row in connection.execute(wanting.where(*active)) if kind in row.types]
     payload = json.dumps({"type": kind, "timestamp": rfc3339(now), "data": data}, separators=(",", ":"))
-    for endpoint_id in chosen:
-        event = Event(f"evt_{ids.ulid(now)}", endpoint_id, kind, payload, WAITING, 0, now, now, now, None, None)
-        connection.execute(sa.insert(events).values(asdict(event) | {"run_id": run_id}))
+    rows = [
+        asdict(Event(f"evt_{ids.ulid(now)}", row.id, kind, payload, WAITING, 0, now, now, now, None, None))
+        | {"run_id": run_id}
+        for row in connection.execute(wanting.where(*active))
+        if kind in row.types
+    ]
+    if rows:
+        connection.execute(sa.insert(events), rows)
 
 
 def first_due(connection: sa.Connection, endpoint_id: str, now: int) -> Event | None:

@@ -121,8 +121,8 @@ def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutco
     if plan is not None and plan.status and outcome.commit_sha:
         commits.add(outcome.commit_sha)
     text = outcome.failure or outcome.summary or "nothing to change"
-    kept = None if plan is None else turn_files.content(connection, turn, turn_files.FINDINGS)
-    reported = None if kept is None else json.loads(kept)
+    stored = None if plan is None else turn_files.content(connection, turn, turn_files.FINDINGS)
+    reported = None if stored is None else json.loads(stored)
     shown = state
     gate = plan.status if plan is not None and isinstance(plan.status, str) and state == "success" else None
     if gate and (unread := turn_files.content(connection, turn, turn_files.UNREAD)) is not None:

@@ -40,12 +40,10 @@ class RateLimiter:
     _clock: Clock
     _monotonic: Callable[[], float] = time.monotonic
     _allowances: dict[str, _Allowance] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def wait_s(self, organization_id: str) -> int | None:
         """Count one request; return None if it may pass, or the whole seconds to wait."""
-        with self._lock:
-            allowance = self._allowances.setdefault(organization_id, _Allowance())
+        allowance = self._allowances.setdefault(organization_id, _Allowance())
         with allowance.lock:
             if allowance.left == 0 and self._monotonic() >= allowance.empty_until:
                 batch = max(1, self._per_minute // _TAKES_PER_MINUTE)

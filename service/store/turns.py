@@ -12,7 +12,19 @@ from service.rules import ISSUE_TEXT
 from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
 from service.store.runs import Run
-from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, exists, first, found, of_turn, runs, turns, update
+from service.store.schema import (
+    CANCELLED,
+    UNDER_WAY,
+    WAS_CANCELLED,
+    exists,
+    first,
+    found,
+    given,
+    of_turn,
+    runs,
+    turns,
+    update,
+)
 
 WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery started."""
@@ -238,7 +250,7 @@ def is_own_commit(connection: sa.Connection, commit: str) -> bool:
 
 def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
     """Record how a turn ended; False if it had already ended, or another attempt has taken over."""
-    held = sa.true() if outcome.attempt is None else turns.c.attempt == outcome.attempt
+    attempt = given(turns.c.attempt, outcome.attempt)
     values: dict[str, object] = {"finished_at": now}
     # A failed turn keeps the change that it made before a pause.
     is_whole = outcome.status == "completed"
@@ -246,19 +258,18 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     values.pop("attempt", None)
     # The commit may be one that an earlier attempt pushed.
     values |= {"pushing_sha": outcome.commit_sha} if outcome.commit_sha else {}
-    changed = connection.execute(sa.update(turns).where(*_is(run_id, number), held, _OPEN).values(values))
-    if changed.rowcount:
-        turn_files.remove(connection, (run_id, number), turn_files.COMMIT)
-        run_store.set_status(connection, run_id, outcome.status, now)
-        run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
-        if run is not None and turn is not None:
-            is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
-            state = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
-            postings.at_end(connection, run, number, outcome, state, now)
-            more = {"outcome": turn.outcome, "reason": turn.reason}
-            _record_event(connection, "run.ended", run, number, more, now)
-            _continue(connection, run, turn, now)
-    return changed.rowcount > 0
+    if not update(connection, turns, *_is(run_id, number), attempt, _OPEN, **values):
+        return False
+    turn_files.remove(connection, (run_id, number), turn_files.COMMIT)
+    run_store.set_status(connection, run_id, outcome.status, now)
+    run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
+    if run is not None and turn is not None:
+        is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
+        state = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
+        postings.at_end(connection, run, number, outcome, state, now)
+        _record_event(connection, "run.ended", run, number, {"outcome": turn.outcome, "reason": turn.reason}, now)
+        _continue(connection, run, turn, now)
+    return True
 
 
 def _continue(connection: sa.Connection, run: Run, turn: Turn, now: int) -> None:
@@ -268,15 +279,14 @@ def _continue(connection: sa.Connection, run: Run, turn: Turn, now: int) -> None
     is_stopped = (turn.failure or "").startswith(STOPPED)
     state = "dropped" if turn.outcome == CANCELLED and not is_stopped else "continued"
     begun = last_begun(of(connection, run.id))
-    kept = begun.kept_turn if begun is not None and (is_stopped or begun.is_resumed_from_patch) else None
-    asked = run_store.TurnRequest(
+    request = run_store.TurnRequest(
         *(run.organization_id, run.agent, run.platform, run.path, run.url, run.branch),
-        instructions="\n\n".join(one.text for one in waiting),
+        instructions="\n\n".join(message.text for message in waiting),
         caller=waiting[-1].caller,
-        from_turn=kept,
+        from_turn=begun.kept_turn if begun and (is_stopped or begun.is_resumed_from_patch) else None,
     )
     try:
-        if state == "continued" and run_store.resume(connection, run, asked, now) is None:
+        if state == "continued" and run_store.resume(connection, run, request, now) is None:
             return
     except run_store.InactiveOrganizationError:
         state = "dropped"

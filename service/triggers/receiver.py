@@ -163,8 +163,8 @@ class _Case:
         rule = repository.triggers[index]
         past = deliveries.acted_on(connection, self.subject)
         if any((entry.cause, entry.rule, entry.agent) == (event.cause, index, rule.agent) for entry in past):
-            what = {COMMENT: "comment", FAILED: "check of this commit", ISSUE: "request"}.get(event.kind, "commit")
-            return DeliveryDecision("repeated", f"{rule.agent} has had this {what} by this rule")
+            subject = {COMMENT: "comment", FAILED: "check of this commit", ISSUE: "request"}.get(event.kind, "commit")
+            return DeliveryDecision("repeated", f"{rule.agent} has had this {subject} by this rule")
         mine = [entry for entry in past if (entry.event, entry.agent) == (event.kind, rule.agent)]
         if event.kind == FAILED:
             # No agent starts that works on this commit, or made it.
