@@ -3,7 +3,6 @@
 import hmac
 import os
 import threading
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio.to_thread
@@ -53,11 +52,11 @@ def build(context: Context) -> FastAPI:
     async def livez() -> dict[str, str]:
         return {"status": "ok"}
 
-    readiness = Readiness(context)
+    slots = threading.Semaphore(_ASKED_AT_ONCE)
 
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> JSONResponse:
-        answer = await readiness.ask()
+        answer = await ask_database(context, slots)
         fault = context.database.write_fault
         if answer is None or fault:
             why = f"the database cannot be written: {fault}" if fault else "the database does not answer"
@@ -80,32 +79,23 @@ async def read_metrics(request: Request, context: RequestContext) -> Response:
     return Response(await context.scrapes.run(context.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-@dataclass(eq=False)
-class Readiness:
-    """Checks in threads whether the database answers, with a limit on how many threads may wait for it."""
+async def ask_database(context: Context, slots: threading.Semaphore, deadline_s: float = 5.0) -> dict[str, str] | None:
+    """Return the body of `/readyz`; None if the database does not answer in time, or all slots wait for it."""
 
-    _context: Context
-    deadline_s: float = 5.0
-    _slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_ASKED_AT_ONCE))
+    def facts() -> dict[str, str] | None:
+        if not slots.acquire(blocking=False):
+            return None
+        try:
+            with context.database.read() as connection:
+                living = workers.heard_within(connection, context.settings.execution.worker_ttl_s, context.clock)
+        except SQLAlchemyError:
+            return None
+        finally:
+            slots.release()
+        # The service is ready even without a sandbox: it accepts runs.
+        missing = [worker.sandbox for worker in living if worker.has_no_sandbox]
+        return {"status": "ok"} | ({"sandbox": missing[0]} if missing else {})
 
-    async def ask(self) -> dict[str, str] | None:
-        """Return the facts in the database; None if it does not answer before the deadline."""
-
-        def facts() -> dict[str, str] | None:
-            if not self._slots.acquire(blocking=False):
-                return None
-            try:
-                with self._context.database.read() as connection:
-                    ttl_s = self._context.settings.execution.worker_ttl_s
-                    living = workers.heard_within(connection, ttl_s, self._context.clock)
-            except SQLAlchemyError:
-                return None
-            finally:
-                self._slots.release()
-            # The service is ready even without a sandbox: it accepts runs.
-            missing = [worker.sandbox for worker in living if worker.has_no_sandbox]
-            return {"status": "ok"} | ({"sandbox": missing[0]} if missing else {})
-
-        with anyio.move_on_after(self.deadline_s):
-            return await anyio.to_thread.run_sync(facts, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=True)
-        return None
+    with anyio.move_on_after(deadline_s):
+        return await anyio.to_thread.run_sync(facts, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=True)
+    return None

@@ -1,6 +1,7 @@
 """The page and the API, as one application, and the page for failures."""
 
 import contextlib
+from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.util import find_spec
 from typing import Final
@@ -73,11 +74,20 @@ def with_page(api: FastAPI, context: Context) -> ASGIApp:
         ]
         return page("api", visitor, document=document, calls=calls)
 
-    async def page_or_api(scope: Scope, receive: Receive, send: Send) -> None:
-        first = scope["path"].split("/", 2)[1:2] if scope["type"] == "http" else ()
-        await (api if _FIRST_PARTS.isdisjoint(first) else pages)(scope, receive, send)
+    return PageOrApi(api, pages)
 
-    return page_or_api
+
+@dataclass(eq=False)
+class PageOrApi:
+    """Passes a request to the page if its path is one of the page's, and to the API otherwise."""
+
+    api: ASGIApp
+    pages: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        first = scope["path"].split("/", 2)[1:2] if scope["type"] == "http" else ()
+        await (self.api if _FIRST_PARTS.isdisjoint(first) else self.pages)(scope, receive, send)
 
 
 def _check_address(request: Request) -> None:
