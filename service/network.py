@@ -30,6 +30,8 @@ _GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
 _PORTS: Final = {"https": 443, "http": 80}
 _SHORTEST_S: Final = 0.01
 """A timeout of zero would mean not to wait at all."""
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Names of this machine, to which secrets may travel in clear."""
 Address = tuple[str, int]
 """An IP address and a port."""
 PROXY_VARIABLES: Final = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")

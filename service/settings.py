@@ -14,10 +14,10 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from service.errors import ServiceError, first_fault
+from service.network import LOOPBACK
 from service.reference import PLATFORMS
 from service.text import shown_in_one_line
 
-_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 Sandboxing = Literal["require", "none"]
 LogFormat = Literal["text", "json"]
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -150,7 +150,7 @@ class SmtpSettings(_Section):
 
     @model_validator(mode="after")
     def _protects_the_password(self) -> Self:
-        if self.username is not None and self.security == "none" and self.host not in _THIS_MACHINE:
+        if self.username is not None and self.security == "none" and self.host not in LOOPBACK:
             raise ValueError('a login needs security = "starttls" or "tls": the password would travel in clear')
         return self
 

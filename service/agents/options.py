@@ -14,7 +14,7 @@ from service.agents.inputs import AgentInput, InputName
 from service.agents.prices import Price, price_of
 from service.clock import SECOND_MICROS, Duration, parse_duration
 from service.findings import Severity
-from service.network import Host
+from service.network import LOOPBACK, Host
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose", "acp"]
@@ -42,7 +42,6 @@ _OWN_HEADERS: Final = frozenset(
     )
 )
 """Headers that carry a key, or that say how a request is sent."""
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _Options(BaseModel):
@@ -101,7 +100,7 @@ class ModelAccess(_Options):
         if parts.scheme not in {"http", "https"} or parts.username or parts.query:
             raise ValueError("write an address, such as https://llm.acme.example/v1")
         Host.parse(parts.hostname or "")
-        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        if parts.scheme == "http" and parts.hostname not in LOOPBACK:
             raise ValueError("use https: the key would travel in clear")
         return url
 

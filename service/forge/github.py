@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from service.forge import ForgeError, ForgeHttp, PostedText, PullRequest, ReviewComment, State, Thread, shown_lines
+from service.hosts import GITHUB_VERSION
 from service.text import items, table
 
 _MAX_DESCRIPTION: Final = 140
@@ -48,8 +49,7 @@ class GitHub:
     def __init__(self, api_url: str, path: str, token: str, timeout_s: float) -> None:
         self._owner, _, self._name = path.partition("/")
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"}
-        headers["X-GitHub-Api-Version"] = "2022-11-28"
-        self.http = ForgeHttp(self.title, api_url, headers, timeout_s)
+        self.http = ForgeHttp(self.title, api_url, headers | GITHUB_VERSION, timeout_s)
         self.repository = f"/repos/{path}"
         # An Enterprise Server has its two APIs at /api/v3 and /api/graphql.
         base = api_url.rstrip("/")

@@ -21,6 +21,8 @@ from service.text import items, printable, table
 
 LIMITED: Final = frozenset({403, 429})
 """Statuses with which code hosts refuse too many requests."""
+GITHUB_VERSION: Final = {"X-GitHub-Api-Version": "2022-11-28"}
+"""The header with the version of GitHub's API that the service speaks."""
 _MAX_REASON: Final = 300
 _MAX_WAIT_S: Final = 3600.0
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from service.git import GitCommandError, GitRunner
-from service.hosts import HostResponse, HostUnreachableError, ask
+from service.hosts import GITHUB_VERSION, HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import token_of
 from service.store.database import Database
 from service.store.hosts import Host
@@ -108,7 +108,7 @@ class ApiCommits:
 
     def _ask(self, method: str, path: str, document: object) -> dict[str, Any]:
         def answer_with(token: str | None) -> HostResponse:
-            headers, url = {"Authorization": f"Bearer {token}", "X-GitHub-Api-Version": "2022-11-28"}, self._base + path
+            headers, url = {"Authorization": f"Bearer {token}"} | GITHUB_VERSION, self._base + path
             return ask(url, _TIMEOUT_S, method=method, headers=headers, document=document, largest=_MAX_ANSWER)
 
         try:

@@ -16,7 +16,7 @@ from service import how_to_add
 from service.agents.key_command import NoKeyError, PrintedKey
 from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
 from service.git import GitRunner, login
-from service.hosts import HostResponse, HostUnreachableError, ask, rotation
+from service.hosts import GITHUB_VERSION, HostResponse, HostUnreachableError, ask, rotation
 from service.reference import location
 from service.store.database import Database
 from service.store.hosts import Host
@@ -209,7 +209,7 @@ class _Installation:
             text = f"the private key of the GitHub App {self._app.id} cannot be used: {self._app.key_file}: {why}"
             fix = "generate one on the App's page at GitHub, and let only the service's user read it"
             raise TokenError(f"{text}; {fix}") from error
-        headers = {"Authorization": f"Bearer {signed}", "X-GitHub-Api-Version": "2022-11-28"}
+        headers = {"Authorization": f"Bearer {signed}"} | GITHUB_VERSION
         answer = ask(self._api_url + path, _TIMEOUT_S, headers=headers, method=method)
         if answer.is_success and answer.body is not None:
             return answer
