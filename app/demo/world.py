@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
-from tomlkit import dumps
+from tomlkit import dumps, string
 
 from app.demo.service_process import NO_ACCOUNT, DemoError, ServiceProcess, apply, bubblewrap_works, start
 from app.profiles import Choice, Profile, Settings, load
@@ -285,7 +285,7 @@ def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], 
     """Write the configurations of the console and of the simulated team."""
     clones = folder / "repositories"
     repositories = {"*": f"{clones}/github/{{path}}.git", "gitlab:*": f"{clones}/gitlab/{{path}}.git"}
-    at_work = RULES.replace("MESSAGES", json.dumps(str(folder / "messages.log"))) if is_live else ""
+    at_work = RULES.replace("MESSAGES", string(str(folder / "messages.log")).as_string()) if is_live else ""
     for alias, file, extra in ((PROFILE, "config", at_work), ("team", "team", "")):
         secret = folder / ("token" if alias == PROFILE else f"{alias}-token")
         with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as written:

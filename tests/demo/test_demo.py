@@ -20,9 +20,9 @@ import pytest
 
 from app.demo import run_demo
 from app.demo.service_process import DemoError, ServiceProcess, has_sandbox, start
-from app.demo.world import World, add_program
-from app.profiles import Profile, Settings
-from app.profiles.token import EnvToken
+from app.demo.world import PROFILE, World, add_program, write_configuration
+from app.profiles import Profile, Settings, load
+from app.profiles.token import EnvToken, FileToken
 from app.profiles.write import add_profile
 from tests.program import Program, run
 from tests.service.conftest import BARE
@@ -247,3 +247,14 @@ def test_a_choice_in_the_settings_of_a_kept_demo_stays(tmp_path: Path, monkeypat
 
     assert (tmp_path / "service.toml").read_text() == chosen
     assert has_sandbox(tmp_path)
+
+
+def test_a_folder_of_any_name_has_a_valid_configuration(tmp_path: Path) -> None:
+    """Quotes and emoji in its path are written so that TOML reads them."""
+    folder = tmp_path / 'my "demo" 😀'
+    folder.mkdir()
+    write_configuration(folder, "http://127.0.0.1:9/v1", {PROFILE: "a-token", "team": "a-token"}, is_live=True)
+
+    settings = load(folder / "config.toml", {})
+    assert settings.profile(PROFILE).token == FileToken(folder / "token")
+    assert str(folder / "messages.log") in settings.notify.routes[0].command
