@@ -199,16 +199,20 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(tmp_path: Path, runs: in
 
 
 TURNS = int(os.environ.get("RUNWARDEN_OUTAGE_TURNS", "300"))
+WEATHER_S = 5.0
+"""The last turns send a request every two minutes: in weather that only requests change, they would never end."""
 
 
 def unsteady(host: GitHttpHost, seed: int) -> Callable[[Received], Step]:
-    """Answers of a code host that fails every second of dozens of requests in a row."""
-    draw, weather = random.Random(seed), ["fair"]
+    """Answers of a code host that fails every second of dozens of requests in a row, for some seconds."""
+    draw, weather = random.Random(seed), ("fair", 0.0)
 
     def answer(request: Received) -> Step:
-        if draw.random() < 0.03:
-            weather.append(draw.choice(("fair", "fair", "refuses", "resets", "loses answers")))
-        kind = weather[-1] if draw.random() < 0.5 else "fair"
+        nonlocal weather
+        now = time.monotonic()
+        if draw.random() < 0.03 or now > weather[1] + WEATHER_S:
+            weather = draw.choice(("fair", "fair", "refuses", "resets", "loses answers")), now
+        kind = weather[0] if draw.random() < 0.5 else "fair"
         if kind == "refuses":
             return Respond(draw.choice((502, 503, 429)), headers={"Retry-After": "1"})
         if kind == "resets":
