@@ -221,12 +221,10 @@ def retried(runs: Sequence[Run], known: Known) -> RunBatch:
     """The batch that sends the last turn of each failed or cancelled run again."""
     failed = [run for run in runs if run.status in {"failed", CANCELLED}]
     asked = _asked(known)
-    whys = Counter(why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
-    others = (
-        (len(runs) - len(failed), "neither failed nor cancelled"),
-        *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
-    )
-    left_out = ", ".join(f"{plural(count, 'run')} {why}" for count, why in others if count)
+    others = Counter({"neither failed nor cancelled": len(runs) - len(failed)})
+    reasons = (why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
+    others.update(f"with unknown instructions: {text.removesuffix('.')}" for text in reasons)
+    left_out = ", ".join(f"{plural(count, 'run')} {why}" for why, count in others.items() if count)
     return RunBatch(RETRY, tuple(run for run in failed if run.run_id in asked), left_out, asked)
 
 

@@ -303,9 +303,9 @@ class ResolveForm(ModalScreen[Action | None]):
         for invitation in proposal.organizations:
             text = safe_text(f"  invitation to {invitation.email}  {invitation.state}", limit=300)
             lines.append(Content.assemble((safe_text(invitation.organization_id, limit=100), "bold"), text))
-        numbers = [f"{n} " if n <= _NUMBERED else "  " for n in range(1, len(lines) + 1)]
         self._found.set_options(
-            Content.assemble((number, "bold $primary"), line) for number, line in zip(numbers, lines, strict=True)
+            Content.assemble((f"{n if n <= _NUMBERED else ' '} ", "bold $primary"), line)
+            for n, line in enumerate(lines, 1)
         )
         if self._resolution == "created" and self._evidence.value in {"", before}:
             self._evidence.fill(self._best)

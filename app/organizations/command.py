@@ -73,9 +73,7 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
         raise failed("usage", str(error)) from error
     if faults := [(row.line, problem) for row in rows for problem in row.problems]:
         lines = " ".join(f"Line {line}: {problem.message}" for line, problem in faults[:MAX_PROBLEMS])
-        details: list[ErrorDetail] = [
-            {"line": n, "field": wrong.field, "message": wrong.message} for n, wrong in faults
-        ]
+        details: list[ErrorDetail] = [{"line": n, "field": why.field, "message": why.message} for n, why in faults]
         raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=details)
 
     async def work() -> int:
@@ -99,8 +97,8 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
                 result = await send_batch(invocation, engine, result, document, "created")
 
         def request(row: ImportRow) -> str:
-            sent: Any = document(row)["request"]
-            return sent and f"{sent['method']} {sent['url']} {invocation.output.json(sent['body'])}"
+            text = f"POST {base_url}{row.request.path} {invocation.output.json(row.request.body())}"
+            return text if row.outcome == "to_create" else ""
 
         columns = (*COLUMNS, Column("request", request, "request", flexible=True)) if dry_run else COLUMNS
         return print_batch(invocation, result, columns, document, base_url, dry_run=dry_run)

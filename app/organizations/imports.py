@@ -136,13 +136,11 @@ def _row(line: int, header: list[str], cells: list[str]) -> ImportRow:
     values = dict(zip(header, (cell.strip() for cell in cells), strict=False))
     request = CreateOrganization(values.get("email", ""), values.get("offer_code") or None)
     called = next((called for separator, called in SEPARATORS.items() if separator in request.email), None)
-    wrong: tuple[FieldProblem, ...]
+    wrong = problems(request)
     if called is not None:
         wrong = (FieldProblem("email", f"The cells are separated by {called}: separate them with commas."),)
     elif any(cell.strip() for cell in cells[len(header) :]):
         wrong = (FieldProblem("offer_code", "There are more cells than columns in the first line."),)
-    else:
-        wrong = problems(request)
     return ImportRow(request.email, request=request, line=line, problems=wrong)
 
 

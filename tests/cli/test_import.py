@@ -55,6 +55,17 @@ def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(
     assert emails(server) == {"a@example.com": 1, "b@example.com": 2, "c@example.com": 1}
 
 
+def test_a_dry_run_as_a_table_shows_the_requests_that_are_left(faulty: CommandLine, server: Server, file: Path) -> None:
+    """A row whose organization was created before has none."""
+    server.otherwise = creating
+    faulty("orgs", "create", "a@example.com")
+
+    shown = faulty("orgs", "import", str(file), "--dry-run")
+
+    assert (shown.code, shown.out.count("POST http")) == (0, 2)
+    assert emails(server) == {"a@example.com": 1}
+
+
 def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, server: Server, file: Path) -> None:
     """Exit code 2; the corrected row may be imported again. An error that every row would get stops the import."""
     server.otherwise = creating
