@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from app.demo.world import SAMPLES
 from tests.lab import Received, Step
-from tests.service.agents import model_server
-from tests.service.agents.model_server import ModelServer, Said
+from tests.service.agents.model_server import ModelServer, Reply, anthropic_events
 
 WORKSPACE: Final = Path("/workspace")
 """Where an agent finds its checkout in the sandbox."""
@@ -35,38 +34,27 @@ TESTS: Final = "python3 -m unittest discover -s tests"
 class ScriptedModel(ModelServer):
     """Says its words in order, one answer for each question."""
 
-    answers: list[Said] = field(default_factory=list)
+    answers: list[Reply] = field(default_factory=list)
 
     def answer(self, request: Received) -> Step:
         """Give the next answer to a question, and what the server gives to anything else."""
         if not request.path.endswith("/messages"):
             return super().answer(request)
-        said = self.answers.pop(0)
-        return self._events(conversation(said, f"toolu_{len(self.answers)}"))
+        return self.stream(anthropic_events(self.answers.pop(0)))
 
 
-def conversation(said: Said, call: str) -> list[tuple[str, Any]]:
-    """The events of an answer with words and, after them, a call of a tool."""
-    text, tool = (
-        list(model_server._anthropic(one))  # noqa: SLF001 — one answer made of two
-        for one in (Said(said.words, "stop"), said)
-    )
-    if said.call is None:
-        return text
-    for _, event in tool[1:-2]:
-        event["index"] = 1
-    tool[1][1]["content_block"]["id"] = call
-    return [*text[:-2], *tool[1:]]
-
-
-def script(edit: dict[str, Any]) -> list[Said]:
+def script(edit: dict[str, Any]) -> list[Reply]:
     """What the model says and does about one edit."""
     path = str(WORKSPACE / edit["path"])
     changes = [[edit["find"], edit["write"]], *edit.get("also", [])]
     edits = [("Edit", {"file_path": path, "old_string": find, "new_string": write}) for find, write in changes]
     calls = [("Read", {"file_path": path}), *edits, ("Bash", {"command": edit.get("check", TESTS)})]
     words = [f"I'll start by reading {edit['path']}.", edit["why"], *([""] * (len(edits) - 1)), edit["then"]]
-    return [*(Said(word, "stop", call) for word, call in zip(words, calls, strict=True)), Said(edit["done"], "stop")]
+    replies = [
+        Reply(word, call=call, call_id=f"toolu_{number}")
+        for number, (word, call) in enumerate(zip(words, calls, strict=True))
+    ]
+    return [*replies, Reply(edit["done"])]
 
 
 def record(program: str, edit: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Settings for all tests, and two servers that many of them use."""
+"""Settings for all tests, and the servers that many of them use."""
 
 import gc
 import os
@@ -46,9 +46,9 @@ def pytest_configure() -> None:
 
 def pytest_collection(session: pytest.Session) -> None:
     """Let each worker import its own share first, so that on a fresh clone one worker compiles what all import."""
-    given = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    worker = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
     files = [file for folder in session.config.args for file in sorted(Path(folder).rglob("test_*.py"))]
-    first = len(files) * int(given["workerid"].removeprefix("gw")) // given["workercount"]
+    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     for file in files[first:]:
         # The error is reported where the file is collected.
         with suppress(Exception, pytest.skip.Exception):
@@ -133,17 +133,23 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 @pytest.fixture
-def board() -> Iterator[Lab]:
-    """A service with a day's runs, over a real socket."""
-    from tests.console.scenes import a_day
-
-    with Lab() as board:
-        a_day(board)
-        yield board
-
-
-@pytest.fixture
 def server() -> Iterator[Server]:
     """A server over a real socket that answers and misbehaves as scripted."""
     with Server() as server:
         yield server
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    """A service over a real socket whose runs the test controls."""
+    with Lab() as lab:
+        yield lab
+
+
+@pytest.fixture
+def board(lab: Lab) -> Lab:
+    """That service with a day's runs."""
+    from tests.console.scenes import a_day
+
+    a_day(lab)
+    return lab

@@ -1,12 +1,13 @@
 """The lab: one service on a loopback socket for all tests of the client, as the spec says, or misbehaving as told.
 
-    with Lab() as lab:  # in a thread of its own; `async with`: on the running loop
+    with Lab() as lab:
         lab.put("run_1", "working", created=-5)  # minutes into the test's day
         lab.script(Respond(503), Drop())  # instead of the answers to the next two requests
         ... a client with `lab.base_url` ...
         assert [request.method for request in lab.requests] == ["GET", "POST"]
 
-A `Server` knows nothing of runs: it plays its script, then asks `otherwise`. It shares no code with service/.
+A `Server` knows nothing of runs: it plays its script, then calls `otherwise`. It listens in its own thread.
+No code here is shared with service/.
 """
 
 import asyncio
@@ -152,7 +153,7 @@ class Drip:
 
 
 Step = Respond | Raw | Drop | Hang | Drip
-Answering = Callable[[Received], Step | Awaitable[Step]]
+Answering = Callable[[Received], Step]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -173,13 +174,12 @@ class Server:
 
     def __post_init__(self) -> None:
         self.otherwise: Answering = self.answer
-        """Answers requests when the script is empty. It runs in its own thread and may block, unless it is `answer`."""
+        """Answers requests when the script is empty. It runs in another thread and may block, unless it is `answer`."""
         self._steps: deque[Step] = deque()
         self._changed = threading.Condition()
-        self._conversations: set[asyncio.Task[None]] = set()
-        self._stop: Callable[[], None] | None = None
+        self._own_thread: threading.Thread | None = None
 
-    def answer(self, request: Received) -> Step:
+    def answer(self, request: Received) -> Step | Awaitable[Step]:
         return Respond(404, {"message": f"nothing scripted for {request.target}"})
 
     @property
@@ -207,38 +207,19 @@ class Server:
 
     def start(self) -> Self:
         """Listen, in a thread; does nothing on a server that listens."""
-        if self._stop is not None:
-            return self
-        loop, ready, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-        self.loop, threads = loop, ThreadPoolExecutor(64)
-        loop.set_default_executor(threads)
-
-        async def serve() -> None:
-            async with self:
-                ready.set()
-                await over.wait()
-
-        def run() -> None:
-            loop.run_until_complete(serve())
-            threads.shutdown(wait=False, cancel_futures=True)
-            loop.close()
-
-        thread = threading.Thread(target=run, daemon=True)
-
-        def stop() -> None:
-            loop.call_soon_threadsafe(over.set)
-            thread.join(_DEADLINE_S)
-
-        self._stop = stop
-        thread.start()
-        assert ready.wait(_DEADLINE_S)
+        if self._own_thread is None:
+            ready = threading.Event()
+            self._own_thread = threading.Thread(target=asyncio.run, args=(self._listen(ready),), daemon=True)
+            self._own_thread.start()
+            assert ready.wait(_DEADLINE_S)
         return self
 
     def close(self) -> None:
         """Close every connection and the thread."""
-        stop, self._stop = self._stop, None
-        if stop is not None:
-            stop()
+        thread, self._own_thread = self._own_thread, None
+        if thread is not None:
+            self.loop.call_soon_threadsafe(self._closing.set)
+            thread.join(_DEADLINE_S)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -246,23 +227,17 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> Self:
-        place = {"host": "127.0.0.1", "port": self.port} if self.listener is None else {"sock": self.listener}
-        self._server = await asyncio.start_server(self._serve, **place, ssl=self.tls, backlog=512, limit=1 << 20)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        while self._conversations:
-            for task in self._conversations:
-                task.cancel()
-            await asyncio.gather(*self._conversations, return_exceptions=True)
+    async def _listen(self, ready: threading.Event) -> None:
+        self.loop, self._closing, self._threads = asyncio.get_running_loop(), asyncio.Event(), ThreadPoolExecutor(64)
+        address = {"host": "127.0.0.1", "port": self.port} if self.listener is None else {"sock": self.listener}
+        server = await asyncio.start_server(self._serve, **address, ssl=self.tls, backlog=512, limit=1 << 20)
+        self.port = server.sockets[0].getsockname()[1]
+        ready.set()
+        await self._closing.wait()
+        server.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._conversations.add(task)
         self.connections += 1
         # A client that disconnects in the middle is the subject of many tests.
         try:
@@ -270,7 +245,6 @@ class Server:
                 await self.converse(reader, writer)
         finally:
             writer.close()
-            self._conversations.discard(task)
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection until it closes."""
@@ -330,11 +304,10 @@ class Server:
 
     async def _answered(self, request: Received) -> Step:
         await asyncio.sleep(self.latency_s)
-        if self.otherwise == self.answer or self._stop is None:
-            step = self.otherwise(request)
-        else:
-            step = await asyncio.get_running_loop().run_in_executor(None, self.otherwise, request)
-        return await step if isawaitable(step) else step
+        if self.otherwise == self.answer:
+            step = self.answer(request)
+            return await step if isawaitable(step) else step
+        return await self.loop.run_in_executor(self._threads, self.otherwise, request)
 
 
 def _written(step: Respond) -> bytes:
@@ -379,16 +352,13 @@ class Lab(Server):
     turns: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The results extension's answer by run. Empty: the service does not have the extension."""
     logs: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    """Logs by run and turn; all turns have ended."""
     steps: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=dict)
     """The steps of a log, if the client requests them."""
-    """Logs by run and turn; all turns have ended."""
     diffs: dict[tuple[str, int | None], str] = field(default_factory=dict)
     """Diffs by run and turn; None: of the whole run."""
     artifacts: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
     """Artifacts by run, turn and name."""
-
-    may_create: bool | None = None
-    """Whether the token may create organizations; None: the service does not list invitations."""
 
     clock: Callable[[], datetime] | None = None
     """Returns the true time. None: the test's day stands still, and answers have no Date."""
@@ -502,8 +472,6 @@ class Lab(Server):
                 return Respond(200, self._page(request.query))
             case "GET", ["installation", "health"]:
                 return Respond(200, {"code_hosting": self.health})
-            case "GET", ["invitations"] if self.may_create is not None:
-                return Respond(200, {"invitations": [], "may_create": self.may_create})
             case "POST", ["runs"]:
                 return self._started(request.json())
             case "POST", ["agents", name, "runs"]:
@@ -511,9 +479,6 @@ class Lab(Server):
                 return Respond(201, execution)
             case "POST", ["organizations"]:
                 return Respond(201, ORGANIZATION)
-            case "POST", ["gitlab", "projects"]:
-                asked = {"project_path": str(request.json().get("project_id")), **request.json()}
-                return Respond(200, {"success": True, "status": "onboarded", "webhook_configured": True, **asked})
             case _, ["runs", run_id, *rest] if self.turns:
                 return self._result(unquote(run_id), rest, request)
         return Respond(404, {"message": "Not here."})

@@ -9,17 +9,15 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from io import TextIOWrapper
-from multiprocessing.reduction import DupFd
+from multiprocessing.connection import Connection
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess, TimeoutExpired
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from app.__main__ import main
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MAX_S: Final = 300.0
-CREATE: Final = ("orgs", "create", "New.Admin@example.com", "--json")
-"""A command that sends a write."""
 FORKS: Final = multiprocessing.get_context("forkserver")
 # Starting a program mostly means importing, so one process imports everything and each program is its fork.
 FORKS.set_forkserver_preload(
@@ -29,20 +27,6 @@ FORKS.set_forkserver_preload(
         "tests.imported",
     ]
 )
-
-
-class Descriptor:
-    """A file descriptor that a new process inherits."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (DupFd(self.number),)
-
-
-def _received(sent: Any) -> Descriptor:
-    return Descriptor(sent.detach())
 
 
 class Program:
@@ -60,36 +44,31 @@ class Program:
         self.stdin: IO[str] | None = None
         self.stdout: IO[str] | None = None
         self.stderr: IO[str] | None = None
-        self._to_close: list[int] = []
-        given = [Descriptor(self._opened(number, kind)) for number, kind in enumerate(streams)]
-        self._process = FORKS.Process(target=_run, args=(code, list(arguments), dict(env), cwd, given), daemon=True)
+        # A connection is the only way to pass a file descriptor to the fork server.
+        theirs = [self._opened(number, kind) for number, kind in enumerate(streams)]
+        self._process = FORKS.Process(target=_run, args=(code, list(arguments), dict(env), cwd, theirs), daemon=True)
         self._process.start()
-        for number in self._to_close:
-            os.close(number)
+        for stream in theirs:
+            stream.close()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
 
-    def _opened(self, number: int, kind: int) -> int:
+    def _opened(self, number: int, kind: int) -> Connection:
         """The new process's side of a stream."""
-        if kind >= 0:
-            return kind
         if kind == DEVNULL:
-            theirs = os.open(os.devnull, os.O_RDWR)
-        else:
-            reading, writing = os.pipe()
-            theirs, ours = (reading, writing) if number == 0 else (writing, reading)
-            name, mode = (("stdin", "w"), ("stdout", "r"), ("stderr", "r"))[number]
-            setattr(self, name, os.fdopen(ours, mode, encoding="utf-8"))
-        self._to_close.append(theirs)
-        return theirs
+            return Connection(os.open(os.devnull, os.O_RDWR))
+        if kind != PIPE:
+            return Connection(os.dup(kind))
+        reading, writing = os.pipe()
+        theirs, ours = (reading, writing) if number == 0 else (writing, reading)
+        name, mode = (("stdin", "w"), ("stdout", "r"), ("stderr", "r"))[number]
+        setattr(self, name, os.fdopen(ours, mode, encoding="utf-8"))
+        return Connection(theirs)
 
     @property
     def returncode(self) -> int | None:
         """Negative: the signal that killed it; None: it is running."""
         return self._process.exitcode
-
-    def poll(self) -> int | None:
-        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         self._process.join(timeout)
@@ -102,7 +81,7 @@ class Program:
             written = threads.submit(self._write, stdin)
             read = [threads.submit(stream.read) if stream else None for stream in (self.stdout, self.stderr)]
             try:
-                out, err = (each.result(timeout) if each else "" for each in read)
+                out, err = (output.result(timeout) if output else "" for output in read)
                 written.result(timeout)
             except TimeoutError:
                 self.kill()
@@ -110,6 +89,11 @@ class Program:
         self.wait(timeout)
         self.close()
         return out, err
+
+    def completed(self) -> CompletedProcess[str]:
+        """The exit status and the output, once the process has exited by itself."""
+        out, err = self.communicate(timeout=MAX_S)
+        return CompletedProcess([], self.wait(), out, err)
 
     def _write(self, text: str) -> None:
         # It may exit before it has read everything.
@@ -128,21 +112,12 @@ class Program:
         if self.returncode is None:
             os.kill(self.pid, number)
 
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
 
-def run(arguments: Sequence[str], env: Mapping[str, str], *, stdin: str, cwd: Path) -> CompletedProcess[str]:
-    program = Program(arguments, env, cwd=cwd, streams=(PIPE, PIPE, PIPE))
-    out, err = program.communicate(stdin, MAX_S)
-    return CompletedProcess(list(arguments), program.wait(), out, err)
-
-
 def _run(
-    code: str | None, arguments: list[str], environment: dict[str, str], cwd: Path, streams: list[Descriptor]
+    code: str | None, arguments: list[str], environment: dict[str, str], cwd: Path, streams: list[Connection]
 ) -> None:
     os.setsid()
     os.chdir(cwd)
@@ -150,9 +125,9 @@ def _run(
     os.environ.update(environment)
     time.tzset()
     for number, stream in enumerate(streams):
-        os.dup2(stream.number, number)
-    for each in {stream.number for stream in streams}:
-        os.close(each)
+        os.dup2(stream.fileno(), number)
+    for stream in streams:
+        stream.close()
     sys.__stdin__ = sys.stdin = _stream(0, "r", "surrogateescape")  # type: ignore[misc] — an interpreter sets them at its start
     sys.__stdout__ = sys.stdout = _stream(1, "w", "surrogateescape")  # type: ignore[misc] — as above
     sys.__stderr__ = sys.stderr = _stream(2, "w", "backslashreplace")  # type: ignore[misc] — as above

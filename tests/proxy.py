@@ -16,7 +16,7 @@ ADDRESS = "http://user:p%40w@127.0.0.1:{port}"
 
 @dataclass(kw_only=True, eq=False)
 class Proxy(Server):
-    """A proxy for HTTP, tunnels and SOCKS 5, which maps certain names, or every name, to ports of this machine."""
+    """A proxy for tunnels and SOCKS 5, which maps certain names, or every name, to ports of this machine."""
 
     leads_to: int | Mapping[str, int]
     asked: list[str] = field(default_factory=list)
@@ -26,28 +26,23 @@ class Proxy(Server):
 
     async def converse(self, reader: StreamReader, writer: StreamWriter) -> None:
         first = await reader.readexactly(1)
-        head = await (self._socks(reader, writer) if first == b"\x05" else self._http(first, reader, writer))
-        if head is not None:
+        if await (self._socks(reader, writer) if first == b"\x05" else self._tunnel(first, reader, writer)):
             name = self.asked[-1].split()[1].rpartition(":")[0]
             port = self.leads_to if isinstance(self.leads_to, int) else self.leads_to[name]
             their_reader, their_writer = await asyncio.open_connection("127.0.0.1", port)
-            their_writer.write(head)
             await asyncio.gather(_pump(reader, their_writer), _pump(their_reader, writer))
 
-    async def _http(self, first: bytes, reader: StreamReader, writer: StreamWriter) -> bytes | None:
-        head = first + await reader.readuntil(b"\r\n\r\n")
-        lines = head.decode().split("\r\n")
+    async def _tunnel(self, first: bytes, reader: StreamReader, writer: StreamWriter) -> bool:
+        lines = (first + await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         self.asked.append(lines[0])
         if f"proxy-authorization: {LOGIN}".lower() not in map(str.lower, lines):
             status = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\nConnection: close\r\n"
             writer.write(status + f"Proxy-Authenticate: {self.scheme}\r\n\r\n".encode())
-            return None
-        if not lines[0].startswith("CONNECT"):
-            return head
+            return False
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        return b""
+        return True
 
-    async def _socks(self, reader: StreamReader, writer: StreamWriter) -> bytes:
+    async def _socks(self, reader: StreamReader, writer: StreamWriter) -> bool:
         await reader.readexactly((await reader.readexactly(1))[0])
         writer.write(b"\x05\x00")
         await reader.readexactly(4)
@@ -55,7 +50,7 @@ class Proxy(Server):
         await reader.readexactly(2)
         self.asked.append(f"SOCKS {name.decode()}")
         writer.write(b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x00")
-        return b""
+        return True
 
 
 async def _pump(reader: StreamReader, writer: StreamWriter) -> None:

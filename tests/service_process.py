@@ -20,9 +20,7 @@ from service.cli import main
 from service.execution.sandbox import find
 from service.settings import DataFolder, ExecutionSettings
 from tests.lab import free_port
-from tests.program import FORKS, ROOT, Program
-
-__all__ = ["FORKS", "ROOT"]
+from tests.program import Program
 
 READY_S: Final = 120.0
 STOP_S: Final = 120.0
@@ -60,18 +58,18 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps(result))
 """
 
 
-def git(*arguments: str, cwd: Path, given: str = "") -> str:
+def git(*arguments: str, cwd: Path, stdin: str = "") -> str:
     """Run git without any user's configuration, and return its output."""
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", *arguments],
         cwd=cwd,
         env={**os.environ, **GIT_ENVIRONMENT},
         capture_output=True,
         text=True,
         check=True,
-        input=given,
+        input=stdin,
     )
-    return done.stdout.rstrip("\n")
+    return result.stdout.rstrip("\n")
 
 
 def make_repository(
@@ -104,18 +102,18 @@ def put_hook(repository: Path, name: str, script: str) -> Path:
 
 @cache
 def _repository_of(stream: str) -> Path:
-    made = Path(tempfile.mkdtemp(dir=_MADE.name))
-    git("init", "--quiet", "--bare", "--template=", "--initial-branch=main", ".", cwd=made)
-    git("fast-import", "--quiet", cwd=made, given=stream)
-    return made
+    folder = Path(tempfile.mkdtemp(dir=_MADE.name))
+    git("init", "--quiet", "--bare", "--template=", "--initial-branch=main", ".", cwd=folder)
+    git("fast-import", "--quiet", cwd=folder, stdin=stream)
+    return folder
 
 
 @cache
 def _tables() -> Path:
-    made = Path(tempfile.mkdtemp(dir=_MADE.name))
-    done = refused_start(made, "migrate")
-    assert done.returncode == 0, done.stderr
-    return DataFolder(made).database_file
+    folder = Path(tempfile.mkdtemp(dir=_MADE.name))
+    result = refused_start(folder, "migrate")
+    assert result.returncode == 0, result.stderr
+    return DataFolder(folder).database_file
 
 
 def lay_tables(data_dir: Path) -> None:
@@ -178,16 +176,20 @@ class Node:
 
     def start(self) -> None:
         settle_sandbox(self.data_dir / "service.toml")
-        given = [*self.arguments, "--data-dir", str(self.data_dir)]
+        arguments = [*self.arguments, "--data-dir", str(self.data_dir)]
         with (self.data_dir / "serve.log").open("ab") as log:
             streams = (DEVNULL, PIPE, log.fileno())
-            self.process = Program(given, {**os.environ, **self.environment}, code=PROGRAM, streams=streams)
+            self.process = Program(arguments, {**os.environ, **self.environment}, code=PROGRAM, streams=streams)
         answered, _, _ = select.select([self.printed], [], [], READY_S)
         line = self.printed.readline() if answered else ""
         if not line:
             self.kill()
-            raise AssertionError(f"{given} did not start: {self.log[-3000:]}")
+            raise AssertionError(f"{arguments} did not start: {self.log[-3000:]}")
         self.ready = json.loads(line)
+
+    def admin(self, *arguments: str) -> dict[str, Any]:
+        """Run a command on the data folder, and return what it printed."""
+        return command(self.data_dir, *arguments, environment=self.environment)
 
     def kill(self) -> None:
         """Kill the process with SIGKILL, so that it cannot clean up."""
@@ -238,7 +240,7 @@ class RunningService(Node):
     @property
     def repositories(self) -> dict[str, Path]:
         """The bare repositories by path (`acme/api`, `acme/web`)."""
-        return {one["path"]: Path(one["url"]) for one in self.organization["repositories"]}
+        return {repository["path"]: Path(repository["url"]) for repository in self.organization["repositories"]}
 
     @property
     def outbox(self) -> Path:
@@ -249,20 +251,17 @@ class RunningService(Node):
         self.arguments = ["serve", "--port", port, *self.arguments[3:]]
         self.start()
 
-    def admin(self, *arguments: str) -> dict[str, Any]:
-        return command(self.data_dir, *arguments, environment=self.environment)
-
 
 def command(data_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Run a command of `python -m service` with `--json` on a data folder and return what it printed.
 
     It runs in this process: the same code, without half a second of imports each time.
     """
-    given = [*arguments, "--data-dir", str(data_dir), "--json"]
-    done = CliRunner(catch_exceptions=False).invoke(main, given, env=environment)
-    if done.exit_code:
-        raise AssertionError(f"{arguments} exited with {done.exit_code}: {done.stdout}{done.stderr}")
-    document: dict[str, Any] = json.loads(done.stdout)
+    line = [*arguments, "--data-dir", str(data_dir), "--json"]
+    result = CliRunner(catch_exceptions=False).invoke(main, line, env=environment)
+    if result.exit_code:
+        raise AssertionError(f"{arguments} exited with {result.exit_code}: {result.stdout}{result.stderr}")
+    document: dict[str, Any] = json.loads(result.stdout)
     return document
 
 
@@ -325,15 +324,13 @@ def start_service(
     file = folder / "setup.json"
     file.write_text(json.dumps(document), "utf-8")
     lay_tables(data_dir)
-    made = command(data_dir, "apply", str(file), environment=environment)
-    service = RunningService(["serve", "--port", str(free_port()), *arguments], data_dir, environment or {}, made)
+    applied = command(data_dir, "apply", str(file), environment=environment)
+    service = RunningService(["serve", "--port", str(free_port()), *arguments], data_dir, environment or {}, applied)
     service.start()
     return service
 
 
 def refused_start(data_dir: Path, *arguments: str, **environment: str) -> CompletedProcess[str]:
     """Run `serve`, or the command given, until it exits by itself."""
-    given = [*(arguments or ("serve", "--port", "0")), "--data-dir", str(data_dir)]
-    program = Program(given, {**os.environ, **environment}, code=PROGRAM)
-    out, err = program.communicate(timeout=STOP_S)
-    return CompletedProcess(given, program.wait(), out, err)
+    line = [*(arguments or ("serve", "--port", "0")), "--data-dir", str(data_dir)]
+    return Program(line, {**os.environ, **environment}, code=PROGRAM).completed()

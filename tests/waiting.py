@@ -76,11 +76,11 @@ async def until(
     return value
 
 
-async def _awaited(found: T | Awaitable[T], what: str, deadline_s: float) -> T:
-    if not isawaitable(found):
-        return cast("T", found)
+async def _awaited(value: T | Awaitable[T], what: str, deadline_s: float) -> T:
+    if not isawaitable(value):
+        return cast("T", value)
     try:
-        return await asyncio.wait_for(found, deadline_s)
+        return await asyncio.wait_for(value, deadline_s)
     except TimeoutError as error:
         raise AssertionError(_failure(what, deadline_s, "a look that did not return")) from error
 

@@ -198,19 +198,6 @@ PLAYS: Final[tuple[Play, ...]] = (
 )
 
 
-@dataclass(kw_only=True, eq=False)
-class Rude(Server):
-    """A server that closes some connections before it has read a request."""
-
-    greeting: Callable[[], Drop | None]
-
-    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if (drop := self.greeting()) is None:
-            await super().converse(reader, writer)
-        elif drop.when == "accepted" or await reader.read(1):
-            hang_up(writer, drop.then)
-
-
 @dataclass(slots=True)
 class FaultyPeer:
     """Plays one of the faults for each write; each write's instructions are its mark."""
@@ -223,21 +210,14 @@ class FaultyPeer:
     """How often each write was received, by its mark."""
     played: Counter[str] = field(default_factory=Counter)
 
-    @asynccontextmanager
-    async def listening(self, context: SSLContext | None = None) -> AsyncIterator[str]:
-        """Listen on the running loop; the base address."""
-        server = Rude(tls=context, greeting=self._greeting)
-        server.otherwise = self._play
-        async with server:
-            yield server.base_url
-
-    def _greeting(self) -> Drop | None:
+    def greet(self) -> Drop | None:
+        """How to close a connection before its request is read, if at all."""
         if self.rng.random() >= self.unread:
             return None
         self.played["unread"] += 1
         return Drop(self.rng.choice(["accepted", "unread"]), self.rng.choice(["close", "reset"]))
 
-    async def _play(self, request: Received) -> Step:
+    async def play(self, request: Received) -> Step:
         if request.method != "POST":
             return Respond(200, {"runs": [], "page_size": 100, "next_token": None, "total_count": 0})
         mark = request.json()["instructions"]
@@ -245,6 +225,22 @@ class FaultyPeer:
         play = self.rng.choice(self.plays)
         self.played[play.__name__] += 1
         return await play(Exchange(mark, lambda: self.executed.update([mark]), self.rng))
+
+
+@dataclass(kw_only=True, eq=False)
+class RudeServer(Server):
+    """An address of the peer; it closes some connections before it has read a request."""
+
+    peer: FaultyPeer
+
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (drop := self.peer.greet()) is None:
+            await super().converse(reader, writer)
+        elif drop.when == "accepted" or await reader.read(1):
+            hang_up(writer, drop.then)
+
+    async def answer(self, request: Received) -> Step:
+        return await self.peer.play(request)
 
 
 # the accounts
@@ -430,12 +426,9 @@ async def test_thousands_of_faults_leave_three_accounts_that_agree(
     """The peer, the ledger and the commands agree on every write, whatever faults occur."""
     peer = FaultyPeer(rng := seeded(size))
     accounts = Accounts(peer)
-    async with (
-        peer.listening() as plain,
-        peer.listening(trusted) as secure,
-        desks(tmp_path, [plain, secure]) as open_desks,
-    ):
-        await Storm(tmp_path, rng, accounts, open_desks).run(size)
+    with RudeServer(peer=peer) as plain, RudeServer(peer=peer, tls=trusted) as secure:
+        async with desks(tmp_path, [plain.base_url, secure.base_url]) as open_desks:
+            await Storm(tmp_path, rng, accounts, open_desks).run(size)
 
     assert await accounts.contradictions(tmp_path / "ledger.sqlite3", ours=True) == []
     assert len(accounts.said) == size
@@ -479,11 +472,11 @@ async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(
     peer, marks, kills = FaultyPeer(rng := seeded(size), PLAYED, unread=0.05), count(), 0
     accounts = Accounts(peer)
     folders: list[Path] = []
-    async with peer.listening() as address:
+    with RudeServer(peer=peer) as server:
         while kills < size:
             folders.append(tmp_path / f"{len(folders)}")
             folders[-1].mkdir()
-            given = CommandLine(folders[-1], address).environment
+            given = CommandLine(folders[-1], server.base_url).environment
             for round_ in range(ROUNDS_A_FOLDER):
                 names = [f"mark-{next(marks)}" for _ in range(COMMANDS_AT_ONCE)]
                 results = await asyncio.to_thread(run, *three(rng, given, names, round_))
@@ -500,8 +493,8 @@ async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(
 async def test_one_key_in_eight_processes_is_sent_once(tmp_path: Path, size: int) -> None:
     """Eight processes with one key send one request and report the same result, whatever the service answers."""
     peer = FaultyPeer(seeded(size), (succeed, succeed_late, odd_success), unread=0)
-    async with peer.listening() as address:
-        given = CommandLine(tmp_path, address).environment
+    with RudeServer(peer=peer) as server:
+        given = CommandLine(tmp_path, server.base_url).environment
         for number in range(size):
             mark = f"mark-{number}"
             line = start(mark, "--key", mark)

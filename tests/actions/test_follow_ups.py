@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,9 @@ GO_ON = ContinueRun("run_1", "Go on.", API)
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[Lab]:
+def peer() -> Iterator[Lab]:
     """A service with one active run."""
-    async with Lab(clock=utc_now) as peer:
+    with Lab(clock=utc_now) as peer:
         peer.put("run_1", "working", created=peer.now)
         yield peer
 

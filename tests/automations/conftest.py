@@ -107,7 +107,7 @@ class Place(World):
 
     @property
     def outcomes(self) -> list[tuple[str, str]]:
-        return [(each.outcome, each.reason) for each in self.journal]
+        return [(decision.outcome, decision.reason) for decision in self.journal]
 
 
 @pytest.fixture

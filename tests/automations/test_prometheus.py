@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from app.automations.metrics import DURATIONS, MAX_VALUES, RunCounts, Snapshot, families
 from storage.records.following import StatusChange
-from tests.service_process import ROOT
+from tests.program import ROOT
 
 SHIPPED = ROOT / "deploy" / "prometheus"
 PROMETHEUS = pytest.mark.skipif(

@@ -2,7 +2,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,10 @@ from click.testing import CliRunner
 from app.__main__ import main
 from app.cli.log import OURS
 from tests.lab import Lab, Server
-from tests.program import Program
-from tests.service_process import ROOT
+from tests.program import ROOT, Program
+
+CREATE = ("orgs", "create", "New.Admin@example.com", "--json")
+"""A command that sends a write."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ class CommandLine:
 
     def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
         """Run the command until it exits; an empty value unsets a variable."""
-        given = {name: value for name, value in {**self.environment, **environment}.items() if value}
+        variables = {name: value for name, value in {**self.environment, **environment}.items() if value}
         with (
-            patch.dict(os.environ, given, clear=True),
+            patch.dict(os.environ, variables, clear=True),
             # Waits are short in tests, so a command polls often.
             patch("app.runs.command_wait.FIRST_PAUSE_S", 0.05),
             patch("app.runs.command_wait.MAX_PAUSE_S", 0.2),
@@ -94,12 +95,6 @@ def faulty(tmp_path: Path, server: Server) -> CommandLine:
 
 
 @pytest.fixture
-def board() -> Iterator[Lab]:
-    """A service whose runs the test controls."""
-    with Lab() as board:
-        yield board
-
-
-@pytest.fixture
-def boarded(tmp_path: Path, board: Lab) -> CommandLine:
-    return CommandLine(tmp_path, board.base_url)
+def boarded(tmp_path: Path, lab: Lab) -> CommandLine:
+    """A command line for a service whose runs the test controls."""
+    return CommandLine(tmp_path, lab.base_url)

@@ -4,9 +4,8 @@ import json
 import sqlite3
 from contextlib import closing
 
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CREATE, CommandLine
 from tests.lab import ORGANIZATION, RUN, Drop, Received, Respond, Server, Step
-from tests.program import CREATE
 
 
 def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, server: Server) -> None:

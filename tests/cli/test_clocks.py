@@ -17,14 +17,14 @@ from tests.lab import Lab
     ],
 )
 def test_a_clock_that_disagrees_is_reported_and_moves_no_run(
-    boarded: CommandLine, board: Lab, ahead: timedelta, said: str
+    boarded: CommandLine, lab: Lab, ahead: timedelta, said: str
 ) -> None:
     """`health` reports a clock difference, even with --cached, but not mere seconds.
 
     Ages of runs use the service's clock.
     """
-    board.clock, board.clock_offset, board.health = utc_now, ahead, {"github": {"status": "ok"}}
-    board.put("run_1", "working", created=utc_now() - timedelta(minutes=5.5))
+    lab.clock, lab.clock_offset, lab.health = utc_now, ahead, {"github": {"status": "ok"}}
+    lab.put("run_1", "working", created=utc_now() - timedelta(minutes=5.5))
     out = boarded("health").out
     boarded("runs", "list")
     listed, shown = boarded("runs", "list", "--cached").out, boarded("runs", "show", "run_1", "--cached").out

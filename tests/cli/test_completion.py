@@ -12,12 +12,12 @@ def completed(at: CommandLine, *words: str) -> list[str]:
     return [line.partition(",")[2] for line in done.out.splitlines() if line]
 
 
-def test_what_others_named_is_completed_from_the_cache_and_quoted(boarded: CommandLine, board: Lab) -> None:
+def test_what_others_named_is_completed_from_the_cache_and_quoted(boarded: CommandLine, lab: Lab) -> None:
     """Foreign names complete from the cache as one quoted word in bash, which executes none of it."""
     for number, status in enumerate(("$(touch owned)", "a b", "x\nplain,y")):
-        board.put(f"odd_{number}", status)
+        lab.put(f"odd_{number}", status)
     assert boarded("runs", "list").code == 0
-    asked = len(board.requests)
+    asked = len(lab.requests)
     offered = completed(boarded, "runs", "list", "--status", "")
     first, second = (boarded("completion", "bash", "--install") for _ in range(2))
 
@@ -25,5 +25,5 @@ def test_what_others_named_is_completed_from_the_cache_and_quoted(boarded: Comma
     assert not any("\n" in word or word in {"y", "x"} for word in offered)
     assert completed(boarded, "runs", "show", "odd_1") == ["odd_1"]
     assert completed(boarded, "service", "org", "li") == ["list"]
-    assert len(board.requests) == asked
+    assert len(lab.requests) == asked
     assert (first.code, second.code, "runwarden" in first.out) == (0, 0, True)

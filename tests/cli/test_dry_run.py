@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CREATE, CommandLine
 from tests.lab import ORGANIZATION, RUN, Drop, Lab, Respond, Server
-from tests.program import CREATE
 
 WRITES = [
     ("runs", "start", "-R", "acme/api", "--branch", "b", "--metadata", "n=3", "Do\x1b this ä"),
@@ -21,26 +20,26 @@ def ledger(home: Path) -> bytes:
 
 
 @pytest.mark.parametrize("write", WRITES, ids=" ".join)
-def test_it_prints_what_the_command_then_sends(boarded: CommandLine, board: Lab, write: tuple[str, ...]) -> None:
+def test_it_prints_what_the_command_then_sends(boarded: CommandLine, lab: Lab, write: tuple[str, ...]) -> None:
     """The output has the method, address, headers and body with the token masked; the ledger is unchanged."""
-    board.put("run_1", "completed")
+    lab.put("run_1", "completed")
     boarded("runs", "list")
-    before, count = ledger(boarded.home), len(board.requests)
+    before, count = ledger(boarded.home), len(lab.requests)
 
     dry = boarded(*write, "--dry-run", "--json", RUNWARDEN_TOKEN="")
     table, csv = (boarded(*write, "--dry-run", "-o", form) for form in ("table", "csv"))
     assert (dry.code, table.code, csv.code) == (0, 0, 0)
-    assert (ledger(boarded.home), len(board.requests)) == (before, count)
+    assert (ledger(boarded.home), len(lab.requests)) == (before, count)
     assert boarded(*write, "--json").code == 0
 
-    sent, document = board.requests[-1], dry.json()
+    sent, document = lab.requests[-1], dry.json()
     request = document["request"]
-    assert (request["method"], request["url"]) == (sent.method, board.origin + sent.target)
+    assert (request["method"], request["url"]) == (sent.method, lab.origin + sent.target)
     assert request["body"] == sent.json()
     assert request["headers"] == {"Authorization": "Bearer ***", "Content-Type": sent.headers["content-type"]}
     assert (document["dry_run"], document["state"], document["action_id"]) == (True, "not_sent", None)
     assert document["base_url"] == boarded.base_url
-    assert f"POST {board.origin}{sent.target}\nAuthorization: Bearer ***\n" in table.out
+    assert f"POST {lab.origin}{sent.target}\nAuthorization: Bearer ***\n" in table.out
     assert "\x1b" not in table.out + csv.out
     assert boarded.token not in dry.out + table.out + csv.out
     assert f"Nothing is sent to {boarded.base_url} (profile environment)." in table.err

@@ -6,16 +6,16 @@ from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Lab, Respond
 
 
-def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> None:
+def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, lab: Lab) -> None:
     """--all and --json leave nothing out, and --raw prints the bytes."""
     long = "x" * 200_000
-    board.put("run_1", "completed")
-    board.turns["run_1"] = {"turns": [{"number": 1, "state": "completed"}]}
-    board.logs["run_1", 1] = f"{long}\nends\x07\n".encode()
+    lab.put("run_1", "completed")
+    lab.turns["run_1"] = {"turns": [{"number": 1, "state": "completed"}]}
+    lab.logs["run_1", 1] = f"{long}\nends\x07\n".encode()
     log = ("runs", "log", "run_1")
     end, lines = boarded(*log), boarded(*log, "--all")
     said, result = {"kind": "said", "text": f"I look.\x1b[2J\n{long}"}, "\n".join(map(str, range(500)))
-    board.steps["run_1", 1] = [said, {"kind": "result", "text": result, "failed": True}]
+    lab.steps["run_1", 1] = [said, {"kind": "result", "text": result, "failed": True}]
     whole = boarded(*log, "--all")
     told, raw = boarded(*log, "--all", "--json").json(), boarded(*log, "--all", "--raw")
 
@@ -26,7 +26,7 @@ def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> N
     assert f"\n          {long}\n" in whole.out
     assert told["text"].splitlines() == lines.out.splitlines()
     usage = {"model": "m", "input_tokens": 5}
-    board.turns["run_1"]["turns"][0] |= {"outcome": "failed", "reason": "no", "usage": usage}
+    lab.turns["run_1"]["turns"][0] |= {"outcome": "failed", "reason": "no", "usage": usage}
     followed = boarded(*log, "--follow", "--json")
     events = [json.loads(line) for line in followed.out.splitlines()]
     assert (followed.code, [each.pop("event") for each in events]) == (1, ["step", "step", "usage", "end"])
@@ -35,13 +35,13 @@ def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> N
     assert told["steps"][0] == dict.fromkeys(("at", "call", "seconds", "tokens")) | said | {"failed": False}
 
 
-def test_artifacts_are_listed_and_saved(boarded: CommandLine, board: Lab) -> None:
+def test_artifacts_are_listed_and_saved(boarded: CommandLine, lab: Lab) -> None:
     """The newest turn's artifact wins; files go to the current folder or -C, are never replaced, and stay inside it."""
     files = {(1, "a b/x.png"): b"\x89\0", (1, "report.md"): b"old", (2, "report.md"): b"new", (2, "../out"): b"out"}
-    board.put("run_1", "completed")
-    board.artifacts |= {("run_1", *key): content for key, content in files.items()}
+    lab.put("run_1", "completed")
+    lab.artifacts |= {("run_1", *key): content for key, content in files.items()}
     named = [(turn, {"name": name, "bytes": len(content)}) for (turn, name), content in files.items()]
-    board.turns["run_1"] = {
+    lab.turns["run_1"] = {
         "turns": [
             {"number": number, "state": "completed", "artifacts": [one for turn, one in named if turn == number]}
             for number in (1, 2)
@@ -52,8 +52,8 @@ def test_artifacts_are_listed_and_saved(boarded: CommandLine, board: Lab) -> Non
     saved = boarded(*command, "report.md", "a b/x.png", "-C", str(folder), "--json").json()
     again, outside = boarded(*command, "report.md", "-C", str(folder)), boarded(*command, "-C", str(folder))
     (folder / "link").symlink_to(boarded.home)
-    board.turns["run_1"]["turns"][1]["artifacts"] = [{"name": "link/x", "bytes": 1}, {"name": "gone", "bytes": 1}]
-    board.artifacts["run_1", 2, "link/x"] = b"x"
+    lab.turns["run_1"]["turns"][1]["artifacts"] = [{"name": "link/x", "bytes": 1}, {"name": "gone", "bytes": 1}]
+    lab.artifacts["run_1", 2, "link/x"] = b"x"
     linked, gone = (boarded(*command, name, "-C", str(folder)) for name in ("link/x", "gone"))
 
     assert [(one["turn"], one["name"], one["bytes"], one["saved_as"]) for one in listed["artifacts"]] == [
@@ -68,7 +68,7 @@ def test_artifacts_are_listed_and_saved(boarded: CommandLine, board: Lab) -> Non
     assert (gone.code, "It was pruned" in gone.err) == (7, True)
 
 
-def test_a_pull_request_and_what_a_turn_cost_are_shown(boarded: CommandLine, board: Lab) -> None:
+def test_a_pull_request_and_what_a_turn_cost_are_shown(boarded: CommandLine, lab: Lab) -> None:
     """The output has the reason why the remaining findings cannot be posted."""
     url = "https://github.example/acme/api/pull/7"
     postings = [
@@ -76,9 +76,9 @@ def test_a_pull_request_and_what_a_turn_cost_are_shown(boarded: CommandLine, boa
         {"kind": "review", "state": "waiting", "reason": "GitHub\x1b[2J is away"},
     ]
     used = {"requests": 1, "input_tokens": 1000, "cached_tokens": 200, "output_tokens": 3, "cost_usd": 0.345678}
-    board.put("run_1", "working")
+    lab.put("run_1", "working")
     turn = {"number": 1, "state": "completed", "usage": used}
-    board.turns["run_1"] = {"turns": [turn], "postings": postings}
+    lab.turns["run_1"] = {"turns": [turn], "postings": postings}
     viewed, document = boarded("runs", "view", "run_1"), boarded("runs", "view", "run_1", "--json").json()
     opened = boarded("runs", "open", "run_1", "--pull-request", "--json", BROWSER="false", PATH="")
 
@@ -89,7 +89,7 @@ def test_a_pull_request_and_what_a_turn_cost_are_shown(boarded: CommandLine, boa
     assert document["postings"][0] == {"kind": "pull_request", "state": "posted", "url": url, "reason": None}
 
 
-def test_a_log_is_followed_through_faults_but_not_where_there_is_none(boarded: CommandLine, board: Lab) -> None:
+def test_a_log_is_followed_through_faults_but_not_where_there_is_none(boarded: CommandLine, lab: Lab) -> None:
     """After the log became shorter, following continues at its new end. Without cancellations, `cancel` is refused."""
 
     def piece(data: bytes, offset: int, size: int, *, ended: bool = False) -> Respond:
@@ -97,9 +97,9 @@ def test_a_log_is_followed_through_faults_but_not_where_there_is_none(boarded: C
         return Respond(200, data, {f"Runwarden-Log-{name}": str(at) for name, at in places.items()})
 
     pieces = [piece(b"one\n", 0, 4), Drop(), piece(b"", 2, 2), piece(b"two", 2, 5, ended=True)]
-    board.put("run_1", "working")
-    board.turns["run_1"] = {"turns": [{"number": 1, "state": "failed", "outcome": "failed"}]}
-    board.otherwise = lambda request: pieces.pop(0) if request.path.endswith("/log") else board.answer(request)
+    lab.put("run_1", "working")
+    lab.turns["run_1"] = {"turns": [{"number": 1, "state": "failed", "outcome": "failed"}]}
+    lab.otherwise = lambda request: pieces.pop(0) if request.path.endswith("/log") else lab.answer(request)
     done = boarded("runs", "log", "run_1", "--follow")
 
     assert (done.code, done.out) == (1, "one\ntwo\n")
@@ -107,7 +107,7 @@ def test_a_log_is_followed_through_faults_but_not_where_there_is_none(boarded: C
     assert "replaced by a shorter one" in done.err
 
     refusal = Respond(405, {"message": "GET no"})
-    board.otherwise = lambda request: refusal if "run_1" in request.path else board.answer(request)
+    lab.otherwise = lambda request: refusal if "run_1" in request.path else lab.answer(request)
     cancelled = boarded("runs", "cancel", "run_1", "--json")
 
     assert (cancelled.json()["state"], cancelled.json()["error"]["kind"]) == ("rejected", "not_offered")

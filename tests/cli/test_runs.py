@@ -30,11 +30,11 @@ def ids(boarded: CommandLine, *arguments: str) -> list[str]:
     return [run["run_id"] for run in listing["runs"]]
 
 
-def test_filters_hold_together(boarded: CommandLine, board: Lab) -> None:
+def test_filters_hold_together(boarded: CommandLine, lab: Lab) -> None:
     """Filters combine, as options and as a query, live and cached, including those that the API does not have."""
     for number, status in enumerate(["completed", "failed", "working", "failed"]):
-        board.put(f"run_{number}", status, created=number, branch_name=f"agent/b{number}")
-    board.put("run_other", "failed", created=9, repository={"platform": "gitlab", "data": {"project_path": "acme/x"}})
+        lab.put(f"run_{number}", status, created=number, branch_name=f"agent/b{number}")
+    lab.put("run_other", "failed", created=9, repository={"platform": "gitlab", "data": {"project_path": "acme/x"}})
     assert ids(boarded) == ["run_other", "run_3", "run_2", "run_1", "run_0"]
 
     for arguments, found in (
@@ -53,10 +53,10 @@ def test_filters_hold_together(boarded: CommandLine, board: Lab) -> None:
         assert ids(boarded, *arguments) == ids(boarded, *arguments, "--cached") == found, arguments
 
 
-def test_a_part_of_an_id_names_one_run_or_none(boarded: CommandLine, board: Lab) -> None:
+def test_a_part_of_an_id_names_one_run_or_none(boarded: CommandLine, lab: Lab) -> None:
     """A part needs four characters, an ambiguous one is refused, and a write reports the full id that it uses."""
     for created, run_id in enumerate(("run_1a_wxyz", "run_1b_wxyz", "run_01X37QCR")):
-        board.put(run_id, "working", created=created)
+        lab.put(run_id, "working", created=created)
 
     for part in ("run_1", "wxyz"):
         result, said = boarded("runs", "show", part, "--json"), boarded("runs", "continue", part, "More")
@@ -83,25 +83,25 @@ def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: Server,
     assert message.startswith("so it is. Check the base address: it ends with the version") == (status == 404)
 
 
-def test_every_format_says_what_was_left_out(boarded: CommandLine, board: Lab) -> None:
+def test_every_format_says_what_was_left_out(boarded: CommandLine, lab: Lab) -> None:
     """Entries without a usable id are counted, so that a short list is not taken for the complete one."""
-    board.put("run_1", created=0)
-    board.nulls = 2
+    lab.put("run_1", created=0)
+    lab.nulls = 2
     for words in (("list",), ("list", "-o", "ndjson"), ("export",)):
         result = boarded("runs", *words)
         assert (result.code, "run_1" in result.out, "Left out 2 entries" in result.err) == (0, True, True), words
 
 
 def test_the_service_and_the_cache_answer_without_each_other(
-    boarded: CommandLine, board: Lab, monkeypatch: pytest.MonkeyPatch
+    boarded: CommandLine, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is shown while another process locks the cache; `--cached` never uses the network."""
     monkeypatch.setattr("storage.database.BUSY_WAIT_S", 0.05)
-    board.put("run_1", created=0)
-    board.health = {"github": {"status": "ok"}}
+    lab.put("run_1", created=0)
+    lab.health = {"github": {"status": "ok"}}
     assert "Nothing was fetched yet; runs may be missing." in boarded("runs", "list", "--cached").err
     boarded("runs", "list")
-    board.put("run_2", created=1)
+    lab.put("run_2", created=1)
     with closing(sqlite3.connect(next(boarded.home.rglob("cache.sqlite3")), isolation_level=None)) as cache:
         cache.execute("BEGIN EXCLUSIVE")
         runs, health = boarded("runs", "list", "--json"), boarded("health", "--json")
@@ -109,27 +109,27 @@ def test_the_service_and_the_cache_answer_without_each_other(
     assert ([run["run_id"] for run in runs.json()["runs"]], runs.code) == (["run_2", "run_1"], 0)
     assert (health.json()["status"], health.code) == ("ok", 0)
     assert all("another process holds the cache" in result.err for result in (runs, health))
-    asked = len(board.list_queries)
+    asked = len(lab.list_queries)
     cached = boarded("runs", "list", "--cached", "--json").json()
-    assert (cached["source"], cached["count"], len(board.list_queries)) == ("cache", 1, asked)
+    assert (cached["source"], cached["count"], len(lab.list_queries)) == ("cache", 1, asked)
     assert cached["as_of"] is not None
-    board.close()
+    lab.close()
     down, shown = boarded("runs", "list", "--json"), boarded("runs", "list")
     assert (down.code, down.json()["error"]["kind"], shown.code, shown.out) == (8, "unreachable", 8, "")
     assert "--cached" in down.json()["error"]["message"]
 
 
-def test_without_a_terminal_the_console_is_a_snapshot_of_the_newest_runs(boarded: CommandLine, board: Lab) -> None:
+def test_without_a_terminal_the_console_is_a_snapshot_of_the_newest_runs(boarded: CommandLine, lab: Lab) -> None:
     """Counts and a table are printed after the first sync.
 
     Stale rows are marked, and the exit code gives the reason.
     """
     for number, status in enumerate(["completed", "working", "queued", "working"] * 10):
-        board.put(f"run_{number:02}", status, created=number)
-    board.health = {"github": {"status": "degraded"}}
+        lab.put(f"run_{number:02}", status, created=number)
+    lab.health = {"github": {"status": "degraded"}}
     result = boarded()
     busy = Respond(429, {"message": "slow down"})
-    board.otherwise = lambda request: busy if request.path.endswith("/runs") else board.answer(request)
+    lab.otherwise = lambda request: busy if request.path.endswith("/runs") else lab.answer(request)
     stale = boarded()
     lines = result.out.splitlines()
 

@@ -10,16 +10,16 @@ from tests.lab import Lab
 
 
 @pytest.fixture
-def many(boarded: CommandLine, board: Lab) -> CommandLine:
+def many(boarded: CommandLine, lab: Lab) -> CommandLine:
     """A service with three active runs and an ended one."""
     for number, status in enumerate(("queued", "working", "completed", "working")):
-        board.put(f"run_{number}", status, created=number)
-        board.turns[f"run_{number}"] = {"turns": [{"number": 1}]}
-    board.runs["run_3"]["repository"] = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
+        lab.put(f"run_{number}", status, created=number)
+        lab.turns[f"run_{number}"] = {"turns": [{"number": 1}]}
+    lab.runs["run_3"]["repository"] = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
     return boarded
 
 
-def test_a_filter_cancels_the_active_runs_that_match_once(many: CommandLine, board: Lab) -> None:
+def test_a_filter_cancels_the_active_runs_that_match_once(many: CommandLine, lab: Lab) -> None:
     """Ended runs are left alone, a key sends each cancellation once, and several ids may replace the filter."""
     cancel = ("runs", "cancel", "-R", "acme/api", "--yes", "--json", "--key", "k")
 
@@ -36,12 +36,12 @@ def test_a_filter_cancels_the_active_runs_that_match_once(many: CommandLine, boa
     assert (named.code, outcomes(named)) == (0, {"run_3": "sent", "run_0": "sent_before"})
     assert [row["subject"] for row in audit] == ["run_3", "run_0", "run_1"]
     assert (none.code, none.err.splitlines()[-1]) == (0, "No active run matches.")
-    assert [request.path for request in board.requests if request.method == "POST"] == [
+    assert [request.path for request in lab.requests if request.method == "POST"] == [
         f"/v1/external/runs/run_{number}/cancel" for number in (1, 0, 3)
     ]
 
 
-def test_nothing_is_cancelled_without_a_yes_or_beyond_the_cap(many: CommandLine, board: Lab) -> None:
+def test_nothing_is_cancelled_without_a_yes_or_beyond_the_cap(many: CommandLine, lab: Lab) -> None:
     """The runs are listed before the question, and each refusal explains how to continue."""
     unasked = many("runs", "cancel", "--active")
     (many.home / "c.toml").write_text("[console]\nsend_cap = 2\n")
@@ -57,4 +57,4 @@ def test_nothing_is_cancelled_without_a_yes_or_beyond_the_cap(many: CommandLine,
         "Nothing was sent: 2 runs match, more than 1. Narrow the filter, or give --limit 2.",
         *["Name the runs to cancel, or give a filter such as --status queued or --active."] * 2,
     ]
-    assert [request for request in board.requests if request.method == "POST"] == []
+    assert [request for request in lab.requests if request.method == "POST"] == []

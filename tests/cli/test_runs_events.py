@@ -1,6 +1,7 @@
 """`runs events` prints each change of status once, whichever process saw it."""
 
 import json
+import signal
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -22,23 +23,23 @@ def moves(found: list[dict[str, Any]]) -> list[tuple[str, str | None, str]]:
     return [(each["run_id"], each["from"], each["to"]) for each in found]
 
 
-def test_each_change_comes_once_after_the_cursor(boarded: CommandLine, board: Lab) -> None:
+def test_each_change_comes_once_after_the_cursor(boarded: CommandLine, lab: Lab) -> None:
     """Changes that other commands saw count.
 
     Before the first poll, ended runs are history and active ones are not, on every page.
     """
-    board.put("run_0", "completed", created=0)
-    board.put("run_1", "working", created=1)
-    board.largest_page = 1
-    board.put("run_x", "queued", created=-1)
+    lab.put("run_0", "completed", created=0)
+    lab.put("run_1", "working", created=1)
+    lab.largest_page = 1
+    lab.put("run_x", "queued", created=-1)
     start = boarded("runs", "events", "--since", "now", "--json").json()
-    board.put("run_2", "queued", created=2)
+    lab.put("run_2", "queued", created=2)
     boarded("runs", "list")
-    board.move("run_2", "working", updated=3)
-    board.move("run_1", "completed", updated=4)
+    lab.move("run_2", "working", updated=3)
+    lab.move("run_1", "completed", updated=4)
 
     found = events(boarded, "--since", start["cursor"])
-    board.move("run_2", "failed", updated=5)
+    lab.move("run_2", "failed", updated=5)
     later = events(boarded, "--since", found[-1]["cursor"])
     again, everything = events(boarded, "--since", found[0]["cursor"]), events(boarded)
 
@@ -52,14 +53,14 @@ def test_each_change_comes_once_after_the_cursor(boarded: CommandLine, board: La
     assert len({each["cursor"] for each in (*found, *later)}) == 4
 
 
-def test_following_goes_on_where_it_was_killed_while_others_poll(boarded: CommandLine, board: Lab) -> None:
+def test_following_goes_on_where_it_was_killed_while_others_poll(boarded: CommandLine, lab: Lab) -> None:
     """No change is lost or printed twice, whether this process, a bot or none polled in between."""
-    board.put("run_1", "queued", created=1)
+    lab.put("run_1", "queued", created=1)
     cursor = boarded("runs", "events", "--since", "now", "--json").json()["cursor"]
     seen: list[dict[str, Any]] = []
     for at, status in enumerate(("working", "queued", "working", "completed"), 2):
         following = boarded.begin("runs", "events", "--follow", "--json", "--since", cursor)
-        board.move("run_1", status, updated=at)
+        lab.move("run_1", status, updated=at)
         boarded("watch", "--once")
         seen.append(json.loads(following.stdout.readline()))
         cursor = seen[-1]["cursor"]
@@ -71,23 +72,23 @@ def test_following_goes_on_where_it_was_killed_while_others_poll(boarded: Comman
     assert events(boarded, "--since", cursor) == []
 
 
-def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine, board: Lab) -> None:
+def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine, lab: Lab) -> None:
     """The service first lists a cancelled run as failed and shows elsewhere that it was cancelled.
 
     A signal stops following without an error.
     """
-    board.put("run_1", "working", created=1)
-    board.otherwise = lambda asked: (
+    lab.put("run_1", "working", created=1)
+    lab.otherwise = lambda asked: (
         Respond(200, {"questions": [], "cancelled": ["run_1"]})
         if asked.path.endswith("questions")
-        else board.answer(asked)
+        else lab.answer(asked)
     )
     cursor = boarded("runs", "events", "--json").json()["cursor"]
     following = boarded.begin("runs", "events", "--follow", "--since", cursor)
-    board.move("run_1", "failed", updated=2)
+    lab.move("run_1", "failed", updated=2)
 
     first = json.loads(following.stdout.readline())
-    following.terminate()
+    following.send_signal(signal.SIGTERM)
     out, err = following.communicate(timeout=120)
     how = err.strip().splitlines()[-1].removeprefix("Stopped. Continue with: runwarden ").split()
 
@@ -96,16 +97,16 @@ def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine,
     assert how[-4:] == ["events", "--follow", "--since", first["cursor"]]
 
 
-def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, board: Lab) -> None:
+def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, lab: Lab) -> None:
     """The error gives the fix, and events from before it are still printed."""
-    board.put("run_1", "working", created=1)
+    lab.put("run_1", "working", created=1)
     boarded("runs", "events")
-    board.move("run_1", "completed", updated=2)
+    lab.move("run_1", "completed", updated=2)
     found = events(boarded)
     refused = boarded("runs", "events", "--since", "x.1", "--json")
     table = boarded("runs", "events", "--follow", "--output", "table")
     down = boarded("runs", "events", RUNWARDEN_TOKEN="")
-    board.refused["token-for-tests"] = 401
+    lab.refused["token-for-tests"] = 401
     document = boarded("runs", "events", "--json")
 
     assert (refused.code, refused.json()["error"]["cursor"]) == (7, "x.1")
@@ -126,16 +127,14 @@ FIRST: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_the_first_answer_of_any_command_divides_history_from_news(
-    boarded: CommandLine, board: Lab, first: str
-) -> None:
+def test_the_first_answer_of_any_command_divides_history_from_news(boarded: CommandLine, lab: Lab, first: str) -> None:
     """A run that starts and finishes between two commands is an event, though nothing polled; older runs are not."""
     if first != "an empty service":
-        board.put("run_0", "completed", created=0)
-        board.put("run_1", "failed", created=1)
-        board.put("run_2", "completed", created=2)
+        lab.put("run_0", "completed", created=0)
+        lab.put("run_1", "failed", created=1)
+        lab.put("run_2", "completed", created=2)
     boarded("runs", *FIRST[first])
-    board.put("run_3", "failed", created=utc_now() + timedelta(minutes=1))
+    lab.put("run_3", "failed", created=utc_now() + timedelta(minutes=1))
     boarded("runs", "list")
 
     assert moves(events(boarded)) == [("run_3", None, "failed")]

@@ -15,25 +15,25 @@ RETRY = ("runs", "retry", "--yes", "--json")
 
 @dataclass
 class Works:
-    """A service that puts starts and continuations on a board, where the test finishes them."""
+    """A service that puts starts and continuations on a lab, where the test finishes them."""
 
-    board: Lab = field(default_factory=Lab)
+    lab: Lab = field(default_factory=Lab)
     refuse: dict[str, Step] = field(default_factory=dict)
     """Answers for certain instructions, instead of the usual one."""
 
     def __call__(self, request: Received) -> Step:
         if request.method == "GET":
-            return self.board.answer(request)
+            return self.lab.answer(request)
         body = request.json()
         if step := self.refuse.get(body["instructions"]):
             return step
-        run_id = body.get("run_id", f"run_{len(self.board.runs)}")
+        run_id = body.get("run_id", f"run_{len(self.lab.runs)}")
         self.end(run_id, "queued", updated=50)
-        return Respond(201, self.board.runs[run_id])
+        return Respond(201, self.lab.runs[run_id])
 
     def end(self, run_id: str, status: str, *, updated: float) -> None:
         """Finish a run."""
-        self.board.put(run_id, status, created=int(run_id.removeprefix("run_")), updated=updated)
+        self.lab.put(run_id, status, created=int(run_id.removeprefix("run_")), updated=updated)
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: S
     for number, status in enumerate(["failed", "completed", "working"]):
         faulty("runs", "start", "-R", "acme/api", f"Task {number}")
         works.end(f"run_{number}", status, updated=60)
-    works.board.put("run_8", "failed", created=8)
-    works.board.health = {"github": {"status": "down"}}
+    works.lab.put("run_8", "failed", created=8)
+    works.lab.health = {"github": {"status": "down"}}
     faulty("health")
     before = len(server.posts)
 
@@ -168,19 +168,19 @@ def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
         faulty("runs", "list")
     given = {"depth": 2, "instructions": "Look"}
     mine, theirs = {"number": 1, "instructions": "Mine"}, {"number": 2, "instructions": "x", "caller": "ann"}
-    works.board.turns = {
+    works.lab.turns = {
         "run_0": {"turns": [mine, theirs]},
         "run_1": {"agent": "audit", "turns": [{"number": 1, "instructions": "Look (2)", "inputs": given}]},
         "run_2": {"turns": [{"number": 1, "instructions": "Fix it", "caller": "bob"}]},
         "run_3": {"turns": [{"number": 1, "instructions": "Asked by a stranger", "caller": "webhook"}]},
         "run_4": {"turns": [{"number": 1}]},
     }
-    for run_id in [*works.board.turns][1:]:
+    for run_id in [*works.lab.turns][1:]:
         works.end(run_id, "failed", updated=60)
-    retry, answer = ("runs", "retry", "--json", "--dry-run"), works.board.answer
+    retry, answer = ("runs", "retry", "--json", "--dry-run"), works.lab.answer
 
-    result = faulty(*retry, *works.board.turns)
-    works.board.answer = lambda request: Drop() if "run_0" in request.path else answer(request)  # type: ignore[method-assign]
+    result = faulty(*retry, *works.lab.turns)
+    works.lab.answer = lambda request: Drop() if "run_0" in request.path else answer(request)  # type: ignore[method-assign]
     (lost,) = faulty(*retry, "run_0").json()["rows"]
 
     rows = {row["run_id"]: row for row in result.json()["rows"]}

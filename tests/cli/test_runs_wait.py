@@ -11,10 +11,10 @@ from tests.cli.conftest import CommandLine
 from tests.lab import EXECUTION, Lab, Received, Step
 
 
-def test_waiting_ends_as_the_runs_do(boarded: CommandLine, board: Lab) -> None:
+def test_waiting_ends_as_the_runs_do(boarded: CommandLine, lab: Lab) -> None:
     """The exit code is 0 if all completed, 1 if one failed, 3 after the time limit; a bare number means seconds."""
     for number, status in enumerate(("completed", "failed", "working", "queued")):
-        board.put(f"run_{number}", status, created=number)
+        lab.put(f"run_{number}", status, created=number)
     for run_ids, code, kind in (
         (["run_0"], 0, None),
         (["run_0", "run_1"], 1, None),
@@ -27,18 +27,18 @@ def test_waiting_ends_as_the_runs_do(boarded: CommandLine, board: Lab) -> None:
         assert document.get("error", {}).get("kind") == kind
 
 
-def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boarded: CommandLine, board: Lab) -> None:
+def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boarded: CommandLine, lab: Lab) -> None:
     """A 429 is reported and waited out, and the reason why a run is queued is printed once."""
-    board.put("run_1", "queued", created=0)
+    lab.put("run_1", "queued", created=0)
     reason = "waiting for git.example since 01:02"
-    board.turns["run_1"] = {"turns": [{"number": 1, "state": "queued", "reason": reason}]}
+    lab.turns["run_1"] = {"turns": [{"number": 1, "state": "queued", "reason": reason}]}
     process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m")
     assert any("waiting for git.example" in line for line in iter(process.stderr.readline, ""))
-    board.limit = lambda: 0.0
+    lab.limit = lambda: 0.0
     assert any("Slow down" in line for line in iter(process.stderr.readline, ""))
 
-    board.put("run_1", "completed", created=0, updated=1)
-    board.limit = lambda: None
+    lab.put("run_1", "completed", created=0, updated=1)
+    lab.limit = lambda: None
     out, err = process.communicate(timeout=120)
 
     assert (process.returncode, "completed" in out, "completed" in err) == (0, True, True)
@@ -46,25 +46,25 @@ def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boar
 
 
 @pytest.mark.parametrize("words", ["continue", "start"])
-def test_a_list_that_lags_behind_a_write_ends_no_waiting(boarded: CommandLine, board: Lab, words: str) -> None:
+def test_a_list_that_lags_behind_a_write_ends_no_waiting(boarded: CommandLine, lab: Lab, words: str) -> None:
     """An earlier turn's end does not count for the new turn, and a new run that is not listed yet is waited for."""
-    board.put("run_0", "completed", created=-120, updated=-90)
-    board.put("run_1", "completed", created=-60, updated=-30)
-    stale = dict(board.runs)
+    lab.put("run_0", "completed", created=-120, updated=-90)
+    lab.put("run_1", "completed", created=-60, updated=-30)
+    stale = dict(lab.runs)
 
     def answer(request: Received) -> Step:
         if request.method == "POST":
-            return board.answer(request)
-        if len(board.list_queries) == 12:
-            board.move(
-                next(run_id for run_id, run in board.runs.items() if run["status"] == "queued"), "completed", updated=5
+            return lab.answer(request)
+        if len(lab.list_queries) == 12:
+            lab.move(
+                next(run_id for run_id, run in lab.runs.items() if run["status"] == "queued"), "completed", updated=5
             )
-        actual, board.runs = board.runs, stale if len(board.list_queries) < 8 else board.runs
-        step = board.answer(request)
-        board.runs = actual
+        actual, lab.runs = lab.runs, stale if len(lab.list_queries) < 8 else lab.runs
+        step = lab.answer(request)
+        lab.runs = actual
         return step
 
-    board.otherwise = answer
+    lab.otherwise = answer
     arguments = ("continue", "run_1") if words == "continue" else ("start", "-R", "acme/api")
     if words == "continue":
         boarded("runs", "list")
@@ -72,16 +72,16 @@ def test_a_list_that_lags_behind_a_write_ends_no_waiting(boarded: CommandLine, b
     result = boarded("runs", *arguments, "Once more", "--wait", "--json")
 
     assert (result.code, result.json()["run"]["status"]) == (0, "completed"), result
-    assert len(board.list_queries) >= 12
+    assert len(lab.list_queries) >= 12
 
 
 @pytest.mark.parametrize(("by", "code", "kind"), [("ctrl+c", 130, "interrupted"), ("the run", 7, "not_found")])
 def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
-    boarded: CommandLine, board: Lab, by: str, code: int, kind: str
+    boarded: CommandLine, lab: Lab, by: str, code: int, kind: str
 ) -> None:
     """The error has the requested format, whether waiting was interrupted or the run has vanished."""
-    board.put("run_0", "completed", created=0, updated=5)
-    board.put("run_1", "working", created=1)
+    lab.put("run_0", "completed", created=0, updated=5)
+    lab.put("run_1", "working", created=1)
     boarded("runs", "list")
     process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m", "--json")
     assert "working" in process.stderr.readline()
@@ -89,8 +89,8 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     if by == "ctrl+c":
         process.send_signal(signal.SIGINT)
     else:
-        del board.runs["run_1"]
-        board.wait_for(len(board.requests) + 1)
+        del lab.runs["run_1"]
+        lab.wait_for(len(lab.requests) + 1)
         with closing(sqlite3.connect(next(boarded.home.rglob("cache.sqlite3")))) as cache, cache:
             # A run that was listed within the last minute does not count as lost.
             cache.execute("UPDATE sightings SET asked_us = asked_us - 61000000")
@@ -100,16 +100,16 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     assert "Traceback" not in err
 
 
-def test_an_agents_run_is_waited_for_where_its_id_is_listed(boarded: CommandLine, board: Lab) -> None:
+def test_an_agents_run_is_waited_for_where_its_id_is_listed(boarded: CommandLine, lab: Lab) -> None:
     """The run is listed later than the execution.
 
     Its end is the command's result, and no other run is mistaken for it.
     """
-    board.put("run_1", "working")
+    lab.put("run_1", "working")
     start = ("agents", "start", "nightly", "-R", "acme/api", "--wait")
 
     late = boarded(*start, "--timeout", "0.5", "--json", RUNWARDEN_DATA_DIR=str(boarded.home / "other"))
-    board.before(4, lambda: board.put("exe_1", "failed"))
+    lab.before(4, lambda: lab.put("exe_1", "failed"))
     result = boarded(*start, "--json")
     shown = boarded(*start)
 
@@ -119,4 +119,4 @@ def test_an_agents_run_is_waited_for_where_its_id_is_listed(boarded: CommandLine
     assert (result.code, document["state"], document["execution"]) == (1, "confirmed", EXECUTION)
     assert (document["run"]["run_id"], document["run"]["status"]) == ("exe_1", "failed")
     lines = dict(line.split(None, 1) for line in shown.out.splitlines() if line.startswith(("status", "branch_name")))
-    assert lines == {"status": "failed", "branch_name": board.runs["exe_1"]["branch_name"]}
+    assert lines == {"status": "failed", "branch_name": lab.runs["exe_1"]["branch_name"]}

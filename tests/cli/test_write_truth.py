@@ -15,9 +15,9 @@ from unittest.mock import patch
 import pytest
 
 from storage import database
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CREATE, CommandLine
 from tests.lab import ORGANIZATION, RUN, Drop, Hang, Received, Respond, Server
-from tests.program import CREATE, MAX_S, Program
+from tests.program import MAX_S, Program
 from tests.waiting import eventually
 
 START = ("runs", "start", "-R", "acme/api", "--json", "Review")
@@ -118,7 +118,7 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
 
         def ended() -> bool:
             process.send_signal(signal.SIGINT)
-            return process.poll() is not None
+            return process.returncode is not None
 
         eventually(ended, "a second signal ends the command", pause_s=0.2)
         connection.execute("ROLLBACK")

@@ -3,9 +3,8 @@ import signal
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CREATE, CommandLine
 from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Lab, Raw, Received, Respond, Server, Step
-from tests.program import CREATE
 
 
 def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLine, server: Server) -> None:
@@ -115,13 +114,13 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
 
 def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, server: Server) -> None:
     """A bot sends it once. Cancelling the run warns about it and drops it, unless the user keeps it."""
-    board = Lab()
-    board.put("run_1", "working", created=1)
+    lab = Lab()
+    lab.put("run_1", "working", created=1)
 
     def answer(request: Received) -> Step:
         if request.method == "GET":
-            return board.answer(request)
-        return Respond(202 if request.path.endswith("/cancel") else 201, board.runs["run_1"])
+            return lab.answer(request)
+        return Respond(202 if request.path.endswith("/cancel") else 201, lab.runs["run_1"])
 
     server.otherwise = answer
     continued = ("runs", "continue", "run_1", "--when-ended", "--json", "Go \x1b[31mon.\nThen test.")
@@ -134,7 +133,7 @@ def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, 
     assert (again.json(), server.posts) == (waiting.json(), [])
     assert dropped.startswith("If the run is cancelled, its waiting continuation is dropped, too: “Go ␛[31mon.”. ")
     assert faulty(*cancel, keep).json()["warnings"] == []
-    board.put("run_1", "cancelled", created=1, updated=2)
+    lab.put("run_1", "cancelled", created=1, updated=2)
     faulty("watch", "--once")
     sent = faulty("actions", "list", "--json").json()["actions"]
     at_once = faulty(*continued).json()

@@ -12,8 +12,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.program import FORKS
 from tests.service.conftest import Laboratory
-from tests.service_process import FORKS, RunningService, start_service
+from tests.service_process import RunningService, start_service
 
 SPEC: Final = Path(__file__).parent / "spec.yaml"
 # The limits have their own tests, and a campaign of thousands of requests must not run into them.
@@ -25,17 +26,20 @@ class Subject(Laboratory):
 
     def __init__(self, service: RunningService, judge: ProcessPoolExecutor) -> None:
         super().__init__(service)
-        self.root = service.base_url.removesuffix("/v1")
         self.http = self.api.http
         self._judge = judge
+
+    def description(self) -> dict[str, Any]:
+        """The OpenAPI document that the service publishes."""
+        return dict(self.http.get(self.service.base_url.removesuffix("v1") + "openapi.json").json())
 
     def order(self, path: str, document: dict[str, Any]) -> None:
         answer = self.post(path, document)
         assert answer.is_success, answer.text
 
     def runs(self, **params: Any) -> httpx.Response:
-        given = {key: value for key, value in params.items() if value is not None}
-        return self.http.get("/external/runs", params=given)
+        query = {key: value for key, value in params.items() if value is not None}
+        return self.http.get("/external/runs", params=query)
 
     def campaign(
         self, folder: Path, document: dict[str, Any], examples: int, seed: int, *options: str
@@ -43,7 +47,7 @@ class Subject(Laboratory):
         """Let schemathesis try an OpenAPI document on the service; return its report."""
         spec, report = folder / "spec.json", folder / "report.json"
         spec.write_text(json.dumps(document), "utf-8")
-        given = [
+        arguments = [
             *("run", str(spec), "--url", self.service.base_url, "--continue-on-failure", "--no-color"),
             *("--header", f"Authorization: Bearer {self.service.admin_token}"),
             *("--generation-database", "none", "--warnings", "off", "--request-timeout", "60"),
@@ -52,7 +56,7 @@ class Subject(Laboratory):
             # Acceptance can only be checked if the schema knows which objects exist.
             *(options or ("--exclude-checks", "positive_data_acceptance")),
         ]
-        output = self._judge.submit(_schemathesis, folder, given).result()
+        output = self._judge.submit(_schemathesis, folder, arguments).result()
         assert report.exists(), output
         return dict(json.loads(report.read_text("utf-8"))) | {"output": output}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Subject
-from tests.service.conftest import OPERATIONS
+from tests.service.conftest import START
 
 pytestmark = pytest.mark.timeout(900)
 ADDRESSES = (
@@ -108,7 +108,7 @@ def test_whatever_is_sent_the_answer_conforms(
 @pytest.mark.parametrize("examples", [1, pytest.param(300, marks=CAMPAIGN)])
 def test_what_the_published_description_allows_is_accepted(subject: Subject, tmp_path: Path, examples: int) -> None:
     """Nothing that the published lengths, formats, enums and alternatives allow is refused."""
-    described = known(dict(subject.http.get(f"{subject.root}/openapi.json").json()))
+    described = known(subject.description())
     options = ("--mode", "positive", "--phases", "coverage,fuzzing")
     judge(subject.campaign(tmp_path, described, examples, 20250131, *options), 50)
 
@@ -123,18 +123,17 @@ def fits(field: dict[str, Any], value: str | int) -> bool:
 
 def test_what_is_refused_does_not_fit_the_published_description(subject: Subject) -> None:
     """The service refuses each of these values, and the published schema excludes them."""
-    described = subject.http.get(f"{subject.root}/openapi.json").json()["paths"]
+    described = subject.description()["paths"]
 
     def field(path: str, name: str) -> dict[str, Any]:
         content = described[f"/v1/external/{path}"]["post"]["requestBody"]["content"]
         return dict(content["application/json"]["schema"]["properties"][name])
 
-    start = OPERATIONS["start_run"][2]
     for path, name, value, others in (
         *(("organizations", "email", email, {}) for email in ADDRESSES),
         ("organizations", "offer_code", "\0", {"email": "a@b.com"}),
-        *(("runs", "instructions", text, start) for text in ("a\0", "\x85", " \n")),
-        ("runs", "run_id", "\0", start),
+        *(("runs", "instructions", text, START) for text in ("a\0", "\x85", " \n")),
+        ("runs", "run_id", "\0", START),
         ("agents/{name}/runs", "repository", "acme/api\0", {}),
         ("gitlab/projects", "project_id", 2**63, {}),
     ):
@@ -155,13 +154,13 @@ def test_what_is_refused_does_not_fit_the_published_description(subject: Subject
 @pytest.mark.parametrize("examples", [1, pytest.param(300, marks=CAMPAIGN)])
 def test_the_extension_answers_as_it_says(subject: Subject, tmp_path: Path, examples: int) -> None:
     """The results of a run and of one of its turns (docs/dev/api.md) match their OpenAPI description."""
-    described = dict(subject.http.get(f"{subject.root}/openapi.json").json())
+    described = subject.description()
     described["paths"] = {
         path.removeprefix("/v1"): item
         for path, item in described["paths"].items()
         if any(operation.get("tags") == ["results"] for operation in item.values())
     }
-    run_id = subject.http.post("/external/runs", json=OPERATIONS["start_run"][2]).json()["run_id"]
+    run_id = subject.http.post("/external/runs", json=START).json()["run_id"]
     there = {"run_id": {"type": "string", "enum": [run_id]}, "n": {"type": "integer", "enum": [1]}}
     for item in described["paths"].values():
         for operation in item.values():

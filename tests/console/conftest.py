@@ -1,6 +1,4 @@
-import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +11,6 @@ from msgspec.structs import replace
 from pytest_textual_snapshot import SVGImageExtension
 from syrupy.assertion import SnapshotAssertion
 from textual.notifications import Notification
-from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from app.console.app import RunwardenApp
@@ -26,38 +23,31 @@ from storage.records import PollOutcome
 from storage.thread import DatabaseThread
 from tests.console.quiet import (
     TOASTS,
+    Driver,
     QuietLoop,
     QuietPilot,
-    key_event,
-    lines,
     note_what_is_said_and_asked,
     paint_on_demand,
     parse_style_sheets_once,
-    quiet,
 )
-from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
-from tests.lab import Lab
-from tests.waiting import until
-from widgets.kit import NO_KEY, SecondPress
+from tests.console.scenes import NOW, TOKEN_VARIABLE, app_on, engine_on, settings_for
+from tests.lab import Clock, Lab
+from widgets.kit import SecondPress
 from widgets.kit.cursor_view import HEADER
 from widgets.runs.table import RunTable
 
 WIDE = (140, 40)
 SMALL = (80, 24)
-UNKEYED = ("runs.", "run.", "facts.")
 MESSAGE = "disk I/O error. Look at the disk"
 """The error message of a failing disk."""
 
 
 @dataclass
-class Scene:
+class Scene(Driver):
     """A running console, with methods for everything that can happen to it."""
 
-    pilot: Pilot[None]
     engine: Engine
-    clock: SceneClock
-    painted: tuple[int, list[str]] = (0, [])
-    """The lines of the screen, and the round of the loop in which they were painted."""
+    clock: Clock
 
     @property
     def app(self) -> RunwardenApp:
@@ -67,19 +57,6 @@ class Scene:
     @property
     def table(self) -> RunTable:
         return self.app.screen.query_one(RunTable)
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.lines)
-
-    @property
-    def lines(self) -> list[str]:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, QuietLoop)
-        # A test that asserts several things about one screen paints it once.
-        if self.painted[0] != loop.rounds:
-            self.painted = loop.rounds, lines(self.app)
-        return self.painted[1]
 
     @property
     def toasts(self) -> list[str]:
@@ -97,36 +74,6 @@ class Scene:
         region = self.table.region
         shown = [line[region.x : region.right - 1] for line in self.lines[region.y + HEADER : region.bottom]]
         return [line for line in shown if line.strip()]
-
-    async def settle(self) -> None:
-        """Waits until nothing is in progress."""
-        await quiet(self.app)
-
-    async def shows(self, *words: str) -> None:
-        """Waits until all the words are on the screen, however its lines break."""
-
-        async def are_shown() -> bool:
-            await self.settle()
-            shown = " ".join(self.text.split())
-            return all(word in shown for word in words)
-
-        await until(are_shown, f"the screen shows {words}", saw=lambda: self.text)
-
-    async def press(self, *keys: str) -> None:
-        """Press keys, each after the console has answered the one before, including reads in the background.
-
-        Characters for a field come at once, as from a fast typist. The id of an action without a key stands for a key
-        that a user configured.
-        """
-        pressed = deque(keys)
-        while pressed:
-            burst = [pressed.popleft()]
-            if isinstance(self.app.focused, Input | TextArea):
-                while pressed and len(burst[-1]) == len(pressed[0]) == 1:
-                    burst.append(pressed.popleft())
-            for key in burst:
-                self.app.post_message(key_event(f"{NO_KEY}{key}" if key.startswith(UNKEYED) else key))
-            await self.settle()
 
     async def to_all_runs(self) -> None:
         """Goes back to the initial runs, with nothing open, searched, grouped or marked, and to the newest run."""
@@ -217,7 +164,7 @@ def staged(board: Lab, tmp_path: Path) -> Staged:
         changed: Mapping[str, Any] = MappingProxyType({}),
         **console: Any,
     ) -> AsyncIterator[Scene]:
-        clock = SceneClock()
+        clock = Clock(NOW)
         settings = replace(settings_for(base_url or board.base_url, tmp_path, **console), **changed)
         async with engine_on(settings, clock) as engine:
             if synced:

@@ -7,8 +7,10 @@ has nothing left to run.
 
 import asyncio
 import unicodedata
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from selectors import DefaultSelector, SelectorKey
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -24,9 +26,11 @@ from textual.css.model import RuleSet
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Input, TextArea
 from textual.worker import WorkerCancelled
 
 from tests.waiting import COLD_START_S, until
+from widgets.kit import NO_KEY
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
@@ -41,6 +45,8 @@ MAX_FRAMES = 8
 """A screen behind a sheet may repaint with every frame forever; no key needs more frames than this."""
 ENOUGH_S = 0.5
 """How long a pilot's key waits for background work, which may hang on purpose."""
+UNKEYED = ("runs.", "run.", "facts.")
+"""How the ids of actions begin that have no key."""
 
 
 class _Selector(DefaultSelector):
@@ -200,6 +206,80 @@ async def _ended(worker: Any) -> None:
     # A newer worker of its kind may have replaced it.
     with suppress(WorkerCancelled):
         await worker.wait()
+
+
+@dataclass
+class Driver:
+    """A running app and its user, who presses keys, waits for what they do, and reads the screen."""
+
+    pilot: Pilot[Any]
+    painted: tuple[int, list[str]] = field(default=(0, []), kw_only=True)
+    """The lines of the screen, and the round of the loop in which they were painted."""
+
+    @property
+    def app(self) -> Any:
+        return self.pilot.app
+
+    @property
+    def screen(self) -> Any:
+        return self.app.screen
+
+    @property
+    def lines(self) -> list[str]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, QuietLoop)
+        # A test that asserts several things about one screen paints it once.
+        if self.painted[0] != loop.rounds:
+            self.painted = loop.rounds, lines(self.app)
+        return self.painted[1]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def words(self) -> str:
+        """The screen's words as one line, without frames and line breaks."""
+        return " ".join(self.text.replace("│", " ").replace("▌", " ").split())
+
+    async def settle(self) -> None:
+        """Waits until nothing is in progress."""
+        await quiet(self.app)
+
+    async def shows(self, *words: str) -> None:
+        """Waits until all the words are on the screen, however its lines break."""
+
+        async def are_shown() -> bool:
+            await self.settle()
+            shown = self.words
+            return all(word in shown for word in words)
+
+        await until(are_shown, f"the screen shows {words}", saw=lambda: self.text)
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, each after the app has answered the one before, including reads in the background.
+
+        Characters for a field come at once, as from a fast typist. The id of an action without a key stands for a key
+        that a user configured.
+        """
+        pressed = deque(keys)
+        while pressed:
+            burst = [pressed.popleft()]
+            if isinstance(self.app.focused, Input | TextArea):
+                while pressed and len(burst[-1]) == len(pressed[0]) == 1:
+                    burst.append(pressed.popleft())
+            for key in burst:
+                self.app.post_message(key_event(f"{NO_KEY}{key}" if key.startswith(UNKEYED) else key))
+            await self.settle()
+
+    async def fill(self, text: str) -> None:
+        """Fills fields one after the other, each by a paste; a tab moves to the next field."""
+        for number, part in enumerate(text.split("\t")):
+            if number:
+                await self.press("tab")
+            if part:
+                self.app.post_message(events.Paste(part))
+                await self.settle()
 
 
 def lines(app: App[Any]) -> list[str]:

@@ -3,8 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from app.api.requests import WriteRequest, as_json
@@ -22,6 +21,7 @@ LOST = ActionFailure("timed_out", "No answer within 20 s.")
 TOKEN_VARIABLE = "RUNWARDEN_SCENE_TOKEN"
 MINUTES_INTO_THE_DAY = 600.0
 """The current time, in the board's minutes: 22:00 UTC."""
+NOW = START + timedelta(minutes=MINUTES_INTO_THE_DAY)
 
 REPOSITORIES = ("acme/api", "acme/web", "acme/payment-service", "acme/infrastructure", "gitlab:acme/tools")
 BRANCHES = (
@@ -32,13 +32,6 @@ BRANCHES = (
     "main",
     "agent/upgrade-dependencies",
 )
-
-
-@dataclass
-class SceneClock(Clock):
-    """The scene's clock."""
-
-    now: datetime = START + timedelta(minutes=MINUTES_INTO_THE_DAY)
 
 
 def a_day(board: Lab, runs: int = 60) -> None:
@@ -79,7 +72,7 @@ def settings_for(base_url: str, data_dir: Path, *, read_only: bool = False, **co
 
 
 @asynccontextmanager
-async def engine_on(settings: Settings, clock: SceneClock) -> AsyncIterator[Engine]:
+async def engine_on(settings: Settings, clock: Clock) -> AsyncIterator[Engine]:
     """The real engine of the scene's profile, without automatic polls."""
     async with await Engine.open(settings, settings.profile(), actor="console", clock=clock) as engine:
         yield engine
@@ -88,7 +81,7 @@ async def engine_on(settings: Settings, clock: SceneClock) -> AsyncIterator[Engi
 class StillEngines(ProfileEngines):
     """Provides the first profile's open engine; engines of other profiles do not poll automatically."""
 
-    def __init__(self, settings: Settings, profile: Profile, clock: SceneClock, engine: Engine | None = None) -> None:
+    def __init__(self, settings: Settings, profile: Profile, clock: Clock, engine: Engine | None = None) -> None:
         super().__init__(settings, profile, os.environ if engine is None else {}, clock)
         self._first, self._opened = profile.name, engine
 
@@ -98,7 +91,7 @@ class StillEngines(ProfileEngines):
         return self._opened or await self.engine(name)
 
 
-def app_on(settings: Settings, clock: SceneClock, engine: Engine) -> RunwardenApp:
+def app_on(settings: Settings, clock: Clock, engine: Engine) -> RunwardenApp:
     """The console just after start, over an engine that is already open."""
     profile = settings.profile()
     first = first_picture(settings, profile, clock())

@@ -1,6 +1,6 @@
 """Proxies and private certificates, as in a company's network."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -31,8 +31,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 @pytest.fixture
-async def service(certificate: Certificate) -> AsyncIterator[Server]:
-    async with Server(tls=certificate.server_context()) as server:
+def service(certificate: Certificate) -> Iterator[Server]:
+    with Server(tls=certificate.server_context()) as server:
         yield server
 
 

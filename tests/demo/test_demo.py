@@ -24,7 +24,7 @@ from app.demo.world import PROFILE, World, add_program, write_configuration
 from app.profiles import Profile, Settings, load
 from app.profiles.token import EnvToken, FileToken
 from app.profiles.write import add_profile
-from tests.program import Program, run
+from tests.program import Program
 from tests.service.conftest import BARE
 from tests.service_process import command
 from tests.waiting import COLD_START_S, eventually
@@ -90,7 +90,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def printed(config: Path, *arguments: str) -> Any:
     """The JSON that a command printed."""
-    done = run(("--config", str(config), *arguments, "--json"), os.environ, stdin="", cwd=config.parent)
+    done = Program(("--config", str(config), *arguments, "--json"), os.environ, cwd=config.parent).completed()
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

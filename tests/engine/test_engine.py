@@ -27,13 +27,13 @@ async def heard(events: list[Event], wanted: Callable[[Event], bool], what: str)
 
 
 @pytest.fixture
-def board() -> AsyncIterator[Lab]:
-    with Lab(health={"github": {"status": "ok"}}) as board:
-        yield board
+def lab() -> AsyncIterator[Lab]:
+    with Lab(health={"github": {"status": "ok"}}) as lab:
+        yield lab
 
 
-def configured(board: Lab, tmp_path: Path) -> tuple[Settings, Profile]:
-    settings = load(None, {"RUNWARDEN_BASE_URL": board.base_url, "RUNWARDEN_DATA_DIR": str(tmp_path)})
+def configured(lab: Lab, tmp_path: Path) -> tuple[Settings, Profile]:
+    settings = load(None, {"RUNWARDEN_BASE_URL": lab.base_url, "RUNWARDEN_DATA_DIR": str(tmp_path)})
     return settings, settings.profile()
 
 
@@ -46,7 +46,7 @@ async def busy(*_: object) -> None:
     raise DatabaseBusyError("Busy.", path=Path("ledger.sqlite3"))
 
 
-async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_is_closed_whatever_fails_before(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In-flight writes finish first; an error of the lease is reported, and leaves no connection open."""
     closed: list[str] = []
     for kind in (InFlight, Client, State, Ledger, Cache):
@@ -59,7 +59,7 @@ async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, m
 
         monkeypatch.setattr(kind, name, closing)
     monkeypatch.setattr(State, "release_lease", busy)
-    engine = await Engine.open(*configured(board, tmp_path), actor="test")
+    engine = await Engine.open(*configured(lab, tmp_path), actor="test")
     engine.polling.is_poller = True
     with pytest.raises(DatabaseBusyError):
         await engine.close()
@@ -67,9 +67,7 @@ async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, m
     assert closed == ["InFlight", "Client", "State", "Ledger", "Cache"]
 
 
-async def test_a_poll_that_breaks_is_a_failing_link(
-    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_poll_that_breaks_is_a_failing_link(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug must not look like a quiet service."""
 
     async def breaks(_: object) -> None:
@@ -78,7 +76,7 @@ async def test_a_poll_that_breaks_is_a_failing_link(
     monkeypatch.setattr("app.sync.runs.RunSync.refresh", breaks)
     monkeypatch.setattr("app.sync.polling.HealthSync.refresh", breaks)
     events: list[Event] = []
-    async with await Engine.open(*configured(board, tmp_path), actor="test") as engine:
+    async with await Engine.open(*configured(lab, tmp_path), actor="test") as engine:
         engine.events.subscribe(events.append)
         engine.start_polling()
         await until(lambda: sum(isinstance(one, told.StorageFailed) for one in events) >= 2, "both fail")
@@ -89,13 +87,13 @@ async def test_a_poll_that_breaks_is_a_failing_link(
 
 
 async def test_of_two_processes_one_polls_and_the_other_hears(
-    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs and health are polled by one engine. The second engine does not poll; each learns of the other's writes."""
-    board.put("run_1", "working", created=0)
+    lab.put("run_1", "working", created=0)
     first: list[Event] = []
     second: list[Event] = []
-    settings = configured(board, tmp_path)
+    settings = configured(lab, tmp_path)
     async with await Engine.open(*settings, actor="one") as one:
         one.events.subscribe(first.append)
         one.start_polling()
@@ -107,7 +105,7 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
         async with await Engine.open(*settings, actor="two") as two:
             two.events.subscribe(second.append)
             two.start_polling()
-            board.put("run_2", "working", created=1)
+            lab.put("run_2", "working", created=1)
             one.polling.poll_soon("runs")
             await heard(second, lambda one: isinstance(one, told.CacheChangedElsewhere), "news of the cache")
             first.clear()
@@ -121,11 +119,11 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
 
 
 async def test_what_is_cached_can_be_read_whatever_a_refresh_meets(
-    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing token makes the link fail, not the program. The first problem is returned."""
-    board.put("run_1", "working", created=0)
-    settings = configured(board, tmp_path)
+    lab.put("run_1", "working", created=0)
+    settings = configured(lab, tmp_path)
     async with await Engine.open(*settings, actor="test") as engine:
         await engine.refresh()
     monkeypatch.delenv("RUNWARDEN_TOKEN", raising=False)
@@ -134,8 +132,8 @@ async def test_what_is_cached_can_be_read_whatever_a_refresh_meets(
         assert engine.token_problem is not None
         assert (problem and problem.kind, await engine.cache.count(RunFilter())) == ("token", 1)
     monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
-    board.health = {"github": {"status": "down"}}
-    board.otherwise = lambda request: Respond(429) if request.path.endswith("/runs") else board.answer(request)
+    lab.health = {"github": {"status": "down"}}
+    lab.otherwise = lambda request: Respond(429) if request.path.endswith("/runs") else lab.answer(request)
     async with await Engine.open(*settings, actor="test") as engine:
         problem = await engine.refresh()
         assert (problem.kind, [one.status for one in await engine.cache.health()]) == ("rate_limited", ["down"])
@@ -143,11 +141,11 @@ async def test_what_is_cached_can_be_read_whatever_a_refresh_meets(
 
 @pytest.mark.parametrize("has_lease", [True, False])
 async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_open(
-    board: Lab, tmp_path: Path, *, has_lease: bool
+    lab: Lab, tmp_path: Path, *, has_lease: bool
 ) -> None:
     """Any polling process notices it, with or without the lease, so it does not stay "sending" until the next start."""
     events: list[Event] = []
-    async with await Engine.open(*configured(board, tmp_path), actor="console") as engine:
+    async with await Engine.open(*configured(lab, tmp_path), actor="console") as engine:
         engine.events.subscribe(events.append)
         if not has_lease:
             await engine.usable_state().acquire_lease("poller", "another", 600)

@@ -82,16 +82,16 @@ class World(Clock):
 
     async def made(self) -> list[Message]:
         """The messages created since the last call, oldest first."""
-        found = [each.message for each in await self.state.recent_deliveries(10_000)][::-1]
-        fresh, self._seen = found[self._seen :], len(found)
+        messages = [delivery.message for delivery in await self.state.recent_deliveries(10_000)][::-1]
+        fresh, self._seen = messages[self._seen :], len(messages)
         return fresh
 
     async def titles(self) -> list[str]:
         return [message.title for message in await self.made()]
 
     async def arrive(self) -> None:
-        for each in await self.state.due_deliveries(self.now):
-            await self.state.settle_delivery(each, "delivered", self.now)
+        for delivery in await self.state.due_deliveries(self.now):
+            await self.state.settle_delivery(delivery, "delivered", self.now)
 
     async def after(self, dispatcher: Dispatcher, looks: int = 1, **by: float) -> list[str]:
         """Lets time pass and earlier messages arrive before each poll.
@@ -146,7 +146,9 @@ class World(Clock):
             "UPDATE decisions SET owner_json = ? WHERE outcome = 'acting'",
             "UPDATE deliveries SET owner_json = ? WHERE owner_json IS NOT NULL",
         ):
-            await self.state.writer.run(lambda held, query=query: held.execute(query, (json.dumps(astuple(owner)),)))
+            await self.state.writer.run(
+                lambda connection, query=query: connection.execute(query, (json.dumps(astuple(owner)),))
+            )
 
     async def link(self, kind: str | None = None) -> None:
         await self.cache.record_poll(PollOutcome("runs", self.now, kind, None if kind is None else "refused"))

@@ -30,11 +30,11 @@ class Piece:
 def pieces(data: bytes | str) -> Iterator[Piece]:
     """Split the stream into pieces; a sequence cut off at its end is left out."""
     text = data if isinstance(data, str) else data.decode("utf-8", errors="surrogateescape")
-    for found in _PIECE.finditer(text):
-        kind = found.lastgroup or ""
-        if found[0] == "\x1b" and len(text) - found.start() < 32:
+    for match in _PIECE.finditer(text):
+        kind = match.lastgroup or ""
+        if match[0] == "\x1b" and len(text) - match.start() < 32:
             return
-        yield Piece(kind, found[kind])
+        yield Piece(kind, match[kind])
 
 
 def unprintable(text: str) -> set[str]:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.cli.conftest import CommandLine
-from tests.program import Program
+from tests.program import ROOT, Program
 from tests.pty.ansi import Screen
-from tests.service_process import ROOT
 
 DEADLINE_S = 120.0
 """The deadline for what must happen; only a fault takes this long."""
@@ -67,7 +66,7 @@ class Terminal:
         """Reads until the condition holds. Raises: AssertionError: It never did, or the program exited before."""
         end = time.monotonic() + deadline_s
         while not fact():
-            if not self._read(min(0.2, end - time.monotonic())) and self.process.poll() is not None and not fact():
+            if not self._read(min(0.2, end - time.monotonic())) and self.process.returncode is not None and not fact():
                 raise AssertionError(f"ended with {self.process.returncode}:\n{self.seen[-2000:]!r}")
             if time.monotonic() > end:
                 raise AssertionError(f"never so:\n{self.screen.text}\n{self.seen[-300:]!r}")
@@ -89,20 +88,16 @@ class Terminal:
         for key in keys:
             self.type(key)
             end = time.monotonic() + CALM_S
-            while self._read(SILENCE_S) or not self._is_asleep():
+            while self._read(SILENCE_S) or self.states - ASLEEP:
                 if time.monotonic() > end:
-                    painted = len(self.seen)
-                    self._read_for(5.0)
+                    painted, end = len(self.seen), time.monotonic() + 5.0
+                    while time.monotonic() < end:
+                        self._read(0.1)
                     latest = self.seen[painted:]
                     raise AssertionError(
                         f"no silence after {key!r}; threads {self.states}; painted in 5 s: {len(latest):,} bytes,"
                         f" at the end {latest[-2000:]!r} on\n{self.screen.text}"
                     )
-
-    def _read_for(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while (rest := end - time.monotonic()) > 0:
-            self._read(rest)
 
     @property
     def attributes(self) -> object:
@@ -111,7 +106,7 @@ class Terminal:
     def end(self, deadline_s: float = DEADLINE_S) -> int:
         """Reads to the end; returns the exit status. Raises: AssertionError: The program keeps running."""
         end = time.monotonic() + deadline_s
-        while self.process.poll() is None:
+        while self.process.returncode is None:
             self._read(0.05)
             if time.monotonic() > end:
                 raise AssertionError(f"does not end:\n{self.screen.text}")
@@ -125,13 +120,10 @@ class Terminal:
         return self.process.wait(DEADLINE_S)
 
     def close(self) -> None:
-        if self.process.poll() is None:
+        if self.process.returncode is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         self._close_both()
-
-    def _is_asleep(self) -> bool:
-        return self.states <= ASLEEP
 
     @property
     def states(self) -> set[str]:

@@ -1,6 +1,6 @@
 """Reconciliation finds candidates for an unknown outcome automatically, and leaves the decision to the user."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,9 @@ QUIRKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[Lab]:
+def peer() -> Iterator[Lab]:
     """A scripted service with some history and the real time."""
-    async with Lab(clock=utc_now) as peer:
+    with Lab(clock=utc_now) as peer:
         yield peer
 
 

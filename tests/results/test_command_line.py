@@ -20,14 +20,14 @@ def origin(tmp_path: Path) -> Origin:
 
 
 @pytest.fixture
-def cli(tmp_path: Path, board: Lab, origin: Origin) -> CommandLine:
-    board.put("run_01", "completed", created=0, updated=5, branch_name="agent/x")
+def cli(tmp_path: Path, lab: Lab, origin: Origin) -> CommandLine:
+    lab.put("run_01", "completed", created=0, updated=5, branch_name="agent/x")
     config = tmp_path / "config.toml"
     config.write_text(
         f'[repositories]\n"acme/*" = "{origin.bare.parent}/origin.git"\n'
         '[console]\nrun_url = "https://example.com/{repository}/{branch}/{run_id}"\n'
     )
-    return CommandLine(tmp_path, board.base_url, more={"RUNWARDEN_CONFIG": str(config)})
+    return CommandLine(tmp_path, lab.base_url, more={"RUNWARDEN_CONFIG": str(config)})
 
 
 def test_a_diff_goes_into_git_apply_as_it_is(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:

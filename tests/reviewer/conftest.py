@@ -31,7 +31,7 @@ class Done:
 
     @property
     def rules(self) -> set[tuple[str, str]]:
-        return {(one["path"], one["rule"]) for one in self.findings}
+        return {(finding["path"], finding["rule"]) for finding in self.findings}
 
     def section(self, title: str) -> str:
         return self.review.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
@@ -91,11 +91,11 @@ class Repository:
 
 @pytest.fixture(scope="session")
 def tidy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = Repository(tmp_path_factory.mktemp("tidy") / "checkout")
-    made.commit({"README.md": "# Api\n", "src/api.py": API})
-    made.git("update-ref", DEFAULT_BRANCH, "HEAD")
-    made.git("checkout", "-q", "-b", "agent/work")
-    return made.folder
+    checkout = Repository(tmp_path_factory.mktemp("tidy") / "checkout")
+    checkout.commit({"README.md": "# Api\n", "src/api.py": API})
+    checkout.git("update-ref", DEFAULT_BRANCH, "HEAD")
+    checkout.git("checkout", "-q", "-b", "agent/work")
+    return checkout.folder
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.reviewer import review
+from tests.program import ROOT
 from tests.reviewer.conftest import Repository
-from tests.service_process import ROOT
 
 GOOD = {"run_id": "run_01TEST", "turn": 1, "instructions": "x"}
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])

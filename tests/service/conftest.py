@@ -19,26 +19,22 @@ from service.settings import DataFolder
 from service.store import dispatch, organizations, runs
 from service.store.database import Database
 from service.store.runs import Run, TurnRequest
-from tests import service_process
 from tests.service.postgres import Cluster, NoPostgresError, cluster
+from tests.service_process import (
+    Node,
+    RunningService,
+    lay_tables,
+    make_repository,
+    refused_start,
+    sandbox_works,
+    start_service,
+)
 from tests.waiting import COLD_START_S, eventually
 
 API: Final = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
 """A repository, as requests and answers name it."""
-OPERATIONS: Final[dict[str, tuple[str, str, Any, int]]] = {
-    "create_organization": ("POST", "/external/organizations", {"email": "a@customer.example"}, 201),
-    "list_runs": ("GET", "/external/runs", None, 200),
-    "start_run": ("POST", "/external/runs", {"instructions": "look", "repository": API}, 201),
-    "start_agent": (
-        "POST",
-        "/external/agents/scribe/runs",
-        {"repository": "acme/api", "inputs": {"instructions": "nothing"}},
-        201,
-    ),
-    "read_health": ("GET", "/external/installation/health", None, 200),
-    "onboard_project": ("POST", "/external/gitlab/projects", {"project_path": "acme/tools"}, 200),
-}
-"""Each operation of the API: method, path, an accepted body, and its status."""
+START: Final = {"instructions": "look", "repository": API}
+"""The body of a request that starts a run."""
 
 NOW: Final = 1_800_000_000 * SECOND_MICROS
 """The start of the store tests' time: 15 January 2027."""
@@ -56,7 +52,7 @@ def http_client(token: str = "", base_url: str = "") -> httpx.Client:
 
 BARE: Final = http_client()
 """A client without a token."""
-NEEDS_SANDBOX = pytest.mark.skipif(not service_process.sandbox_works(), reason="bubblewrap does not work here")
+NEEDS_SANDBOX = pytest.mark.skipif(not sandbox_works(), reason="bubblewrap does not work here")
 UNBOXED: Final = '[execution]\nsandbox = "none"\n'
 """For tests that do not need the sandbox, which takes a fifth of a short turn's time."""
 OPERATOR: Final = "rwo_" + "o" * 40
@@ -84,7 +80,7 @@ def placed(url: object = None, path: str = "acme/api", **fields: Any) -> dict[st
     return entry | ({} if url is None else {"url": str(url)}) | fields
 
 
-def said(answer: httpx.Response) -> tuple[int, str]:
+def refusal(answer: httpx.Response) -> tuple[int, str]:
     """The status of a refusal, and its error code."""
     return answer.status_code, answer.json()["error_code"]
 
@@ -92,7 +88,7 @@ def said(answer: httpx.Response) -> tuple[int, str]:
 class Api:
     """A client of one service: `get`, `post`, and waiting for runs to end."""
 
-    def __init__(self, service: Any, organization: dict[str, Any] | None = None) -> None:
+    def __init__(self, service: Node, organization: dict[str, Any] | None = None) -> None:
         self.service = service
         self.organization = service.organization if organization is None else organization
         self.token = self.organization["tokens"][0]["value"] if self.organization["tokens"] else ""
@@ -129,9 +125,9 @@ class Api:
         return list(self.get(f"/external/runs/{run_id}").json()["turns"])
 
     def run(self, run_id: str) -> dict[str, Any]:
-        found = next((run for run in self.runs(page_size="10") if run["run_id"] == run_id), None)
-        assert found is not None, f"{run_id} is not listed"
-        return found
+        run = next((run for run in self.runs(page_size="10") if run["run_id"] == run_id), None)
+        assert run is not None, f"{run_id} is not listed"
+        return run
 
     def runs(self, **params: str) -> Iterator[dict[str, Any]]:
         token: dict[str, str] | None = {}
@@ -190,7 +186,7 @@ Own = Callable[..., tuple[Api, Path]]
 class Laboratory:
     """A service with an open lab, and a client for both."""
 
-    def __init__(self, service: Any) -> None:
+    def __init__(self, service: RunningService) -> None:
         self.service = service
         self.api = Api(service)
         self.url = service.base_url.removesuffix("/v1") + "/_lab"
@@ -221,15 +217,15 @@ class Laboratory:
 
 
 @contextlib.contextmanager
-def served(paths: pytest.TempPathFactory, name: str, settings: str, **options: Any) -> Iterator[Any]:
+def served(paths: pytest.TempPathFactory, name: str, settings: str, **options: Any) -> Iterator[RunningService]:
     """A service for all tests of a worker process that do not start, stop or configure it."""
-    service = service_process.start_service(paths.mktemp(name), settings=settings, **options)
+    service = start_service(paths.mktemp(name), settings=settings, **options)
     yield service
     assert service.stop() == 0
 
 
 @pytest.fixture(scope="session")
-def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A service whose agents work without a sandbox."""
     # A variable for the test of what agents see of the service's environment.
     environment = {"SECRET": "s3cr3t", "LENT": "lent", "ANTHROPIC_API_KEY": "sk-x"}
@@ -256,7 +252,7 @@ def database_of_idle(idle: Api) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="session")
-def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A service with one slot, which soon retries a code host that was down."""
     settings = f"{UNBOXED}concurrency = 1\nlook_s = 0.1\n[limits]\nrequests_per_minute = 1000000\n"
     with served(tmp_path_factory, "patient", f"{settings}[forge]\nretry_s = 0.1\n") as service:
@@ -264,7 +260,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def api(shared_service: Any) -> Api:
+def api(shared_service: RunningService) -> Api:
     """A client of the shared service's first organization, acme, which many tests use."""
     return Api(shared_service)
 
@@ -276,11 +272,11 @@ def tenant(request: pytest.FixtureRequest) -> Callable[..., Api]:
     It uses the shared service, unless `on` names another.
     """
 
-    def join(on: Any = None, agents: Sequence[dict[str, Any]] = (), **fields: Any) -> Api:
+    def join(on: RunningService | None = None, agents: Sequence[dict[str, Any]] = (), **fields: Any) -> Api:
         service = on or request.getfixturevalue("shared_service")
         slug = f"tenant-{secrets.token_hex(6)}"
         entry = member(slug, **{"name": slug} | fields)
-        setup = {"organizations": [entry], "agents": [{"organization": slug} | one for one in agents]}
+        setup = {"organizations": [entry], "agents": [{"organization": slug} | agent for agent in agents]}
         file = service.data_dir.parent / "tenant.json"
         file.write_text(json.dumps(setup), "utf-8")
         return Api(service, service.admin("apply", str(file))["organizations"][0])
@@ -295,18 +291,18 @@ def own(tenant: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, 
     def make(
         files: dict[str, str] | None = None,
         branches: dict[str, dict[str, str]] | None = None,
-        on: Any = None,
+        on: RunningService | None = None,
         agents: Sequence[dict[str, Any]] = (),
         **entry: Any,
     ) -> tuple[Api, Path]:
-        bare = service_process.make_repository(tmp_path / "acme" / "api", files or {"README.md": "# api\n"}, branches)
+        bare = make_repository(tmp_path / "acme" / "api", files or {"README.md": "# api\n"}, branches)
         return tenant(on, agents, repositories=[placed(bare, **entry)]), bare
 
     return make
 
 
 @pytest.fixture(scope="session")
-def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A service whose agents work in the sandbox, with a page, metrics, and variables to lend."""
     settings = '[execution]\nconcurrency = 3\n[page]\nurl = "https://runs.acme.example"\n[forge]\nretry_s = 0.1\n'
     settings += f'[gitlab]\nwebhook_url = "{WEBHOOK}"\nwebhook_secret_env = "HOOK_SECRET_HERE"\n'
@@ -317,26 +313,13 @@ def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield service
 
 
-@pytest.fixture(scope="module")
-def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    """A service with an open lab, for the tests of a module; reset it after use."""
-    with served(tmp_path_factory, "laboratory", UNBOXED, arguments=["--lab"]) as service:
-        yield Laboratory(service)
-
-
-@pytest.fixture
-def lab(laboratory: Laboratory) -> Iterator[Laboratory]:
-    yield laboratory
-    laboratory.reset()
-
-
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
     """Start a separate service: `start(settings=…, setup=…)` returns a client of it."""
-    running: list[Any] = []
+    running: list[RunningService] = []
 
     def begin(**options: Any) -> Api:
-        service = service_process.start_service(tmp_path / f"service-{len(running)}", **options)
+        service = start_service(tmp_path / f"service-{len(running)}", **options)
         running.append(service)
         return Api(service)
 
@@ -363,18 +346,18 @@ def postgres() -> Iterator[Cluster]:
     """A real PostgreSQL for the tests of a worker process; without one, those that need it are skipped."""
     with contextlib.ExitStack() as stack:
         try:
-            made = stack.enter_context(cluster())
+            server = stack.enter_context(cluster())
         except NoPostgresError as reason:
             pytest.skip(str(reason))
-        yield made
+        yield server
 
 
 @pytest.fixture(scope="session")
 def tables(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of a PostgreSQL database with the service's and the queue's tables, as a template."""
     url = postgres.create("tables")
-    done = service_process.refused_start(tmp_path_factory.mktemp("tables"), "migrate", "--database", url)
-    assert done.returncode == 0, done.stderr
+    result = refused_start(tmp_path_factory.mktemp("tables"), "migrate", "--database", url)
+    assert result.returncode == 0, result.stderr
     return "tables"
 
 
@@ -401,10 +384,10 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     if getattr(request, "param", "sqlite") == "postgresql":
         url = str(request.getfixturevalue("postgres_url"))
     else:
-        service_process.lay_tables(tmp_path)
+        lay_tables(tmp_path)
         url = DataFolder(tmp_path).database_url
-    with contextlib.closing(Database(url)) as made:
-        yield made
+    with contextlib.closing(Database(url)) as database:
+        yield database
 
 
 def organization(database: Database, slug: str = "acme", now: int = NOW) -> str:
@@ -414,10 +397,10 @@ def organization(database: Database, slug: str = "acme", now: int = NOW) -> str:
         return (there or organizations.create(connection, name=slug, slug=slug, now=now)).id
 
 
-def order(owner: str, agent: str = "scribe", **given: Any) -> TurnRequest:
+def order(owner: str, agent: str = "scribe", **changed: Any) -> TurnRequest:
     """A requested turn."""
     fields = {"platform": "github", "path": "acme/api", "url": "/srv/api.git", "branch": None, "instructions": "do it"}
-    return TurnRequest(owner, agent, **fields | given)
+    return TurnRequest(owner, agent, **fields | changed)
 
 
 def due_jobs(connection: sa.Connection, kind: str, now: int) -> list[str]:
@@ -425,8 +408,8 @@ def due_jobs(connection: sa.Connection, kind: str, now: int) -> list[str]:
     return [name.partition(":")[2] for name in dispatch.due_jobs(connection, now) if name.startswith(f"{kind}:")]
 
 
-def accepted(database: Database, slug: str = "acme", agent: str = "scribe", now: int = NOW, **given: Any) -> Run:
+def accepted(database: Database, slug: str = "acme", agent: str = "scribe", now: int = NOW, **changed: Any) -> Run:
     """Accept a run of an organization, which is created if it does not exist."""
     owner = organization(database, slug, now)
     with database.write() as connection:
-        return runs.accept(connection, order(owner, agent, **given), now)
+        return runs.accept(connection, order(owner, agent, **changed), now)

@@ -30,10 +30,12 @@ class Deployment:
             lay_tables(self.machine("first"))
         document = demo_setup(folder) if setup is None else setup
         (folder / "setup.json").write_text(json.dumps(document), "utf-8")
-        made = self.admin("apply", str(folder / "setup.json"))
-        self.organizations = made["organizations"]
+        applied = self.admin("apply", str(folder / "setup.json"))
+        self.organizations = applied["organizations"]
         self.organization = self.organizations[0]
-        self.repositories = {one["path"]: Path(one["url"]) for one in self.organization["repositories"]}
+        self.repositories = {
+            repository["path"]: Path(repository["url"]) for repository in self.organization["repositories"]
+        }
 
     def machine(self, name: str) -> Path:
         place = self._folder / name
@@ -70,8 +72,8 @@ class Deployment:
 
     def leftovers(self, machine: str = "*") -> list[str]:
         """Return folders that turns left on a machine, and processes that they left on any machine."""
-        found = [str(path) for path in self._folder.glob(f"{machine}/work/*")]
-        return found + running(marks=tuple(f"{name}={self._folder}{os.sep}" for name in ("RUNWARDEN_RESULT", "HOME")))
+        folders = [str(path) for path in self._folder.glob(f"{machine}/work/*")]
+        return folders + running(marks=tuple(f"{name}={self._folder}{os.sep}" for name in ("RUNWARDEN_RESULT", "HOME")))
 
 
 @contextlib.contextmanager
@@ -80,8 +82,8 @@ def deployment(
 ) -> Iterator[Deployment]:
     """Set a service up, and stop all of its processes at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.closing(Deployment(folder, database_url, settings, setup)) as made:
-        yield made
+    with contextlib.closing(Deployment(folder, database_url, settings, setup)) as started:
+        yield started
 
 
 def long_sleep() -> str:
@@ -91,12 +93,12 @@ def long_sleep() -> str:
 
 def running(*words: str, naming: str = "", marks: tuple[str, ...] = ("",)) -> list[str]:
     """Return the command lines that contain all the words, with one of the marks in their environment."""
-    found = []
+    matching = []
     for entry in Path("/proc").glob("[0-9]*"):
         line = _read(entry / "cmdline")
         if set(words) <= set(line.split("\0")) and naming in line.replace("\0", " "):
-            found += [line.replace("\0", " ")] * any(mark in _read(entry / "environ") for mark in marks)
-    return found
+            matching += [line.replace("\0", " ")] * any(mark in _read(entry / "environ") for mark in marks)
+    return matching
 
 
 def _read(file: Path) -> str:

@@ -20,7 +20,7 @@ def push(
     `onto` is its parent, by default the branch itself; `more` are lines for git's fast-import.
     """
     stream = commit_stream(branch, message, files, f"{onto or f'refs/heads/{branch}'}^0", more)
-    git("fast-import", "--quiet", "--force", cwd=bare, given=stream)
+    git("fast-import", "--quiet", "--force", cwd=bare, stdin=stream)
     return git("rev-parse", branch, cwd=bare)
 
 
@@ -52,14 +52,14 @@ class GitHttpHost(Server):
     def serve(self, request: Received) -> Step:
         if (fault := self.fault(request)) is not None:
             return fault
-        given = request.headers.get("authorization")
-        self.seen.append(given)
-        if self._expected is not None and given != self._expected:
+        credentials = request.headers.get("authorization")
+        self.seen.append(credentials)
+        if self._expected is not None and credentials != self._expected:
             return Respond(401, headers={"WWW-Authenticate": 'Basic realm="git"'})
-        done = subprocess.run(
+        result = subprocess.run(
             ["git", "http-backend"], input=request.body, env=self._cgi(request), capture_output=True, check=True
         )
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        head, _, content = result.stdout.partition(b"\r\n\r\n")
         fields = dict(line.split(": ", 1) for line in head.decode().splitlines())
         return Respond(int(fields.pop("Status", "200 OK").split()[0]), content, fields)
 

@@ -65,7 +65,7 @@ class Cluster:
             user = {"user": _owner().pw_uid, "group": _owner().pw_gid, "extra_groups": []}
         # The server would keep the pipe open.
         with (self.folder / "output").open("ab") as output:
-            done = subprocess.run(
+            result = subprocess.run(
                 [self.programs / program, "-D", self.folder / "data", *arguments],
                 cwd=self.folder,
                 env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": str(self.folder)},
@@ -76,8 +76,8 @@ class Cluster:
                 timeout=120,
                 **user,
             )
-        said = (self.folder / "output").read_text("utf-8", "replace")
-        assert done.returncode == 0, f"{program}: {said[-2000:]}"
+        text = (self.folder / "output").read_text("utf-8", "replace")
+        assert result.returncode == 0, f"{program}: {text[-2000:]}"
 
 
 @contextlib.contextmanager
@@ -87,21 +87,21 @@ def cluster() -> Iterator[Cluster]:
     Raises: NoPostgresError: The programs are missing, or there is no user to run them as.
     """
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
-    found = str(places[-1]) if places else shutil.which("initdb")
-    if found is None:
+    initdb = str(places[-1]) if places else shutil.which("initdb")
+    if initdb is None:
         raise NoPostgresError("PostgreSQL is not installed; on Debian: apt-get install postgresql")
     with tempfile.TemporaryDirectory(prefix="runwarden-postgres-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if os.geteuid() == 0:
             os.chown(folder, _owner().pw_uid, _owner().pw_gid)
-        made = Cluster(Path(found).resolve().parent, folder, free_port())
+        server = Cluster(Path(initdb).resolve().parent, folder, free_port())
         options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C.UTF-8"]
-        made.run("initdb", *options)
-        made.start()
+        server.run("initdb", *options)
+        server.start()
         try:
-            yield made
+            yield server
         finally:
-            made.stop("immediate")
+            server.stop("immediate")
 
 
 def _owner() -> pwd.struct_passwd:

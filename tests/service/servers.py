@@ -34,13 +34,13 @@ class Certificate:
 
 def make_certificate(folder: Path, names: str = "DNS:localhost,IP:127.0.0.1") -> Certificate:
     """Make a certificate for names in the form of subjectAltName."""
-    made = Certificate(folder / "server.pem", folder / "server.key")
+    certificate = Certificate(folder / "server.pem", folder / "server.key")
     folder.mkdir(parents=True, exist_ok=True)
     request = ["req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "2"]
-    places = ["-keyout", str(made.key), "-out", str(made.file)]
+    places = ["-keyout", str(certificate.key), "-out", str(certificate.file)]
     subject = ["-subj", "/CN=a test server", "-addext", f"subjectAltName={names}"]
     subprocess.run(["openssl", *request, *places, *subject], check=True, capture_output=True)
-    return made
+    return certificate
 
 
 @dataclass
@@ -90,8 +90,8 @@ class MailServer:
         return "250 OK"
 
 
-def _authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> AuthResult:
-    right = isinstance(given, LoginPassword) and (given.login, given.password) == (USER.encode(), PASSWORD.encode())
+def _authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, login: Any) -> AuthResult:
+    right = isinstance(login, LoginPassword) and (login.login, login.password) == (USER.encode(), PASSWORD.encode())
     return AuthResult(success=right, handled=False)
 
 

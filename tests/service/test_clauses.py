@@ -8,13 +8,22 @@ from fastapi import FastAPI
 
 from service.api import errors
 from service.git import GitCommandError
-from tests.service.conftest import BARE, OPERATIONS
+from tests.service.conftest import BARE
+
+ENDPOINTS = (
+    ("POST", "/external/organizations"),
+    ("GET", "/external/runs"),
+    ("POST", "/external/runs"),
+    ("POST", "/external/agents/scribe/runs"),
+    ("GET", "/external/installation/health"),
+    ("POST", "/external/gitlab/projects"),
+)
 
 
 def test_without_a_valid_token_every_endpoint_answers_401(idle: Any) -> None:
     """A missing, malformed or unknown token is a 401 with a challenge, before the body is read."""
     for given in (None, "Bearer", "Basic YTpi", "Bearer rwt_unknown"):
-        for method, path, *_ in OPERATIONS.values():
+        for method, path in ENDPOINTS:
             headers, body = {} if given is None else {"Authorization": given}, {} if method == "POST" else None
             answer = BARE.request(method, idle.service.base_url + path, headers=headers, json=body)
 

@@ -1,16 +1,31 @@
 """The lab: who may use it, its clock for expiry, generated history, and scripted faults as clients see them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.service.conftest import BARE
+from tests.service.conftest import BARE, UNBOXED, Laboratory, served
 from tests.service_process import refused_start
 
 
-def test_the_lab_opens_to_its_own_token_alone_on_this_machine(api: Any, lab: Any, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """A service with an open lab, for all tests of this module."""
+    with served(tmp_path_factory, "laboratory", UNBOXED, arguments=["--lab"]) as service:
+        yield Laboratory(service)
+
+
+@pytest.fixture
+def lab(laboratory: Laboratory) -> Iterator[Laboratory]:
+    """That service, reset after the test."""
+    yield laboratory
+    laboratory.reset()
+
+
+def test_the_lab_opens_to_its_own_token_alone_on_this_machine(api: Any, lab: Laboratory, tmp_path: Path) -> None:
     """The lab is off by default.
 
     Its token opens nothing else, and any other token, even an administrator's, gets a 401.
@@ -28,14 +43,19 @@ def test_the_lab_opens_to_its_own_token_alone_on_this_machine(api: Any, lab: Any
     headers = {"Authorization": f"Bearer {lab.service.lab_token}"}
     assert BARE.get(f"{lab.service.base_url}/external/runs", headers=headers).status_code == 401
     # A console shows a banner because of this mark, which is on successes and failures alike.
-    answers = [lab.api.get("/external/runs"), lab.api.get("/nothing"), lab.get(), lab.get("/nothing")]
+    answers = [
+        lab.api.get("/external/runs"),
+        lab.api.get("/nothing"),
+        lab.get(),
+        lab.get("/nothing"),
+    ]
     assert [answer.headers["x-runwarden-lab"] for answer in answers] == ["on"] * 4
     assert "THE LAB IS ON" in lab.service.log
     beyond = refused_start(tmp_path, "serve", "--lab", "--host", "0.0.0.0", "--port", "0")
     assert (beyond.returncode, "only available on loopback" in beyond.stderr) == (2, True)
 
 
-def test_a_token_lives_as_long_as_its_duration_says(lab: Any) -> None:
+def test_a_token_lives_as_long_as_its_duration_says(lab: Laboratory) -> None:
     """A token is valid until a minute before its expiry, a 401 afterwards, and valid again with the clock set back."""
     made = lab.service.admin("token", "create", "--org", "acme", "--scope", "admin", "--duration", "1h")
     headers, statuses = {"Authorization": f"Bearer {made['value']}"}, []
@@ -45,12 +65,12 @@ def test_a_token_lives_as_long_as_its_duration_says(lab: Any) -> None:
     assert statuses == [200, 200, 401, 200]
 
 
-def listed(lab: Any) -> list[dict[str, Any]]:
+def listed(lab: Laboratory) -> list[dict[str, Any]]:
     """Return the generated runs, newest first."""
     return list(lab.api.runs(date_to="2025-06-01T00:00:00Z"))
 
 
-def test_reset_removes_what_was_made_up_and_the_script_and_nothing_else(lab: Any) -> None:
+def test_reset_removes_what_was_made_up_and_the_script_and_nothing_else(lab: Laboratory) -> None:
     """The history spans its time and is created once.
 
     No worker starts its active runs; an ended one can be continued. A note replaces its log, and explains why nothing
@@ -80,15 +100,15 @@ def test_reset_removes_what_was_made_up_and_the_script_and_nothing_else(lab: Any
     assert (listed(lab), lab.api.run(real)["status"]) == ([], "completed")
 
 
-def create(lab: Any) -> Any:
+def create(lab: Laboratory) -> Any:
     return lab.api.post("/external/organizations", {"email": "a@customer.example"})
 
 
-def organizations(lab: Any) -> list[dict[str, Any]]:
+def organizations(lab: Laboratory) -> list[dict[str, Any]]:
     return [one for one in lab.service.admin("org", "list")["organizations"] if one["slug"] != "acme"]
 
 
-def test_a_caller_sees_a_fault_before_or_after_the_request_was_executed(lab: Any) -> None:
+def test_a_caller_sees_a_fault_before_or_after_the_request_was_executed(lab: Laboratory) -> None:
     """As spec 4.1 warns, the organization exists and its mail is sent, but the caller sees a reset.
 
     Half-way it is created but not invited (spec 7.1): the message names it, and its mail is still pending.

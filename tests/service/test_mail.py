@@ -18,7 +18,7 @@ from service.settings import DataFolder, MailSettings, Settings, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
 from service.store.invitations import Invitation
-from tests.service.conftest import Make, due_jobs, said
+from tests.service.conftest import Make, due_jobs, refusal
 from tests.service.servers import PASSWORD, USER, Certificate, MailServer, make_certificate
 from tests.waiting import eventually, present
 
@@ -58,7 +58,7 @@ def test_a_mail_waits_for_its_server(start: Make, serving: Callable[..., MailSer
     eventually(lambda: api.service.admin("status")["mails"]["waiting"] == 0, "the invitation is known to have left")
     assert [message["To"] for message in server.messages] == ["jane@customer.example"]
     assert list(api.service.outbox.iterdir()) == []
-    assert said(answer) == (500, "provisioning_failed")
+    assert refusal(answer) == (500, "provisioning_failed")
     assert waiting["organization_id"] in answer.json()["message"]
     assert (waiting["state"], waiting["email"], waiting["sent_at"]) == ("waiting", "jane@customer.example", None)
     assert str(server.port) in waiting["failure"]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from tests.service.conftest import Make, http_client, said
+from tests.service.conftest import Make, http_client, refusal
 
 
 def invitation(api: Any, organization_id: str) -> email.message.EmailMessage:
@@ -33,7 +33,7 @@ def test_each_call_creates_an_organization_and_invites_its_administrator(api: An
     ours = api.service.organization["id"]
     mails = [invitation(api, one["organization_id"]) for one in (made, second)]
 
-    assert said(unknown) == (400, "invalid_offer_code")
+    assert refusal(unknown) == (400, "invalid_offer_code")
     assert [answer.status_code for answer in answers] == [201, 201]
     assert set(made) == {"organization_id", "organization_name", "organization_slug", "parent_organization_id"}
     known = {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}

@@ -17,7 +17,7 @@ from service.settings import DataFolder
 from service.store import runs, turn_files, turns
 from service.store.database import Database
 from service.store.turns import TurnOutcome
-from tests.service.conftest import BARE, OPERATOR, UNBOXED, Api, Make, Own, http_client, order, said
+from tests.service.conftest import BARE, OPERATOR, UNBOXED, Api, Make, Own, http_client, order, refusal
 from tests.service_process import make_repository
 from tests.waiting import eventually, present
 
@@ -398,7 +398,7 @@ def test_a_stranger_locks_nobody_out(start: Make) -> None:
     assert int(refused.headers["retry-after"]) > 0
     assert 429 in (stranger.post("/invitation", code="rwt_guess").status_code for _ in range(1000))
     limited = next(answer for _ in range(1000) if (answer := api.get("/external/agents")).status_code == 429)
-    assert (said(limited)[1], 1 <= int(limited.headers["retry-after"]) <= 60) == ("rate_limited", True)
+    assert (refusal(limited)[1], 1 <= int(limited.headers["retry-after"]) <= 60) == ("rate_limited", True)
     for token in (api.token, OPERATOR):
         assert Browser(api.service.base_url).sign_in(token).status_code == 303
     assert Browser(api.service.base_url).post("/invitation", code=code).status_code == 200

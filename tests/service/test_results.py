@@ -10,7 +10,7 @@ import pytest
 
 from service.settings import DataFolder
 from service.store import turns
-from tests.service.conftest import Api, Make, Own, said
+from tests.service.conftest import Api, Make, Own, refusal
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
 from tests.service_process import git, put_hook
@@ -109,9 +109,9 @@ def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:
         piece = api.get(log_path(run_id), params={"offset": offset})
         assert (piece.content, position(piece)) == (whole.content[start:], (start, size, size, "true"))
     for query in ("offset=x", "offset=1&offset=2", "wait=31", "form=xml", "before=x"):
-        assert said(api.get(f"{log_path(run_id)}?{query}")) == (400, "invalid_query"), query
+        assert refusal(api.get(f"{log_path(run_id)}?{query}")) == (400, "invalid_query"), query
     for number in ("0", "4", "x"):
-        assert said(api.get(log_path(run_id, number))) == (404, "turn_not_found"), number
+        assert refusal(api.get(log_path(run_id, number))) == (404, "turn_not_found"), number
 
 
 def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenant: Make) -> None:
@@ -129,10 +129,10 @@ def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenan
         none = other.http.request(method, f"/external/runs/run_none{path}")
         without = other.http.request(method, f"/external/runs/{run_id}{path}", headers=scopeless)
 
-        assert said(theirs) == (404, "run_not_found"), path
+        assert refusal(theirs) == (404, "run_not_found"), path
         assert theirs.text.replace(run_id, "run_none") == none.text
         assert without.status_code == 403
-    assert said(other.follow(run_id, "mine now")) == (404, "run_not_found")
+    assert refusal(other.follow(run_id, "mine now")) == (404, "run_not_found")
     assert list(other.runs()) == []
     assert "mine now" not in str(api.service.admin("run", run_id))
 
@@ -189,7 +189,7 @@ def test_a_log_is_followed_while_its_turn_works(apart: tuple[Deployment, Api], t
         gate.touch()
         end.result(120)
 
-    assert said(unfinished) == (409, "turn_active")
+    assert refusal(unfinished) == (409, "turn_active")
     assert b"".join(heard) == api.get(log_path(run_id)).content
     assert b"pushed" in b"".join(heard)
     assert api.get(f"/external/runs/{run_id}/diff").content.startswith(b"diff --git a/notes/")
@@ -212,7 +212,7 @@ def test_artifacts_and_large_changes_are_fetched_from_another_machine(
     assert [one["name"] for one in listed] == ["a.txt", "change.patch"]
     assert [len(one) for one in found] == [one["bytes"] for one in listed]
     assert (found[0], found[1][:23]) == (b"a" * 99, b"diff --git a/large.txt ")
-    assert said(api.get(f"/external/runs/{run_id}/diff")) == (413, "diff_too_large")
+    assert refusal(api.get(f"/external/runs/{run_id}/diff")) == (413, "diff_too_large")
 
 
 def test_cancelling_ends_a_turn_wherever_it_works(apart: tuple[Deployment, Api], tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_cancelling_ends_a_turn_wherever_it_works(apart: tuple[Deployment, Api],
     assert after["status"] == "completed"
     subjects = git("log", "--format=%s", "main..shared", cwd=made.repositories["acme/api"])
     assert subjects.splitlines() == ["scribe: write it"]
-    assert said(late) == (409, "run_not_active")
+    assert refusal(late) == (409, "run_not_active")
 
 
 def test_a_push_that_was_under_way_is_told_of(own: Own, tmp_path: Path) -> None:

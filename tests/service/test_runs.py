@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from service import ids
 from service.reference import BRANCH, branch_fault, default_branch
-from tests.service.conftest import API, Own, said
+from tests.service.conftest import API, Own, refusal
 from tests.service_process import git
 
 
@@ -47,7 +47,7 @@ def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_p
     assert re.fullmatch(r"run_[0-9A-HJKMNP-TV-Z]{26}", run["run_id"])
     assert (run["status"], run["repository"], run["created_at"]) == ("queued", API, run["updated_at"])
     assert run["branch_name"].startswith("agent/fix-the-flaky-retry-please-")
-    assert [said(one) for one in refused] == [
+    assert [refusal(one) for one in refused] == [
         (400, "repository_mismatch"),
         (400, "branch_mismatch"),
         (404, "run_not_found"),
@@ -93,7 +93,7 @@ def test_a_repository_is_named_in_any_of_four_forms(idle: Any) -> None:
         answer = asked(repository)
         assert (answer.status_code, answer.json()["repository"]) == (201, path), answer.text
     for repository in ("https://evil.example/acme/api", "nameless", "--upload-pack=x", "../../etc", "/"):
-        assert said(asked(repository)) == (400, "unknown_repository"), repository
+        assert refusal(asked(repository)) == (400, "unknown_repository"), repository
 
 
 def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
@@ -110,9 +110,9 @@ def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
         ("metadata", {"x": "y" * 66_000}, "metadata_too_large"),
     ):
         answer = ask(api, **{field: value})
-        assert said(answer) == (400, code), value
+        assert refusal(answer) == (400, code), value
         assert field.split("_", maxsplit=1)[0] in answer.json()["message"]
-    assert said(api.get("/external/installation/health")) == (404, "no_code_host")
+    assert refusal(api.get("/external/installation/health")) == (404, "no_code_host")
     assert api.get("/external/runs").json()["total_count"] == 0
 
 
@@ -129,7 +129,7 @@ def test_a_protected_branch_is_refused(own: Own, idle: Any) -> None:
 
             assert {plain.status_code, named.status_code} == {400 if branch == refused else 201}, plain.text
             if branch == refused:
-                assert said(plain) == said(named) == (400, "branch_protected")
+                assert refusal(plain) == refusal(named) == (400, "branch_protected")
                 assert "name another" in plain.json()["message"]
                 assert list(api.runs()) == []
 
@@ -154,7 +154,7 @@ def test_an_agent_of_another_organization_is_not_there(idle: Any) -> None:
 
     for name in ("theirs", "nobody", "..%2Fruns", "%00", "a%20b", "ä"):
         answer = idle.post(f"/external/agents/{name}/runs", {"repository": "acme/api"})
-        assert said(answer) in {(404, "agent_not_found"), (404, "not_found")}, name
+        assert refusal(answer) in {(404, "agent_not_found"), (404, "not_found")}, name
 
 
 def test_what_cannot_be_read_is_400(api: Any) -> None:
@@ -168,7 +168,7 @@ def test_what_cannot_be_read_is_400(api: Any) -> None:
     ):
         for value in values:
             answer = api.get("/external/runs", params={name: value})
-            assert said(answer) == (400, code), value
+            assert refusal(answer) == (400, code), value
 
 
 AWKWARD = st.text(alphabet="a/.-@{}~^:?*[\\ \x7f\x01lockHEDrfsé", max_size=12)

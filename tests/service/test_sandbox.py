@@ -17,9 +17,9 @@ from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, SandboxView,
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
 from tests import service_process
+from tests.program import ROOT
 from tests.service.conftest import BARE, NEEDS_SANDBOX, Api, Make
 from tests.service.deployment import long_sleep, running
-from tests.service_process import ROOT
 from tests.waiting import eventually
 
 CALLER = """

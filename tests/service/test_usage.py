@@ -95,7 +95,7 @@ def test_the_days_add_up_to_the_turns_whoever_is_killed(database: Database) -> N
     writers = [Program((url, run_id), os.environ, code=_WRITES) for _ in range(1 if database.is_sqlite else 3)]
     for writer in writers:
         while present(writer.stdout).readline().strip() != "20":
-            assert writer.poll() is None
+            assert writer.returncode is None
     for writer in writers:
         writer.kill()
         writer.wait()

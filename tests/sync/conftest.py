@@ -67,8 +67,8 @@ class Desk:
         self, *, token: str = "test-token", clock: Callable[[], datetime] = utc_now, **poll: Any
     ) -> AsyncIterator[Engine]:
         settings = load(None, CommandLine(self.folder, self.peer.base_url).environment)
-        found = settings.profile()
-        profile = replace(found, token=ReadToken(Token(token)), poll=replace(found.poll, **poll))
+        profile = settings.profile()
+        profile = replace(profile, token=ReadToken(Token(token)), poll=replace(profile.poll, **poll))
         async with await Engine.open(settings, profile, actor="cli", clock=clock) as engine:
             yield engine
 
@@ -111,7 +111,7 @@ class Desk:
     def false_claims(self, document: Any) -> set[str]:
         """Runs that `runs list` claims to have cached, and has not."""
         assert isinstance(self.peer, Recorder)
-        claims = [(each["from"] or FIRST, each["to"], str(utc_now())) for each in document["complete"]]
+        claims = [(period["from"] or FIRST, period["to"], str(utc_now())) for period in document["complete"]]
         if document["complete_since"] is not None:
             claims.append((document["complete_since"], LAST, document["as_of"]))
         times = [tuple(map(datetime.fromisoformat, claim)) for claim in claims]

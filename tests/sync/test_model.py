@@ -202,7 +202,7 @@ class SyncModel(RuleBasedStateMachine):
     def begin(self, habits: dict[str, Any], count: int) -> None:
         async def start() -> None:
             folder = self.open.enter_context(tempfile.TemporaryDirectory())
-            await self.open.enter_async_context(self.peer)
+            self.open.enter_context(self.peer)
             self.desk = Desk(self.peer, Path(folder))
             await self.reopen()
 

@@ -58,7 +58,7 @@ async def decided(
 ) -> int:
     """A past decision, recorded as the runner does it; `_` in a fact's name stands for the dot of a placeholder."""
     state, now = scene.engine.usable_state(), scene.clock.now
-    (known,) = [each for each in scene.engine.settings.automations if each.name == rule]
+    (known,) = [automation for automation in scene.engine.settings.automations if automation.name == rule]
     await state.begin_rule(rule, fingerprint(known), now - timedelta(days=9))
     scene.clock.now = now - timedelta(minutes=ago_m)
     named = {name.replace("_", ".", 1): value for name, value in facts.items()}

@@ -1,15 +1,12 @@
 """An empty app over a real engine, in which tests fill in a form key by key, and a scripted service."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from textual import events
-from textual.app import App
-from textual.pilot import Pilot
 from textual.screen import Screen
 
 from app.actions.drafts import Draft, read_drafts
@@ -19,9 +16,9 @@ from app.engine.engine import Engine
 from app.profiles import data_folder
 from storage.records import Repository, Run
 from tests import lab
-from tests.console.quiet import key_event, lines, quiet
-from tests.console.scenes import SceneClock, engine_on, settings_for
-from tests.lab import RUN, Received, Respond, Server, Step
+from tests.console.quiet import Driver
+from tests.console.scenes import engine_on, settings_for
+from tests.lab import RUN, Clock, Received, Respond, Server, Step
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 CREATED = RUN | {"run_id": "run_01J8", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}}}
@@ -29,6 +26,7 @@ CREATED |= dict.fromkeys(("created_at", "updated_at"), "2026-05-04T12:00:00Z")
 EXECUTION = lab.EXECUTION | {"agent_name": "security-review", "execution_id": "exec_7", "repository": "acme/web"}
 FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth=3"
 WEB = Repository.parse("acme/web")
+Opened = Callable[..., AbstractAsyncContextManager[Driver]]
 
 
 class Stage(BaseApp[None]):
@@ -51,12 +49,12 @@ class Stage(BaseApp[None]):
 
 
 @pytest.fixture
-def clock() -> SceneClock:
-    return SceneClock(NOON)
+def clock() -> Clock:
+    return Clock(NOON)
 
 
 @pytest.fixture
-async def engine(server: Server, tmp_path: Path, clock: SceneClock) -> AsyncIterator[Engine]:
+async def engine(server: Server, tmp_path: Path, clock: Clock) -> AsyncIterator[Engine]:
     async with engine_on(settings_for(server.base_url, tmp_path), clock) as engine:
         yield engine
 
@@ -83,8 +81,8 @@ class Post:
     def _answer(self, request: Received) -> Step:
         if request.method == "POST":
             return self.steps.pop(0)
-        if (told := self.turns.get(request.path.rpartition("/")[2])) is not None:
-            return told if isinstance(told, Step) else Respond(200, told)
+        if (turns := self.turns.get(request.path.rpartition("/")[2])) is not None:
+            return turns if isinstance(turns, Step) else Respond(200, turns)
         if request.path.endswith("invitations"):
             return Respond(404, {"message": "Not Found"})
         return Respond(200, {"code_hosting": {}, "runs": [], "next_token": None})
@@ -96,56 +94,26 @@ def post(server: Server) -> Post:
 
 
 @pytest.fixture
-def stage(engine: Engine) -> Callable[[Callable[[Engine], Screen[Any]]], Stage]:
-    """An app that shows one form over that engine."""
-    return lambda make: Stage(lambda: make(engine))
+def opened(engine: Engine) -> Opened:
+    """Shows the screen that `make` creates over that engine, fills in its fields, and presses keys."""
+
+    @asynccontextmanager
+    async def open_form(
+        make: Callable[[Engine], Screen[Any]], typed: str = "", *keys: str, size: tuple[int, int] = (80, 24)
+    ) -> AsyncIterator[Driver]:
+        async with Stage(lambda: make(engine)).run_test(size=size) as pilot:
+            form = Driver(pilot)
+            await form.settle()
+            await form.fill(typed)
+            await form.press(*keys)
+            yield form
+
+    return open_form
 
 
 def a_run(number: int | str, branch: str, status: str = "failed", repository: Repository = WEB) -> Run:
     """A run as the cache returns it."""
     return Run(f"run_{number}", status, branch, repository, None, None, "{}")
-
-
-async def settle(pilot: Pilot[Any]) -> None:
-    await quiet(pilot.app)
-
-
-@asynccontextmanager
-async def opened(
-    app: App[Any], typed: str = "", *keys: str, size: tuple[int, int] = (80, 24)
-) -> AsyncIterator[Pilot[Any]]:
-    """Shows a screen, fills in fields and then presses keys."""
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
-        await write(pilot, typed)
-        await press(pilot, *keys)
-        await settle(pilot)
-        yield pilot
-
-
-async def press(pilot: Pilot[Any], *keys: str) -> None:
-    for key in keys:
-        pilot.app.post_message(key_event(key))
-        await settle(pilot)
-
-
-async def write(pilot: Pilot[Any], text: str) -> None:
-    """Fills fields one after the other, each by a paste, as a terminal would send it; a tab moves to the next field."""
-    for at, part in enumerate(text.split("\t")):
-        if at:
-            await pilot.press("tab")
-        if part:
-            pilot.app.post_message(events.Paste(part))
-            await pilot.pause()
-
-
-def painted(app: Any) -> str:
-    return "\n".join(lines(app))
-
-
-def words(app: Any) -> str:
-    """The screen's words as one line, without frames and line breaks."""
-    return " ".join(painted(app).replace("│", " ").replace("▌", " ").split())
 
 
 async def draft_of(engine: Engine, name: str) -> Draft | None:

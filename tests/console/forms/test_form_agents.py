@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from app.actions.screen_start import NewRunForm
-from tests.console.forms.conftest import EXECUTION, opened, painted, press, settle, words, write
+from tests.console.forms.conftest import EXECUTION, Opened
 from tests.lab import Received, Respond, Server
-from tests.waiting import until
 
 REVIEW = {
     "name": "review",
@@ -35,35 +34,30 @@ def listed(server: Server, post: Any) -> None:
     post.next(Respond(202, EXECUTION), Respond(202, EXECUTION))
 
 
-async def shows(app: Any, text: str) -> None:
-    await until(lambda: text in painted(app), f"the form shows {text}", saw=lambda: painted(app))
-
-
-async def test_an_agent_is_chosen_and_its_inputs_are_fields(stage: Any, listed: None, post: Any) -> None:
+async def test_an_agent_is_chosen_and_its_inputs_are_fields(opened: Opened, listed: None, post: Any) -> None:
     """The form describes the agent, reports missing or wrong inputs before sending, and sends texts as texts."""
-    app = stage(lambda engine: NewRunForm(engine, "acme/web", focus="name"))
-    async with opened(app, "revew", "tab") as pilot:
-        assert "✗ There is no such agent; did you mean review?" in words(app)
-        await press(pilot, "shift+tab", "ctrl+l")
-        await shows(app, "Agents")
-        sheet = words(app)
+    async with opened(lambda engine: NewRunForm(engine, "acme/web", focus="name"), "revew", "tab") as form:
+        assert "✗ There is no such agent; did you mean review?" in form.words
+        await form.press("shift+tab", "ctrl+l")
+        await form.shows("Agents")
+        sheet = form.words
         assert "1 review Reviews the branch ␛[2J and says what it finds." in sheet
         assert "2 fixer" in sheet
         assert "evil" not in sheet, "a name that cannot be shown exactly cannot be chosen"
-        await press(pilot, "1")
-        await shows(app, "depth")
-        assert "Reviews the branch ␛[2J and says what it finds." in words(app)
-        assert "How deep · ↓ quick, full · default quick" in words(app)
-        assert "Most findings · integer · required" in words(app)
-        assert "bad" not in words(app)
-        await press(pilot, "ctrl+s")
-        assert "✗ It needs a value." in words(app)
-        await write(pilot, "many\t3")
-        await press(pilot, "shift+tab", "shift+tab", "shift+tab")
-        await write(pilot, "Look at the tests.\tful\t12")
-        await press(pilot, "ctrl+s")
-        assert "✗ One of quick, full; did you mean full?" in words(app)
-        await press(pilot, "down", "ctrl+s", "ctrl+s")
+        await form.press("1")
+        await form.shows("depth")
+        assert "Reviews the branch ␛[2J and says what it finds." in form.words
+        assert "How deep · ↓ quick, full · default quick" in form.words
+        assert "Most findings · integer · required" in form.words
+        assert "bad" not in form.words
+        await form.press("ctrl+s")
+        assert "✗ It needs a value." in form.words
+        await form.fill("many\t3")
+        await form.press("shift+tab", "shift+tab", "shift+tab")
+        await form.fill("Look at the tests.\tful\t12")
+        await form.press("ctrl+s")
+        assert "✗ One of quick, full; did you mean full?" in form.words
+        await form.press("down", "ctrl+s", "ctrl+s")
 
     (request,) = post.requests
     assert request.path == "/v1/external/agents/review/runs"
@@ -73,29 +67,30 @@ async def test_an_agent_is_chosen_and_its_inputs_are_fields(stage: Any, listed: 
     }
 
 
-async def test_what_the_request_cannot_hold_is_shown_until_it_is_deleted(stage: Any, listed: None, post: Any) -> None:
+async def test_what_the_request_cannot_hold_is_shown_until_it_is_deleted(
+    opened: Opened, listed: None, post: Any
+) -> None:
     """Runs have metadata and agents have inputs; the form never silently drops one of them."""
-    app = stage(lambda engine: NewRunForm(engine, "acme/web"))
-    async with opened(app, "Go on.\ta=1") as pilot:
-        fields = app.screen.fields
+    async with opened(lambda engine: NewRunForm(engine, "acme/web"), "Go on.\ta=1") as form:
+        fields = form.screen.fields
 
         def displayed() -> tuple[bool, bool]:
             return fields["inputs"].display, fields["metadata"].display
 
         assert displayed() == (False, True)
         fields["name"].take_focus()
-        await write(pilot, "fixer")
-        await settle(pilot)
+        await form.fill("fixer")
+        await form.settle()
         assert displayed() == (True, True)
-        await press(pilot, "ctrl+s")
-        assert "A named agent takes inputs: delete the metadata." in words(app)
+        await form.press("ctrl+s")
+        assert "A named agent takes inputs: delete the metadata." in form.words
         fields["metadata"].fill("")
         fields["inputs"].fill("b=2")
-        await settle(pilot)
+        await form.settle()
         assert displayed() == (True, False)
         fields["name"].fill("")
-        await settle(pilot)
-        await press(pilot, "ctrl+s")
+        await form.settle()
+        await form.press("ctrl+s")
 
-        assert "Name the agent, or delete its inputs." in words(app)
+        assert "Name the agent, or delete its inputs." in form.words
         assert post.requests == []

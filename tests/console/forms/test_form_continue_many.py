@@ -7,7 +7,8 @@ from app.actions.screen_many import ManyForm
 from app.api.requests import StartRun
 from app.engine.engine import Engine
 from storage.records import FINAL_STATUSES, Run, RunDetail
-from tests.console.forms.conftest import CREATED, WEB, a_run, opened, painted, press, settle, words, write
+from tests.console.forms.conftest import CREATED, WEB, Opened, a_run
+from tests.console.quiet import Driver
 from tests.lab import Drop, Respond
 from widgets.forms.dialog import RequestPreview
 
@@ -33,71 +34,70 @@ def goes_on(number: int) -> Respond:
     return Respond(201, CREATED | {"run_id": f"run_{number}"})
 
 
-async def sent(pilot: Any, text: str = "Try again.") -> None:
+async def sent(form: Driver, text: str = "Try again.") -> None:
     """Types, previews and sends."""
-    await write(pilot, text)
-    await press(pilot, "ctrl+s", "ctrl+s")
+    await form.fill(text)
+    await form.press("ctrl+s", "ctrl+s")
 
 
-async def test_every_run_gets_the_same_words_in_batches_of_the_cap(stage: Any, engine: Engine, post: Any) -> None:
+async def test_every_run_gets_the_same_words_in_batches_of_the_cap(opened: Opened, engine: Engine, post: Any) -> None:
     """The preview names all runs; each gets its own POST and action, and an active run is left out."""
     post.next(goes_on(1), goes_on(2), goes_on(3))
     runs = [*some_runs(1, 2, 3), a_run(4, "agent/4", "working")]
-    form = ManyForm(engine, continued(runs, {}, FINAL_STATUSES), cap=2)
-    app = stage(lambda _: form)
-    async with opened(app, size=TALL) as pilot:
-        assert "3 on 1 repository" in painted(app)
-        assert "1 run still active" in painted(app)
-        await write(pilot, "Try again.")
-        await press(pilot, "ctrl+s")
-        assert [f"run_{number}" in words(app) for number in (1, 2, 3, 4)] == [True, True, True, False]
-        assert "first 2, then the next" in words(app)
+    many = ManyForm(engine, continued(runs, {}, FINAL_STATUSES), cap=2)
+    async with opened(lambda _: many, size=TALL) as form:
+        assert "3 on 1 repository" in form.text
+        assert "1 run still active" in form.text
+        await form.fill("Try again.")
+        await form.press("ctrl+s")
+        assert [f"run_{number}" in form.words for number in (1, 2, 3, 4)] == [True, True, True, False]
+        assert "first 2, then the next" in form.words
         assert post.requests == []
-        await press(pilot, "ctrl+s")
-        assert "2 of 3 runs continued" in words(app)
-        assert "1 is left" in words(app)
+        await form.press("ctrl+s")
+        assert "2 of 3 runs continued" in form.words
+        assert "1 is left" in form.words
         assert len(post.requests) == 2
-        await press(pilot, "ctrl+s")
-        assert "✓ 3 of 3 runs continued" in painted(app)
-        await press(pilot, "escape")
+        await form.press("ctrl+s")
+        assert "✓ 3 of 3 runs continued" in form.text
+        await form.press("escape")
 
     assert [request.json()["run_id"] for request in post.requests] == ["run_1", "run_2", "run_3"]
     assert {request.json()["instructions"] for request in post.requests} == {"Try again."}
-    assert form.run_batch.confirmed == ("run_1", "run_2", "run_3")
+    assert many.run_batch.confirmed == ("run_1", "run_2", "run_3")
     assert {action.state for action in await engine.ledger.actions()} == {"confirmed"}
 
 
-async def test_the_next_batch_waits_until_an_unknown_outcome_is_resolved(stage: Any, engine: Engine, post: Any) -> None:
+async def test_the_next_batch_waits_until_an_unknown_outcome_is_resolved(
+    opened: Opened, engine: Engine, post: Any
+) -> None:
     """Once resolved on the spot, the run counts with the others, and the rest is sent."""
     post.next(Drop(), goes_on(2))
-    app = stage(lambda engine: continuing(engine, 1, 2))
-    async with opened(app, size=TALL) as pilot:
-        await sent(pilot)
-        assert "press v to resolve it" in words(app)
-        await press(pilot, "ctrl+s")
+    async with opened(lambda engine: continuing(engine, 1, 2), size=TALL) as form:
+        await sent(form)
+        assert "press v to resolve it" in form.words
+        await form.press("ctrl+s")
         assert len(post.requests) == 1
-        await press(pilot, "v", "n", "ctrl+s", "ctrl+s")
-        assert "1 of 2 runs continued" in words(app)
-        assert "⊘ not created" in words(app)
+        await form.press("v", "n", "ctrl+s", "ctrl+s")
+        assert "1 of 2 runs continued" in form.words
+        assert "⊘ not created" in form.words
 
     assert [request.json()["run_id"] for request in post.requests] == ["run_1", "run_2"]
 
 
-async def test_sending_stops_between_two_runs(stage: Any, engine: Engine, post: Any) -> None:
+async def test_sending_stops_between_two_runs(opened: Opened, engine: Engine, post: Any) -> None:
     """Escape during the first request lets it finish, and the second is never sent."""
-    form = continuing(engine, 1, 2)
-    app = stage(lambda _: form)
+    many = continuing(engine, 1, 2)
 
     class Stopping(list[Any]):
         def pop(self, _: Any = 0) -> Any:
-            app.call_from_thread(form.action_back)
+            many.app.call_from_thread(many.action_back)
             return goes_on(1)
 
     post.steps = Stopping()
-    async with opened(app) as pilot:
-        await sent(pilot)
-        assert "1 of 2 runs continued" in words(app)
-        assert "1 is left, and stays marked" in words(app)
+    async with opened(lambda _: many) as form:
+        await sent(form)
+        assert "1 of 2 runs continued" in form.words
+        assert "1 is left, and stays marked" in form.words
 
     assert len(post.requests) == 1
 
@@ -109,31 +109,29 @@ async def started(engine: Engine, post: Any, *said: str) -> None:
         await engine.actions.submit(StartRun(words_, WEB, f"agent/{number}"))
 
 
-async def test_placeholders_are_filled_in_for_each_run(stage: Any, engine: Engine, post: Any) -> None:
+async def test_placeholders_are_filled_in_for_each_run(opened: Opened, engine: Engine, post: Any) -> None:
     """The preview shows the first run's values. If a run lacks one, the form names it and sends nothing."""
     await started(engine, post, "Fix one.", "Fix two.")
     forms = [
         ManyForm(engine, continued(runs, await known(engine, runs), FINAL_STATUSES), cap=25)
         for runs in (some_runs(1, 2), some_runs(1, 3))
     ]
-    app = stage(lambda _: forms[0])
     post.next(goes_on(1), goes_on(2))
-    async with opened(app, size=TALL) as pilot:
-        await write(pilot, "On {branch} of {repository} once more: {previous_instructions} {x}")
-        await press(pilot, "ctrl+s")
-        app.screen.query_one(RequestPreview).scroll_end(animate=False)
-        await settle(pilot)
-        assert "On agent/1 of acme/web once more: Fix one. {x}" in words(app)
-        await press(pilot, "ctrl+s")
+    async with opened(lambda _: forms[0], size=TALL) as form:
+        await form.fill("On {branch} of {repository} once more: {previous_instructions} {x}")
+        await form.press("ctrl+s")
+        form.screen.query_one(RequestPreview).scroll_end(animate=False)
+        await form.settle()
+        assert "On agent/1 of acme/web once more: Fix one. {x}" in form.words
+        await form.press("ctrl+s")
 
     sent_texts = [request.json()["instructions"] for request in post.requests[2:]]
     assert sent_texts == [f"On agent/{n} of acme/web once more: Fix {w}. {{x}}" for n, w in ((1, "one"), (2, "two"))]
 
-    app = stage(lambda _: forms[1])
-    async with opened(app, size=TALL) as pilot:
-        await sent(pilot, "Again: {previous_instructions}")
-        assert "✗ In 1 of 2 runs {previous_instructions} is not known" in words(app)
-        assert app.screen.phase == "editing"
+    async with opened(lambda _: forms[1], size=TALL) as form:
+        await sent(form, "Again: {previous_instructions}")
+        assert "✗ In 1 of 2 runs {previous_instructions} is not known" in form.words
+        assert form.screen.phase == "editing"
     assert len(post.requests) == 4
 
 

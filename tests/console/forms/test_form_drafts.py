@@ -11,7 +11,7 @@ import pytest
 from app.actions.drafts import Draft, DraftsError, read_drafts, save_draft
 from app.actions.screen_writes import NewRunForm
 from app.engine.engine import Engine
-from tests.console.forms.conftest import FILLED, draft_of, opened, painted, press
+from tests.console.forms.conftest import FILLED, Opened, draft_of
 from tests.waiting import until
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -56,21 +56,21 @@ def test_a_damaged_file_is_moved_aside_once(path: Path, text: str) -> None:
     assert read_drafts(path) == {"run.start": Draft({"a": "b"}, NOON)}
 
 
-async def test_a_draft_is_kept_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any, engine: Engine) -> None:
+async def test_a_draft_is_kept_and_is_swapped_for_a_fresh_form_and_back(
+    opened: Opened, clock: Any, engine: Engine
+) -> None:
     """The draft shows its age; ctrl+n puts it aside and brings it back."""
-    app = stage(NewRunForm)
-    async with opened(app, FILLED):
+    async with opened(NewRunForm, FILLED) as form:
         # The form is still open, since the program may be killed then.
         draft = await until(lambda: draft_of(engine, "run.start"), "the draft is on the disk")
     assert draft.values["repository"] == "acme/web"
     clock.move(minutes=7)
-    again = stage(NewRunForm)
-    async with opened(again) as pilot:
-        restored = again.screen.values
-        assert "Your draft from 7m ago" in painted(again)
+    async with opened(NewRunForm) as form:
+        restored = form.screen.values
+        assert "Your draft from 7m ago" in form.text
         assert restored["instructions"] == "Fix the flaky test.\nThen run it."
         assert restored["metadata"] == "depth=3"
-        await press(pilot, "ctrl+n")
-        assert set(again.screen.values.values()) == {""}
-        await press(pilot, "ctrl+n")
-        assert again.screen.values == restored
+        await form.press("ctrl+n")
+        assert set(form.screen.values.values()) == {""}
+        await form.press("ctrl+n")
+        assert form.screen.values == restored

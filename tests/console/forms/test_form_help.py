@@ -11,7 +11,8 @@ from app.api.requests import ContinueRun
 from app.engine.engine import Engine
 from app.profiles import Template
 from storage.records import Repository
-from tests.console.forms.conftest import CREATED, a_run, opened, painted, press, settle, words
+from tests.console.forms.conftest import CREATED, Opened, a_run
+from tests.console.quiet import Driver
 from tests.lab import Drop, Respond
 from widgets.runs.conversation import Conversation
 
@@ -34,46 +35,43 @@ def test_placeholders_are_filled_in_where_something_is_known() -> None:
     assert filled_in(text, known) == ("On acme/api, {branch} {other}: Use {branch}. {branch}", ("branch",))
 
 
-async def whole_conversation(pilot: Any) -> str:
+async def whole_conversation(form: Driver) -> str:
     """The visible part of the conversation at its end and at its beginning."""
-    end = words(pilot.app)
-    pilot.app.screen.query_one(Conversation).scroll_home(animate=False)
-    await settle(pilot)
-    return end + words(pilot.app)
+    end = form.words
+    form.screen.query_one(Conversation).scroll_home(animate=False)
+    await form.settle()
+    return end + form.words
 
 
 async def test_what_was_said_from_here_is_above_what_comes_next(
-    stage: Any, engine: Engine, templated: Engine, post: Any
+    opened: Opened, engine: Engine, templated: Engine, post: Any
 ) -> None:
     """Each message shows its outcome as it changes; if the service does not list turns, the form says so.
 
     A template fills in the run's repository, branch and last message, and names what it cannot fill in.
     """
-    app = stage(lambda engine: ContinueRunForm(engine, RUN))
-    async with opened(app):
-        assert "The conversation is unknown: nothing was sent from this machine." in words(app)
+    async with opened(lambda engine: ContinueRunForm(engine, RUN)) as form:
+        assert "The conversation is unknown: nothing was sent from this machine." in form.words
 
     post.next(Respond(201, CREATED | {"run_id": "run_1"}), Drop())
     await engine.actions.submit(ContinueRun("run_1", "Fix \x1b[2J[/b] it.", API))
     lost = await engine.actions.submit(ContinueRun("run_1", "And the docs.", API))
-    app = stage(lambda _: ContinueRunForm(templated, RUN))
-    async with opened(app, size=(100, 40)) as pilot:
-        shown = await whole_conversation(pilot)
+    async with opened(lambda _: ContinueRunForm(templated, RUN), size=(100, 40)) as form:
+        shown = await whole_conversation(form)
         for said in ("✓ confirmed", "[2J[/b] it.", "And the docs.", "? unknown", "others are unknown."):
             assert said in shown
         await engine.actions.resolve(lost.action_id, None)
-        await settle(pilot)
-        assert "⊘ not created" in words(app)
-        assert "\x1b" not in painted(app)
+        await form.settle()
+        assert "⊘ not created" in form.words
+        assert "\x1b" not in form.text
 
-    app = stage(lambda _: NewRunForm(templated))
-    async with opened(app, "acme/api", "ctrl+t", "enter"):
-        assert app.screen.values["instructions"] == "{previous_instructions} Again, on acme/api {branch}."
-        assert "please fill in: {previous_instructions}, {branch}" in words(app)
+    async with opened(lambda _: NewRunForm(templated), "acme/api", "ctrl+t", "enter") as form:
+        assert form.screen.values["instructions"] == "{previous_instructions} Again, on acme/api {branch}."
+        assert "please fill in: {previous_instructions}, {branch}" in form.words
 
 
 async def test_the_services_conversation_says_whose_words_they_are(
-    stage: Any, engine: Engine, templated: Engine, post: Any
+    opened: Opened, engine: Engine, templated: Engine, post: Any
 ) -> None:
     """Messages sent from here without an outcome are listed too.
 
@@ -86,10 +84,9 @@ async def test_the_services_conversation_says_whose_words_they_are(
     post.turns = {"run_1": {"run_id": "run_1", "turns": told}}
     post.next(Drop())
     await engine.actions.submit(ContinueRun("run_1", "And the docs.", API))
-    app = stage(lambda _: ContinueRunForm(templated, RUN))
-    async with opened(app, size=(100, 40)) as pilot:
-        shown = await whole_conversation(pilot)
-        await press(pilot, "ctrl+t", "enter")
-        assert app.screen.values["instructions"] == "Then the tests. Again, on acme/api main."
+    async with opened(lambda _: ContinueRunForm(templated, RUN), size=(100, 40)) as form:
+        shown = await whole_conversation(form)
+        await form.press("ctrl+t", "enter")
+        assert form.screen.values["instructions"] == "Then the tests. Again, on acme/api main."
     for said in ("ann", "Fix ␛[2J it.", "no tests", "bob", "Then the tests.", "And the docs.", "? unknown"):
         assert said in shown

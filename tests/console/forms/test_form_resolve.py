@@ -14,7 +14,7 @@ from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere
 from storage.ledger.errors import WrongStateError
 from storage.records import Action
-from tests.console.forms.conftest import CREATED, WEB, a_run, opened, painted, press, settle, words, write
+from tests.console.forms.conftest import CREATED, WEB, Opened, a_run
 from tests.lab import Drop, Received, Respond, Server, Step
 from widgets.forms.facts import FormChoice
 from widgets.forms.inputs import LineInput
@@ -61,34 +61,37 @@ async def unknown_start(
 RUNS = listed(("run_other", "main"), ("run_made1", "fix/x"))
 
 
-async def test_a_run_that_fits_by_place_and_time_is_not_prefilled(stage: Any, engine: Engine, server: Server) -> None:
+async def test_a_run_that_fits_by_place_and_time_is_not_prefilled(
+    opened: Opened, engine: Engine, server: Server
+) -> None:
     """A match by place and time is no proof, so the user must pick it, and enter alone decides nothing.
 
     A wrong value gets the focus.
     """
     action = await unknown_start(engine, server, RUNS)
-    app = stage(lambda engine: ResolveForm(engine, action))
-    async with opened(app) as pilot:
-        assert "One run matches in place and time. A colleague may have started it." in words(app)
-        assert re.search(r"run_made1 \d+s (after|before) the send queued fix/x", words(app))
-        await press(pilot, "tab", "ctrl+s")
-        assert "Choose one of the three." in words(app)
-        assert isinstance(app.screen.focused, FormChoice)
-        await press(pilot, "y", "ctrl+s")
-        assert "Enter the id" in words(app)
-        assert isinstance(app.screen.focused, LineInput)
+    async with opened(lambda engine: ResolveForm(engine, action)) as form:
+        assert "One run matches in place and time. A colleague may have started it." in form.words
+        assert re.search(r"run_made1 \d+s (after|before) the send queued fix/x", form.words)
+        await form.press("tab", "ctrl+s")
+        assert "Choose one of the three." in form.words
+        assert isinstance(form.screen.focused, FormChoice)
+        await form.press("y", "ctrl+s")
+        assert "Enter the id" in form.words
+        assert isinstance(form.screen.focused, LineInput)
         assert await engine.ledger.action(action.action_id) == action
-        await pilot.click("#found", offset=(20, 0))
-        app.screen.query_one(Input).focus()
-        await press(pilot, "enter")
-        assert "Press ^s to resolve it." in words(app)
-        assert not app.ended
-        await press(pilot, "ctrl+s")
+        await form.pilot.click("#found", offset=(20, 0))
+        form.screen.query_one(Input).focus()
+        await form.press("enter")
+        assert "Press ^s to resolve it." in form.words
+        assert not form.app.ended
+        await form.press("ctrl+s")
 
-    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_made1")
+    assert (form.app.outcome.state, form.app.outcome.result_id) == ("confirmed", "run_made1")
 
 
-async def test_a_run_that_asks_the_same_is_prefilled_if_it_is_alone(stage: Any, engine: Engine, server: Server) -> None:
+async def test_a_run_that_asks_the_same_is_prefilled_if_it_is_alone(
+    opened: Opened, engine: Engine, server: Server
+) -> None:
     """Each candidate shows its caller, and its words if they differ; nothing is prefilled if one has no words.
 
     Ids are suggested for the link, but not for the confirmation of a second send.
@@ -96,16 +99,15 @@ async def test_a_run_that_asks_the_same_is_prefilled_if_it_is_alone(stage: Any, 
     runs = listed(("run_other1", "fix/x"), ("run_made1", "fix/x"))
     for other, prefilled in (("Tidy up.", "run_made1"), (None, ""), ("Fix it.", "")):
         action = await unknown_start(engine, server, runs, {"run_made1": "Fix it.", "run_other1": other})
-        app = stage(lambda engine, action=action: ResolveForm(engine, action))
-        async with opened(app) as pilot:
-            text = words(app)
-            await press(pilot, "y")
-            assert app.screen.query_one(LineInput).value == prefilled
+        async with opened(lambda engine, action=action: ResolveForm(engine, action)) as form:
+            text = form.words
+            await form.press("y")
+            assert form.screen.query_one(LineInput).value == prefilled
             if prefilled:
-                await press(pilot, "a")
-                assert "Type send again to confirm." in painted(app)
-                assert app.screen.query_one(LineInput).value == ""
-            await press(pilot, "escape")
+                await form.press("a")
+                assert "Type send again to confirm." in form.text
+                assert form.screen.query_one(LineInput).value == ""
+            await form.press("escape")
         assert re.search(r"run_made1 \d+s after the send by ada queued fix/x same words: “Fix it.”", text)
         if prefilled:
             assert "by ada queued fix/x other words: “Tidy up.”" in text
@@ -113,99 +115,93 @@ async def test_a_run_that_asks_the_same_is_prefilled_if_it_is_alone(stage: Any, 
         await engine.actions.resolve(action.action_id, None)
 
 
-async def test_the_best_is_prefilled_and_a_digit_picks_another(stage: Any, engine: Engine, server: Server) -> None:
+async def test_the_best_is_prefilled_and_a_digit_picks_another(opened: Opened, engine: Engine, server: Server) -> None:
     """Of eight runs with the same words, one is by our own token; the one with other words comes last with a number."""
     ids = [f"run_{n}" for n in range(8)]
     said: dict[str, str | None] = dict.fromkeys(ids, "Fix it.") | {"run_3": "Tidy up."}
     runs = listed(*((run_id, "fix/x") for run_id in ids))
     action = await unknown_start(engine, server, runs, said, {"run_5": "ada"})
-    app = stage(lambda engine: ResolveForm(engine, action))
-    async with opened(app) as pilot:
-        assert "1 run_5" in next(line for line in painted(app).splitlines() if "run_" in line)
-        await press(pilot, "y")
-        assert app.screen.query_one(LineInput).value == "run_5"
-        await press(pilot, "8", "ctrl+s")
+    async with opened(lambda engine: ResolveForm(engine, action)) as form:
+        assert "1 run_5" in next(line for line in form.text.splitlines() if "run_" in line)
+        await form.press("y")
+        assert form.screen.query_one(LineInput).value == "run_5"
+        await form.press("8", "ctrl+s")
 
-    assert app.outcome.result_id == "run_3"
+    assert form.app.outcome.result_id == "run_3"
 
 
-async def test_what_is_settled_elsewhere_is_said(stage: Any, engine: Engine, server: Server) -> None:
+async def test_what_is_settled_elsewhere_is_said(opened: Opened, engine: Engine, server: Server) -> None:
     """Nothing can be applied any more, and the form closes with the first decision, which stays."""
     action = await unknown_start(engine, server, RUNS)
-    app = stage(lambda engine: ResolveForm(engine, action))
-    async with opened(app, "", "y") as pilot:
+    async with opened(lambda engine: ResolveForm(engine, action), "", "y") as form:
         await engine.actions.resolve(action.action_id, "run_made1")
         engine.events.publish(CacheChangedElsewhere())
-        await settle(pilot)
-        assert "Already resolved elsewhere: it took effect and created run_made1" in words(app)
-        assert "Resolve it" not in words(app)
-        await press(pilot, "ctrl+s")
-        assert not app.ended
-        await press(pilot, "escape")
+        await form.settle()
+        assert "Already resolved elsewhere: it took effect and created run_made1" in form.words
+        assert "Resolve it" not in form.words
+        await form.press("ctrl+s")
+        assert not form.app.ended
+        await form.press("escape")
     decided = await engine.ledger.action(action.action_id)
-    assert app.outcome == decided
+    assert form.app.outcome == decided
 
-    app = stage(lambda engine: ResolveForm(engine, action))
-    async with opened(app, "", "n", "ctrl+s"):
-        assert "not possible from there" in words(app)
-        assert not app.ended
+    async with opened(lambda engine: ResolveForm(engine, action), "", "n", "ctrl+s") as form:
+        assert "not possible from there" in form.words
+        assert not form.app.ended
     assert await engine.ledger.action(action.action_id) == decided
 
 
-async def test_an_id_that_does_not_look_right_is_asked_about(stage: Any, engine: Engine, server: Server) -> None:
+async def test_an_id_that_does_not_look_right_is_asked_about(opened: Opened, engine: Engine, server: Server) -> None:
     """Recording an odd id needs its own key, not the usual one; another odd id asks again."""
     action = await unknown_start(engine, server, RUNS)
-    app = stage(lambda engine: ResolveForm(engine, action))
-    async with opened(app, "", "y", "tab") as pilot:
+    async with opened(lambda engine: ResolveForm(engine, action), "", "y", "tab") as form:
         for typed, doubt in (
             ("hello", "'hello' does not look like a run's id."),
             ("run_elsewhere9", "The service lists no run run_elsewhere9 from around the time it was sent."),
             ("run_other", "run_other does not fit: it is on the branch main."),
         ):
-            await press(pilot, "ctrl+u")
-            await write(pilot, typed)
-            await press(pilot, "ctrl+y", "ctrl+s", "ctrl+s")
-            assert doubt in words(app)
-            assert "Record it anyway" in words(app)
+            await form.press("ctrl+u")
+            await form.fill(typed)
+            await form.press("ctrl+y", "ctrl+s", "ctrl+s")
+            assert doubt in form.words
+            assert "Record it anyway" in form.words
             assert await engine.ledger.action(action.action_id) == action
-        await press(pilot, "ctrl+y")
+        await form.press("ctrl+y")
 
-    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_other")
+    assert (form.app.outcome.state, form.app.outcome.result_id) == ("confirmed", "run_other")
 
 
-async def test_where_no_run_is_found_the_decision_stays_open(stage: Any, engine: Engine, server: Server) -> None:
+async def test_where_no_run_is_found_the_decision_stays_open(opened: Opened, engine: Engine, server: Server) -> None:
     """Without candidates nothing is decided automatically, and the user may still enter an id."""
     for answer, said in (
         (listed(("run_other", "main")), "No run matches: most likely it did not take effect."),
         (Respond(503, {"message": "Down for repairs."}), "The service could not be asked"),
     ):
         action = await unknown_start(engine, server, answer)
-        app = stage(lambda engine, action=action: ResolveForm(engine, action))
-        async with opened(app) as pilot:
-            assert said in words(app)
-            assert not app.ended
-            await press(pilot, "n", "ctrl+s")
+        async with opened(lambda engine, action=action: ResolveForm(engine, action)) as form:
+            assert said in form.words
+            assert not form.app.ended
+            await form.press("n", "ctrl+s")
 
-        assert app.outcome.state == "not_created"
+        assert form.app.outcome.state == "not_created"
 
 
 async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
-    stage: Any, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sheet reports at once that the outcome is unknown; the background check resolves it."""
     server.otherwise = lambda _: Drop()
     monkeypatch.setattr("app.actions.reconciliation.settle_from_turns", lambda *_: asyncio.Event().wait())
     monkeypatch.setattr("app.actions.screen_many.LOOK_S", 0.0)
-    app = stage(lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")]))
-    async with opened(app, "", "ctrl+s"):
+    async with opened(lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")]), "", "ctrl+s") as form:
         pass
 
-    assert "Whether the run was cancelled is unknown" in app.outcome
+    assert "Whether the run was cancelled is unknown" in form.app.outcome
     assert [action.kind for action in await engine.ledger.unresolved()] == ["run.cancel"]
 
 
 async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
-    stage: Any, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One cancellation is refused and another process records one outcome first; the report lists every run."""
 
@@ -226,36 +222,39 @@ async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
 
     server.otherwise = answer
     monkeypatch.setattr("app.actions.reconciliation.settle_from_turns", look_too_late)
-    app = stage(lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]))
-    async with opened(app, "", "ctrl+s"):
+    async with opened(
+        lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]), "", "ctrl+s"
+    ) as form:
         pass
 
-    assert app.outcome.startswith("2 of 3 runs were cancelled. run_2: It has ended.")
+    assert form.app.outcome.startswith("2 of 3 runs were cancelled. run_2: It has ended.")
 
 
 async def test_a_cancel_stops_where_the_next_would_fail_in_the_same_way(
-    stage: Any, engine: Engine, server: Server
+    opened: Opened, engine: Engine, server: Server
 ) -> None:
     """After a first unknown outcome of three, the others are not sent, and the report counts them."""
     server.otherwise = lambda request: Drop() if request.method == "POST" else Respond(404)
-    app = stage(lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]))
-    async with opened(app, "", "ctrl+s"):
+    async with opened(
+        lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]), "", "ctrl+s"
+    ) as form:
         pass
 
-    assert "Whether run_1 was cancelled is unknown" in app.outcome
-    assert app.outcome.endswith("2 runs were not tried.")
+    assert "Whether run_1 was cancelled is unknown" in form.app.outcome
+    assert form.app.outcome.endswith("2 runs were not tried.")
     assert len(server.posts) == 1
 
 
 @pytest.mark.parametrize(("key", "kept"), [("ctrl+s", None), ("ctrl+k", "yes")])
-async def test_a_cancel_names_what_waits(stage: Any, engine: Engine, server: Server, key: str, kept: Any) -> None:
+async def test_a_cancel_names_what_waits(opened: Opened, engine: Engine, server: Server, key: str, kept: Any) -> None:
     """A waiting continuation is dropped with the run, unless the user keeps it."""
     server.otherwise = lambda _: Respond(202, CREATED | {"run_id": "run_1", "status": "failed"})
     waiting = await engine.follow_ups.wait(ContinueRun("run_1", "Then add tests.", WEB))
-    app = stage(lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")], 0, [waiting]))
-    async with opened(app, size=(100, 40)) as pilot:
-        assert "ctrl+s Cancel the run ctrl+k Cancel the run, send what waits esc Keep it" in words(app)
-        assert "Then add tests." in words(app)
-        await press(pilot, key)
+    async with opened(
+        lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")], 0, [waiting]), size=(100, 40)
+    ) as form:
+        assert "ctrl+s Cancel the run ctrl+k Cancel the run, send what waits esc Keep it" in form.words
+        assert "Then add tests." in form.words
+        await form.press(key)
 
     assert [each.occurrence.facts.get("kept") for each in await engine.follow_ups.waiting(["run_1"])] == [kept]

@@ -384,7 +384,7 @@ def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
     terminal.press("\x12")
     terminal.shows("403")
     terminal.press("2", "1")
-    assert terminal.process.poll() is None, terminal.seen[-2000:]
+    assert terminal.process.returncode is None, terminal.seen[-2000:]
 
 
 def _is_outward(text: str) -> bool:

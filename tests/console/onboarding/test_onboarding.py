@@ -5,52 +5,34 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from textual import events
-from textual.pilot import Pilot
 from textual.widgets import Input
 
 from app.profiles import load
 from app.profiles.screen_onboarding import OnboardingApp
 from app.profiles.token import FileToken
 from tests.console.conftest import SMALL
-from tests.console.quiet import lines, quiet
+from tests.console.quiet import Driver
 from tests.lab import Hang, Lab, Respond, Server
 from tests.pty.terminal import Terminal
 
 TOKEN = "a-token-for-newcomers"
 
 
-class Newcomer:
+class Newcomer(Driver):
     """A user in front of the first screen."""
-
-    def __init__(self, *variables: str, file: str = "config.toml") -> None:
-        self.app = OnboardingApp(Path(file), frozenset(variables))
-
-    @property
-    def text(self) -> str:
-        """The screen's text in one line, since a folder's name may be wrapped."""
-        return " ".join("\n".join(lines(self.app)).replace("│", " ").split())
-
-    @asynccontextmanager
-    async def begins(self, size: tuple[int, int] = SMALL) -> AsyncIterator[Pilot[str]]:
-        async with self.app.run_test(size=size) as self.pilot:
-            await quiet(self.app)
-            yield self.pilot
-
-    async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-        await quiet(self.app)
-
-    async def paste(self, text: str) -> None:
-        """Pastes text, as a terminal does."""
-        self.app.post_message(events.Paste(text))
-        await quiet(self.app)
 
     async def answer(self, address: str) -> None:
         """Pastes the address, skips the name and the choice, and pastes a token."""
-        await self.paste(address)
-        await self.press("tab", "tab", "tab")
-        await self.paste(TOKEN)
+        await self.fill(f"{address}\t\t\t{TOKEN}")
+
+
+@asynccontextmanager
+async def begun(size: tuple[int, int] = SMALL) -> AsyncIterator[Newcomer]:
+    """The first screen; its answers go to config.toml in the current folder."""
+    async with OnboardingApp(Path("config.toml"), frozenset()).run_test(size=size) as pilot:
+        newcomer = Newcomer(pilot)
+        await newcomer.settle()
+        yield newcomer
 
 
 def files(place: Path) -> list[str]:
@@ -68,10 +50,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Lab) -> None:
     """Address and token are typed, the name is suggested, the service is asked once, and both files are private."""
-    newcomer = Newcomer()
-    async with newcomer.begins():
+    async with begun() as newcomer:
         await newcomer.press(*board.base_url, "tab", "tab", "tab", *TOKEN)
-        assert TOKEN not in newcomer.text
+        assert TOKEN not in newcomer.words
         await newcomer.press("ctrl+s")
 
     assert newcomer.app.return_value == "local"
@@ -87,11 +68,10 @@ async def test_a_file_gives_the_token(place: Path, board: Lab) -> None:
     """A relative path counts from the current folder, not from the configuration's."""
     (place / "mine.token").write_text(TOKEN)
     (place / "mine.token").chmod(0o600)
-    newcomer = Newcomer()
-    async with newcomer.begins():
-        await newcomer.paste(board.base_url)
+    async with begun() as newcomer:
+        await newcomer.fill(board.base_url)
         await newcomer.press("tab", "tab", "3", "tab")
-        await newcomer.paste("mine.token")
+        await newcomer.fill("mine.token")
         await newcomer.press("ctrl+s")
 
     assert load(place / "config.toml", {}).profile().token == FileToken(place / "mine.token")
@@ -110,32 +90,30 @@ async def test_what_the_service_does_not_confirm_is_not_written(place: Path) -> 
 
     If the service is down or behind a VPN, ctrl+y writes all the same. Escape stops the check, and then leaves.
     """
-    newcomer = Newcomer()
     with Server() as server:
         address = server.base_url
-        async with newcomer.begins():
+        async with begun() as newcomer:
             await newcomer.answer(address)
             for answer, words in UNCONFIRMED:
                 server.script(answer)
                 await newcomer.press("ctrl+y", "ctrl+s")
-                assert words in newcomer.text
-                assert "Write anyway" in newcomer.text
-                assert "\x1b" not in newcomer.text
+                assert words in newcomer.words
+                assert "Write anyway" in newcomer.words
+                assert "\x1b" not in newcomer.words
                 await newcomer.press("end", "x")
-                assert "Write anyway" not in newcomer.text
+                assert "Write anyway" not in newcomer.words
             server.script(Hang())
             await newcomer.pilot.press("ctrl+s")
             server.wait_for(len(UNCONFIRMED) + 1)
             await newcomer.pilot.press("ctrl+s")
             await newcomer.press("escape")
-            assert "Stopped. Nothing was written." in newcomer.text
+            assert "Stopped. Nothing was written." in newcomer.words
             await newcomer.press("escape")
         assert len(server.requests) == len(UNCONFIRMED) + 1
     assert newcomer.app.return_value is None
     assert files(place) == []
 
-    newcomer = Newcomer()
-    async with newcomer.begins():
+    async with begun() as newcomer:
         await newcomer.answer(address)
         await newcomer.press("ctrl+s", "ctrl+y")
     assert load(place / "config.toml", {}).profile().base_url == address
@@ -146,36 +124,34 @@ async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
 
     The token cannot be copied or cut to the clipboard.
     """
-    newcomer = Newcomer()
-    async with newcomer.begins((100, 40)) as pilot:
-        await newcomer.paste("http://api.example.com")
-        assert "in the clear" not in newcomer.text
+    async with begun((100, 40)) as newcomer:
+        await newcomer.fill("http://api.example.com")
+        assert "in the clear" not in newcomer.words
         await newcomer.press("tab")
-        assert "in the clear" in newcomer.text
+        assert "in the clear" in newcomer.words
         await newcomer.press("ctrl+s")
-        assert "The token is empty" in newcomer.text
-        assert pilot.app.focused is pilot.app.screen.query_one("#field-base_url Input")
+        assert "The token is empty" in newcomer.words
+        assert newcomer.app.focused is newcomer.screen.query_one("#field-base_url Input")
 
         await newcomer.press("ctrl+u")
         await newcomer.answer("https://api.example.com/v1")
-        assert "in the clear" not in newcomer.text
-        token = pilot.app.screen.query_one("#field-pasted Input", Input)
+        assert "in the clear" not in newcomer.words
+        token = newcomer.screen.query_one("#field-pasted Input", Input)
         assert token.value == TOKEN
         for key in ("ctrl+c", "ctrl+x"):
             token.select_all()
             await newcomer.press(key)
-            assert pilot.app.clipboard == ""
+            assert newcomer.app.clipboard == ""
         assert token.value == ""
 
 
 async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Lab) -> None:
     """The token is not left behind in a file that no configuration names."""
     (place / "config.toml").write_text("this is no TOML")
-    newcomer = Newcomer()
-    async with newcomer.begins():
+    async with begun() as newcomer:
         await newcomer.answer(board.base_url)
         await newcomer.press("ctrl+s")
-        assert "this is not TOML" in newcomer.text
+        assert "this is not TOML" in newcomer.words
 
     assert files(place) == ["config.toml"]
 

@@ -31,8 +31,8 @@ from storage.records import RunFilter
 from storage.records.run import whose
 from storage.state import State
 from tests.console.conftest import SMALL, WIDE, Scene
-from tests.console.scenes import TOKEN_VARIABLE, SceneClock, StillEngines, a_day, settings_for
-from tests.lab import Lab, Received, Server, Step
+from tests.console.scenes import NOW, TOKEN_VARIABLE, StillEngines, a_day, settings_for
+from tests.lab import Clock, Lab, Received, Server, Step
 from tests.waiting import until
 from widgets.forms.dialog import FormDialog
 from widgets.kit.choice_lists import Options
@@ -68,7 +68,7 @@ def fleet_staged(several: Settings) -> FleetStaged:
 
     @asynccontextmanager
     async def stage(size: tuple[int, int] = SMALL, settings: Settings = several) -> AsyncIterator[Scene]:
-        clock, profile = SceneClock(), settings.profile()
+        clock, profile = Clock(NOW), settings.profile()
         engines = StillEngines(settings, profile, clock)
         engine = await engines.engine(profile.name)
         await engine.refresh()
@@ -86,9 +86,9 @@ def fleet_staged(several: Settings) -> FleetStaged:
 
 
 @pytest.fixture
-def clock() -> SceneClock:
+def clock() -> Clock:
     """The scene's time."""
-    return SceneClock()
+    return Clock(NOW)
 
 
 async def test_between_two_profiles_nothing_is_cut_off(
@@ -222,7 +222,7 @@ async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: 
         await scene.shows("[All 60]")
 
 
-def test_read_only_for_this_console_holds_for_every_profile(several: Settings, clock: SceneClock) -> None:
+def test_read_only_for_this_console_holds_for_every_profile(several: Settings, clock: Clock) -> None:
     """`--read-only` applies to the whole console; the configuration's `read_only` applies to its profile."""
     asked = ProfileEngines(several, replace(several.profile(), read_only=True), {}, clock)
     configured = ProfileEngines(several, several.profile("acme-staging"), {}, clock)
@@ -231,7 +231,7 @@ def test_read_only_for_this_console_holds_for_every_profile(several: Settings, c
     assert [profile.read_only for profile in configured.profiles] == [False, True, False]
 
 
-async def test_tokens_leave_the_environment_and_are_read_once(several: Settings, clock: SceneClock) -> None:
+async def test_tokens_leave_the_environment_and_are_read_once(several: Settings, clock: Clock) -> None:
     """A variable that two profiles share serves both, and a token from stdin survives a switch.
 
     If RUNWARDEN_TOKEN belongs to RUNWARDEN_BASE_URL, a profile with another address opens without it.

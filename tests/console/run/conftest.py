@@ -83,18 +83,18 @@ def change_of(patch: bytes, **known: Any) -> Change:
 def two_turns() -> tuple[Turn, ...]:
     """A failed turn, and a successful one an hour later."""
     begun = START + timedelta(hours=8)
-    again, asked = begun + timedelta(hours=1), "Mend the flaky sign-in test.\nDo not touch the fixtures."
-    failed = Turn(1, "failed", asked, "nightly", begun, begun + timedelta(minutes=2), "failed", "exit code 3")
+    again, instructions = begun + timedelta(hours=1), "Mend the flaky sign-in test.\nDo not touch the fixtures."
+    failed = Turn(1, "failed", instructions, "nightly", begun, begun + timedelta(minutes=2), "failed", "exit code 3")
     ended = again + timedelta(minutes=4, seconds=43)
     completed = Turn(2, "completed", "Try again, with a longer time-out.", "ada", again, ended, "completed")
-    found = {
+    result = {
         "commit": "c0ffee" + "0" * 34,
         "summary": "Wait for the session",
         "files": 4,
         "additions": 6,
         "deletions": 2,
     }
-    return failed, replace(completed, **found)
+    return failed, replace(completed, **result)
 
 
 @dataclass

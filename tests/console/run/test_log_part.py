@@ -14,8 +14,8 @@ from app.results.screen_log import LogPart
 from app.runs.screen_subject import RunSubject
 from storage.records.results import LogStep, Unavailable
 from tests.console.run.conftest import LOG, ScriptedResults
-from tests.console.scenes import SceneClock
-from tests.lab import START
+from tests.console.scenes import NOW
+from tests.lab import START, Clock
 from tests.waiting import until
 from tests.widgets.stage import Stage
 from widgets.results.log import LogView
@@ -25,7 +25,7 @@ class Shown:
     """A log on the screen, and what its session was told."""
 
     def __init__(self, results: ScriptedResults) -> None:
-        self.clock, self.told = SceneClock(), list[str]()
+        self.clock, self.told = Clock(NOW), list[str]()
         session = cast("Any", SimpleNamespace(clock=self.clock, notify=self.told.append))
         self.part = LogPart(RunSubject(session, "run", known_results=cast("Any", results)))
         self.app = Stage(self.part)

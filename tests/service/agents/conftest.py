@@ -19,10 +19,10 @@ FILES = {"README.md": "# api\n", "src/app.py": "def answer():\n    return 42\n"}
 
 @pytest.fixture(scope="session")
 def sandbox() -> Sandbox:
-    found = find(ExecutionSettings())
-    if found.program is None:
-        pytest.skip(f"no sandbox: {found.reason}")
-    return found
+    sandbox = find(ExecutionSettings())
+    if sandbox.program is None:
+        pytest.skip(f"no sandbox: {sandbox.reason}")
+    return sandbox
 
 
 @pytest.fixture
@@ -73,5 +73,5 @@ def stand_in(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
-    with ModelServer() as made:
-        yield made
+    with ModelServer() as server:
+        yield server

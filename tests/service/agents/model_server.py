@@ -20,12 +20,13 @@ Event = tuple[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """The model's output: words, or a tool call."""
+class Reply:
+    """The model's output: words, then perhaps a call of a tool with its arguments."""
 
     words: str
-    ending: str
+    ending: str = "stop"
     call: tuple[str, dict[str, str]] | None = None
+    call_id: str = "toolu_1"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -40,30 +41,31 @@ class ModelServer(Server):
     @property
     def questions(self) -> list[Received]:
         """The requests to the model that cost tokens."""
-        return [one for one in self.requests if one.body and not re.search("count_?tokens", one.path, re.IGNORECASE)]
+        costing = (request for request in self.requests if request.body)
+        return [request for request in costing if not re.search("count_?tokens", request.path, re.IGNORECASE)]
 
     def answer(self, request: Received) -> Step:
         if request.method == "POST" and self.status != 200:
             return Respond(self.status, self.refusal)
         if not request.body or request.path.endswith("count_tokens"):
             return Respond(200, {"data": [], "input_tokens": 1, "totalTokens": 1})
-        asked = request.json()
-        said = Said("All done.", self.ending)
-        is_stream = asked.get("stream")
+        question = request.json()
+        reply = Reply("All done.", self.ending)
+        is_stream = question.get("stream")
         if re.search("/messages$|:streamRawPredict$|:rawPredict$|/invoke", request.path):
             if request.path.endswith("/invoke-with-response-stream"):
-                return frames(event for _, event in _anthropic(said))
+                return frames(event for _, event in anthropic_events(reply))
             is_stream = is_stream and not request.path.endswith(":rawPredict")
-            return self._events(_anthropic(said)) if is_stream else Respond(200, _message(said))
+            return self.stream(anthropic_events(reply)) if is_stream else Respond(200, _message(reply))
         if request.path.endswith("/responses"):
-            return self._events(_responses(said))
+            return self.stream(_responses(reply))
         if request.path.endswith("/chat/completions"):
-            return self._events(_chat(asked, said)) if is_stream else Respond(200, _whole(said))
+            return self.stream(_chat(question, reply)) if is_stream else Respond(200, _whole(reply))
         if "streamGenerateContent" in request.path:
-            return self._events(_gemini_stream(said))
-        return Respond(200, _gemini(said))
+            return self.stream(_gemini_stream(reply))
+        return Respond(200, _gemini(reply))
 
-    def _events(self, events: Iterable[Event]) -> Raw:
+    def stream(self, events: Iterable[Event]) -> Raw:
         texts = [
             (f"event: {name}\n" if name else "") + f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
             for name, event in events
@@ -92,46 +94,47 @@ def frames(events: Iterable[dict[str, Any]]) -> Respond:
     return Respond(200, whole, {"Content-Type": "application/vnd.amazon.eventstream"})
 
 
-def _message(said: Said) -> dict[str, Any]:
+def _message(reply: Reply) -> dict[str, Any]:
     counted = {"input_tokens": INPUT, "output_tokens": OUTPUT}
     usage = counted | {"cache_read_input_tokens": CACHED, "cache_creation_input_tokens": 0}
-    reason = {"stop": "end_turn", "length": "max_tokens"}.get(said.ending, said.ending)
-    content: list[dict[str, Any]] = [] if said.ending == "refusal" else [{"type": "text", "text": said.words}]
-    if said.call is not None:
-        name, given = said.call
-        content, reason = [{"type": "tool_use", "id": "toolu_1", "name": name, "input": given}], "tool_use"
-    made = {"content": content, "stop_reason": reason, "stop_sequence": None}
-    return {"id": "msg_1", "type": "message", "role": "assistant", "model": "made-up", "usage": usage} | made
+    reason = {"stop": "end_turn", "length": "max_tokens"}.get(reply.ending, reply.ending)
+    content: list[dict[str, Any]] = [] if reply.ending == "refusal" else [{"type": "text", "text": reply.words}]
+    if reply.call is not None:
+        name, arguments = reply.call
+        content.append({"type": "tool_use", "id": reply.call_id, "name": name, "input": arguments})
+        reason = "tool_use"
+    about = {"content": content, "stop_reason": reason, "stop_sequence": None}
+    return {"id": "msg_1", "type": "message", "role": "assistant", "model": "made-up", "usage": usage} | about
 
 
-def _anthropic(said: Said) -> Iterator[Event]:
-    whole = _message(said)
+def anthropic_events(reply: Reply) -> Iterator[Event]:
+    whole = _message(reply)
     begun = whole | {"content": [], "stop_reason": None, "usage": whole["usage"] | {"output_tokens": 1}}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
-    for block in whole["content"]:
+    for index, block in enumerate(whole["content"]):
         is_text = block["type"] == "text"
         empty = {"text": ""} if is_text else {"input": {}}
-        events.append({"type": "content_block_start", "index": 0, "content_block": block | empty})
+        events.append({"type": "content_block_start", "index": index, "content_block": block | empty})
         for piece in _pieces(block["text"] if is_text else json.dumps(block["input"])):
             part = {"type": "text_delta", "text": piece} if is_text else {"type": "input_json_delta"}
             part |= {} if is_text else {"partial_json": piece}
-            events.append({"type": "content_block_delta", "index": 0, "delta": part})
-        events.append({"type": "content_block_stop", "index": 0})
+            events.append({"type": "content_block_delta", "index": index, "delta": part})
+        events.append({"type": "content_block_stop", "index": index})
     end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
     events.append({"type": "message_delta", "delta": end, "usage": {"output_tokens": OUTPUT}})
     events.append({"type": "message_stop"})
     return ((str(event["type"]), event) for event in events)
 
 
-def _responses(said: Said) -> Iterator[Event]:
-    kind, word = ("refusal", "refusal") if said.ending == "refusal" else ("output_text", "text")
+def _responses(reply: Reply) -> Iterator[Event]:
+    kind, word = ("refusal", "refusal") if reply.ending == "refusal" else ("output_text", "text")
     item: dict[str, Any] = {
         "type": "message",
         "role": "assistant",
         "id": "m1",
-        "content": [{"type": kind, word: said.words}],
+        "content": [{"type": kind, word: reply.words}],
     }
-    is_cut = said.ending == "length"
+    is_cut = reply.ending == "length"
     details = {"input_tokens_details": {"cached_tokens": CACHED}, "output_tokens_details": {"reasoning_tokens": 0}}
     counted = {"input_tokens": INPUT + CACHED, "output_tokens": OUTPUT, "total_tokens": INPUT + CACHED + OUTPUT}
     end = {"id": "r1", "usage": counted | details, "output": [item]}
@@ -140,7 +143,7 @@ def _responses(said: Said) -> Iterator[Event]:
     for event in (
         {"type": "response.created", "response": {"id": "r1"}},
         {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}},
-        *({"type": f"response.{kind}.delta", "delta": piece} | place for piece in _pieces(said.words)),
+        *({"type": f"response.{kind}.delta", "delta": piece} | place for piece in _pieces(reply.words)),
         {"type": "response.output_item.done", "output_index": 0, "item": item},
         {"type": f"response.{'incomplete' if is_cut else 'completed'}", "response": end},
     ):
@@ -152,38 +155,38 @@ def _chat_usage() -> dict[str, Any]:
     return counted | {"prompt_tokens_details": {"cached_tokens": CACHED}}
 
 
-def _whole(said: Said) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": said.words}
-    if said.ending == "refusal":
-        message = {"role": "assistant", "content": None, "refusal": said.words}
-    choice = {"index": 0, "finish_reason": "length" if said.ending == "length" else "stop", "message": message}
-    made = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m"}
-    return made | {"choices": [choice], "usage": _chat_usage()}
+def _whole(reply: Reply) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": reply.words}
+    if reply.ending == "refusal":
+        message = {"role": "assistant", "content": None, "refusal": reply.words}
+    choice = {"index": 0, "finish_reason": "length" if reply.ending == "length" else "stop", "message": message}
+    about = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m"}
+    return about | {"choices": [choice], "usage": _chat_usage()}
 
 
-def _chat(asked: dict[str, Any], said: Said) -> Iterator[Event]:
-    choice = _whole(said)["choices"][0]
+def _chat(question: dict[str, Any], reply: Reply) -> Iterator[Event]:
+    choice = _whole(reply)["choices"][0]
     begun = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    word = "refusal" if said.ending == "refusal" else "content"
-    deltas = [{"role": "assistant"}, *({word: piece} for piece in _pieces(said.words)), {}]
+    word = "refusal" if reply.ending == "refusal" else "content"
+    deltas = [{"role": "assistant"}, *({word: piece} for piece in _pieces(reply.words)), {}]
     for number, delta in enumerate(deltas, 1):
         finish = choice["finish_reason"] if number == len(deltas) else None
         yield "", begun | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
-    if (asked.get("stream_options") or {}).get("include_usage"):
+    if (question.get("stream_options") or {}).get("include_usage"):
         yield "", begun | {"choices": [], "usage": _chat_usage()}
     yield "", "[DONE]"
 
 
-def _gemini(said: Said) -> dict[str, Any]:
-    content = {"role": "model", "parts": [] if said.ending == "refusal" else [{"text": said.words}]}
-    finish = {"stop": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}[said.ending]
+def _gemini(reply: Reply) -> dict[str, Any]:
+    content = {"role": "model", "parts": [] if reply.ending == "refusal" else [{"text": reply.words}]}
+    finish = {"stop": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}[reply.ending]
     usage = {"promptTokenCount": INPUT + CACHED, "cachedContentTokenCount": CACHED, "candidatesTokenCount": OUTPUT}
     usage["totalTokenCount"] = INPUT + CACHED + OUTPUT
     return {"candidates": [{"content": content, "finishReason": finish, "index": 0}], "usageMetadata": usage}
 
 
-def _gemini_stream(said: Said) -> Iterator[Event]:
-    first, last = (Said(piece, said.ending) for piece in _pieces(said.words))
-    if said.ending != "refusal":
+def _gemini_stream(reply: Reply) -> Iterator[Event]:
+    first, last = (Reply(piece, reply.ending) for piece in _pieces(reply.words))
+    if reply.ending != "refusal":
         yield "", {"candidates": [{"content": _gemini(first)["candidates"][0]["content"], "index": 0}]}
     yield "", _gemini(last)

@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple
 from service.findings import MAX_FINDINGS, FindingsFile, IdentifiedFinding, packed
 from service.findings.collect import clear, collect
 from service.secrets import Secrets
+from tests.program import ROOT
 from tests.service.conftest import Own
-from tests.service_process import ROOT, git
+from tests.service_process import git
 from tests.waiting import present
 
 JSON: Final = ".runwarden/findings.json"

@@ -86,13 +86,13 @@ class Desk:
     ) -> None:
         if commit is not None:
             self.server.branches[branch] = commit
-        given = {"status": "completed", "summary": "Login fixed\n\nIt was the clock."} | outcome
+        fields = {"status": "completed", "summary": "Login fixed\n\nIt was the clock."} | outcome
         with self.database.write() as connection:
-            turns.end(connection, run_id, number, TurnOutcome(commit_sha=commit, **given), self.now)
+            turns.end(connection, run_id, number, TurnOutcome(commit_sha=commit, **fields), self.now)
 
-    def report(self, run_id: str, number: int, *found: IdentifiedFinding) -> None:
+    def report(self, run_id: str, number: int, *findings: IdentifiedFinding) -> None:
         with self.database.write() as connection:
-            turn_files.put(connection, (run_id, number), 1, turn_files.FINDINGS, packed("a" * 40, found))
+            turn_files.put(connection, (run_id, number), 1, turn_files.FINDINGS, packed("a" * 40, findings))
 
     @property
     def is_owing(self) -> bool:
@@ -124,6 +124,6 @@ def forge(request: pytest.FixtureRequest) -> Iterator[Forge]:
 
 @pytest.fixture
 def desk(forge: Forge, tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(forge, tmp_path)
-    with contextlib.closing(made.database):
-        yield made
+    desk = Desk(forge, tmp_path)
+    with contextlib.closing(desk.database):
+        yield desk

@@ -93,7 +93,7 @@ class Forge(Server):
         self.after: Hook = lambda _: None
         """Called when all is done; a returned step replaces the answer."""
         self.otherwise = self.serve
-        self._numbers = (one for one in range(1, 1_000_000) if one not in self.issues)
+        self._numbers = (number for number in range(1, 1_000_000) if number not in self.issues)
         self.start()
 
     @property
@@ -116,19 +116,19 @@ class Forge(Server):
 
     def shown(self, sha: str) -> dict[str, str]:
         """Return the statuses next to a commit: the newest of each context."""
-        return {context: said["state"] for commit, context, said in self.statuses if commit == sha}
+        return {context: status["state"] for commit, context, status in self.statuses if commit == sha}
 
     def serve(self, received: Received) -> Step:
         early = self.before(received)
         if early is not None:
             return early
-        for one in self.changes:
-            if one.state == "open":
-                one.head = self.branches.get(one.branch, one.head)
-        parts = [unquote(one) for one in received.path.removeprefix(self.root).strip("/").split("/")]
-        given = (received.json() if received.body else {}) | received.query
+        for change in self.changes:
+            if change.state == "open":
+                change.head = self.branches.get(change.branch, change.head)
+        parts = [unquote(part) for part in received.path.removeprefix(self.root).strip("/").split("/")]
+        fields = (received.json() if received.body else {}) | received.query
         try:
-            document = self.do(self.account_of(received.headers), given, received.method, *parts)
+            document = self.do(self.account_of(received.headers), fields, received.method, *parts)
             answer = Respond(200, *self.page(received, document))
         except RefusedError as refusal:
             status, message = refusal.args
@@ -148,11 +148,11 @@ class Forge(Server):
 
     def of_branch(self, branch: str) -> list[Change]:
         """Changes of a branch of any repository, newest first; the caller must exclude forks."""
-        return [one for one in reversed(self.changes) if one.branch == branch]
+        return [change for change in reversed(self.changes) if change.branch == branch]
 
     def change(self, number: str) -> Change:
-        made: Change = found(self.changes, lambda one: str(one.number) == number)
-        return made
+        change: Change = find(self.changes, lambda known: str(known.number) == number)
+        return change
 
     def add(self, branch: str, base: str, title: str, body: str = "", **more: Any) -> Change:
         """Add a change, by the service, by a user, or from a fork."""
@@ -163,7 +163,7 @@ class Forge(Server):
     def opened(self, branch: str, base: str, title: str, body: str, *, draft: bool = False) -> Change:
         if not title or branch not in self.branches or base not in self.branches:
             raise RefusedError(422, "Source branch or target branch does not exist")
-        if any(one.state == "open" and not one.is_fork for one in self.of_branch(branch)):
+        if any(change.state == "open" and not change.is_fork for change in self.of_branch(branch)):
             raise RefusedError(self.exists_status, f"A request already exists for {branch}")
         if self.branches[branch] == self.branches[base]:
             raise RefusedError(422, f"No commits between {base} and {branch}")
@@ -177,8 +177,8 @@ class Forge(Server):
 
     def notes_of(self, number: str, since: str = "") -> list[Note]:
         """Texts about an issue or a whole change."""
-        found([*self.issues, *(one.number for one in self.changes)], lambda one: str(one) == number)
-        return [one for one in (*self.comments, *self.reviews) if str(one.subject) == number and one.at >= since]
+        find([*self.issues, *(change.number for change in self.changes)], lambda known: str(known) == number)
+        return [note for note in (*self.comments, *self.reviews) if str(note.subject) == number and note.at >= since]
 
     def comment(self, number: str, body: str, account: str) -> Note:
         """Comment on an issue or a whole change, as the service or as a user."""
@@ -187,14 +187,14 @@ class Forge(Server):
 
     def edit(self, number: str, body: str) -> None:
         notes = [*self.reviews, *self.threads, *self.comments]
-        found(notes, lambda one: str(one.id) == number).body = body
+        find(notes, lambda note: str(note.id) == number).body = body
 
-    def set_status(self, sha: str, context: str, given: dict[str, Any]) -> None:
+    def set_status(self, sha: str, context: str, fields: dict[str, Any]) -> None:
         if sha not in self.branches.values():
             raise RefusedError(422, f"No commit found for SHA: {sha}")
-        if given["state"] not in self.states or len(given["description"]) > self.longest_description:
+        if fields["state"] not in self.states or len(fields["description"]) > self.longest_description:
             raise RefusedError(422, "Validation Failed")
-        self.statuses.append((sha, context, given))
+        self.statuses.append((sha, context, fields))
 
 
 class GitHubServer(Forge):
@@ -212,94 +212,94 @@ class GitHubServer(Forge):
             raise RefusedError(401, "Bad credentials")
         return self.accounts[token]
 
-    def do(self, account: str, given: dict[str, Any], *asked: str) -> Any:
-        match asked:
+    def do(self, account: str, fields: dict[str, Any], *call: str) -> Any:
+        match call:
             case ("GET", "user"):
                 return {"login": account}
             case ("POST", "graphql"):
-                return self._graphql(given["query"], given["variables"], account)
+                return self._graphql(fields["query"], fields["variables"], account)
             case (method, "repos", owner, name, *rest) if f"{owner}/{name}".lower() == self.path.lower():
-                return self.repository(account, given, method, *rest)
+                return self.repository(account, fields, method, *rest)
         raise RefusedError(404, "Not Found")
 
-    def repository(self, account: str, given: dict[str, Any], *asked: str) -> Any:
-        match asked:
+    def repository(self, account: str, fields: dict[str, Any], *call: str) -> Any:
+        match call:
             case ("GET", "pulls"):
-                return [self.pull(one) for one in self.of_branch(given["head"].partition(":")[2])]
+                return [self.pull(change) for change in self.of_branch(fields["head"].partition(":")[2])]
             case ("POST", "pulls"):
                 names = ("head", "base", "title", "body")
-                return self.pull(self.opened(*(given[name] for name in names), draft=given["draft"]))
+                return self.pull(self.opened(*(fields[name] for name in names), draft=fields["draft"]))
             case ("GET" | "PATCH", "pulls", number):
                 change = self.change(number)
-                change.body = given.get("body", change.body)
+                change.body = fields.get("body", change.body)
                 return self.pull(change)
             case ("GET", "issues", number, "comments"):
-                return [self._comment(one) for one in self.notes_of(number, given.get("since", ""))]
+                return [self._comment(note) for note in self.notes_of(number, fields.get("since", ""))]
             case ("POST", "issues", number, "comments"):
-                return self._comment(self.comment(number, given["body"], account))
+                return self._comment(self.comment(number, fields["body"], account))
             case ("PATCH", "issues", "comments", number) | ("PUT", "pulls", _, "reviews", number):
-                return self.edit(number, given["body"]) or {}
+                return self.edit(number, fields["body"]) or {}
             case ("GET", "commits", sha, "statuses"):
-                held = reversed([*enumerate(self.statuses)])
-                return [said | {"id": at} for at, (commit, _, said) in held if commit == sha]
+                statuses = reversed([*enumerate(self.statuses)])
+                return [status | {"id": at} for at, (commit, _, status) in statuses if commit == sha]
             case ("POST", "statuses", sha):
-                return self.set_status(sha, given["context"], given) or {}
+                return self.set_status(sha, fields["context"], fields) or {}
             case ("GET", "pulls", number, "files"):
                 return [{"filename": path, "patch": self.patch_of(path)} for path in self.diff]
             case ("GET", "pulls", number, "reviews"):
-                return [self._comment(one) for one in self.notes_of(number)]
+                return [self._comment(note) for note in self.notes_of(number)]
             case ("POST", "pulls", number, "reviews"):
-                return self._review(self.change(number), given, account)
+                return self._review(self.change(number), fields, account)
         raise RefusedError(404, "Not Found")
 
-    def pull(self, one: Change) -> dict[str, Any]:
+    def pull(self, change: Change) -> dict[str, Any]:
         owner, _, name = self.path.partition("/")
-        head = {"full_name": f"{'mallory' if one.is_fork else owner}/{name}"}
+        head = {"full_name": f"{'mallory' if change.is_fork else owner}/{name}"}
         return {
-            "number": one.number,
-            "html_url": one.url,
-            "title": one.title,
-            "body": one.body,
-            "draft": one.draft,
-            "state": "open" if one.state == "open" else "closed",
-            "merged_at": "2026-01-31T08:00:00Z" if one.state == "merged" else None,
-            "head": {"ref": one.branch, "sha": one.head, "repo": head},
-            "base": {"ref": one.base, "sha": "a" * 40, "repo": {"full_name": self.path}},
+            "number": change.number,
+            "html_url": change.url,
+            "title": change.title,
+            "body": change.body,
+            "draft": change.draft,
+            "state": "open" if change.state == "open" else "closed",
+            "merged_at": "2026-01-31T08:00:00Z" if change.state == "merged" else None,
+            "head": {"ref": change.branch, "sha": change.head, "repo": head},
+            "base": {"ref": change.base, "sha": "a" * 40, "repo": {"full_name": self.path}},
         }
 
-    def _comment(self, one: Note) -> dict[str, Any]:
-        where = f"https://github.example/#{one.id}"
-        return {"id": one.id, "body": one.body, "user": {"login": one.author}, "html_url": where}
+    def _comment(self, note: Note) -> dict[str, Any]:
+        where = f"https://github.example/#{note.id}"
+        return {"id": note.id, "body": note.body, "user": {"login": note.author}, "html_url": where}
 
-    def _review(self, pull: Change, given: dict[str, Any], account: str) -> dict[str, Any]:
-        comments = given["comments"]
-        for one in comments:
-            lines = self.diff.get(one["path"], set())
-            if not {one["line"], one.get("start_line", one["line"])} <= lines:
+    def _review(self, pull: Change, fields: dict[str, Any], account: str) -> dict[str, Any]:
+        comments = fields["comments"]
+        for comment in comments:
+            lines = self.diff.get(comment["path"], set())
+            if not {comment["line"], comment.get("start_line", comment["line"])} <= lines:
                 raise RefusedError(422, "Unprocessable Entity: line could not be resolved")
-        if given["commit_id"] not in self.branches.values() or given["event"] != "COMMENT":
+        if fields["commit_id"] not in self.branches.values() or fields["event"] != "COMMENT":
             raise RefusedError(422, "No commit found")
-        for one in comments:
-            self.note(self.threads, pull.number, one["body"], account, one["path"], one["line"])
-        return {"id": self.note(self.reviews, pull.number, given["body"], account).id}
+        for comment in comments:
+            self.note(self.threads, pull.number, comment["body"], account, comment["path"], comment["line"])
+        return {"id": self.note(self.reviews, pull.number, fields["body"], account).id}
 
     def _graphql(self, query: str, variables: dict[str, Any], account: str) -> dict[str, Any]:
         if changed := re.search(r"\b(un)?resolveReviewThread\(", query):
-            thread = found(self.threads, lambda one: f"PRRT_{one.id}" == variables["id"])
+            thread = find(self.threads, lambda thread: f"PRRT_{thread.id}" == variables["id"])
             thread.resolved_by = account if changed[1] is None else None
             return {"data": {"resolveReviewThread": {"thread": {"id": variables["id"]}}}}
         assert (variables["owner"], variables["name"]) == ("acme", "api")
-        threads = [self._thread(one) for one in self.threads if one.subject == variables["number"]]
+        threads = [self._thread(thread) for thread in self.threads if thread.subject == variables["number"]]
         start, size = int(variables["after"] or 0), int(re.findall(r"first: (\d+)", query)[0])
         page = {"hasNextPage": len(threads) > start + size, "endCursor": str(start + size)}
         shown = {"pageInfo": page, "nodes": threads[start : start + size]}
         return {"data": {"repository": {"pullRequest": {"reviewThreads": shown}}}}
 
-    def _thread(self, one: Note) -> dict[str, Any]:
-        first = {"databaseId": one.id, "body": one.body, "author": {"login": one.author}}
-        thread = {"id": f"PRRT_{one.id}", "path": one.path, "line": one.line, "comments": {"nodes": [first]}}
-        resolved_by = {"login": one.resolved_by} if one.resolved_by else None
-        return thread | {"isResolved": resolved_by is not None, "resolvedBy": resolved_by}
+    def _thread(self, thread: Note) -> dict[str, Any]:
+        first = {"databaseId": thread.id, "body": thread.body, "author": {"login": thread.author}}
+        resolved_by = {"login": thread.resolved_by} if thread.resolved_by else None
+        shown = {"id": f"PRRT_{thread.id}", "path": thread.path, "line": thread.line, "comments": {"nodes": [first]}}
+        return shown | {"isResolved": resolved_by is not None, "resolvedBy": resolved_by}
 
 
 @dataclass
@@ -341,62 +341,66 @@ class ForgejoServer(GitHubServer):
         shown, headers = super().page(received, document, size_name)
         return shown, total if "reviews" in received.path else total | {"Link": headers["Link"]}
 
-    def repository(self, account: str, given: dict[str, Any], *asked: str) -> Any:
-        match asked:
+    def repository(self, account: str, fields: dict[str, Any], *call: str) -> Any:
+        match call:
             case ("GET", "pulls"):
-                pulls = [self.pull(one) for one in reversed(self.changes)]
-                return [one for one in pulls if one["state"] == given["state"]]
+                pulls = [self.pull(change) for change in reversed(self.changes)]
+                return [pull for pull in pulls if pull["state"] == fields["state"]]
             case ("GET", "pulls", name) if name.endswith(".diff"):
-                files = [f"diff --git a/{one} b/{one}\n--- a/{one}\n+++ b/{one}\n" for one in self.diff]
+                files = [f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n" for path in self.diff]
                 text = "\n".join(head + self.patch_of(path) for head, path in zip(files, self.diff, strict=True))
                 return text.encode()
             case ("GET", "commits", *_):
                 # Those of one second come in any order.
-                held = super().repository(account, given, *asked)
-                return [one | {"status": one["state"], "state": None} for one in reversed(held)]
+                statuses = super().repository(account, fields, *call)
+                return [status | {"status": status["state"], "state": None} for status in reversed(statuses)]
             case (method, "pulls", number, "reviews", *place):
-                return self._reviews(self.change(number), given, account, method, *place)
-        return super().repository(account, given, *asked)
+                return self._reviews(self.change(number), fields, account, method, *place)
+        return super().repository(account, fields, *call)
 
-    def _reviews(self, change: Change, given: dict[str, Any], account: str, *asked: str) -> Any:
-        own = [one for one in self.submitted if one.subject == change.number]
-        visible = [one for one in own if one.state != "PENDING" or one.author == account]
-        match asked:
+    def _reviews(self, change: Change, fields: dict[str, Any], account: str, *call: str) -> Any:
+        own = [review for review in self.submitted if review.subject == change.number]
+        visible = [review for review in own if review.state != "PENDING" or review.author == account]
+        match call:
             case ("GET",):
-                return [{"id": one.id, "state": one.state, "comments_count": len(one.comments)} for one in visible]
+                return [
+                    {"id": review.id, "state": review.state, "comments_count": len(review.comments)}
+                    for review in visible
+                ]
             case ("POST",):
-                return self._posted(change, visible, given, account)
+                return self._posted(change, visible, fields, account)
             case ("DELETE", key):
-                self.submitted.remove(gone := found(visible, lambda one: str(one.id) == key))
-                self.threads = [one for one in self.threads if one.id not in gone.comments]
+                self.submitted.remove(gone := find(visible, lambda review: str(review.id) == key))
+                self.threads = [thread for thread in self.threads if thread.id not in gone.comments]
                 return b""
             case ("GET", key, "comments"):
-                numbers = found(visible, lambda one: str(one.id) == key).comments
-                return [self._at_line(one) for one in self.threads if one.id in numbers]
+                numbers = find(visible, lambda review: str(review.id) == key).comments
+                return [self._at_line(thread) for thread in self.threads if thread.id in numbers]
             case ("POST", _, "comments", comment, "resolve" | "unresolve" as word) if self.resolves:
-                thread = found(self.threads, lambda one: str(one.id) == comment)
+                thread = find(self.threads, lambda thread: str(thread.id) == comment)
                 thread.resolved_by = account if word == "resolve" else None
                 return {}
         raise RefusedError(404, "The target couldn't be found.")
 
-    def _posted(self, change: Change, visible: list[Review], given: dict[str, Any], account: str) -> dict[str, Any]:
+    def _posted(self, change: Change, visible: list[Review], fields: dict[str, Any], account: str) -> dict[str, Any]:
         # Comments join a pending review, and a failing one leaves it pending.
-        review = next((one for one in visible if one.state == "PENDING"), None)
+        review = next((review for review in visible if review.state == "PENDING"), None)
         if review is None:
             review = Review(self.number(), change.number, account, "PENDING", [])
             self.submitted.append(review)
-        for one in given["comments"]:
-            if given["commit_id"] not in self.branches.values() or (self.breaks_at and self.breaks_at in one["body"]):
+        for comment in fields["comments"]:
+            is_broken = self.breaks_at and self.breaks_at in comment["body"]
+            if is_broken or fields["commit_id"] not in self.branches.values():
                 raise RefusedError(500, "")
             # A line outside the diff is accepted, and then shown without code.
-            made = self.note(self.threads, change.number, one["body"], account, one["path"], one["new_position"])
-            review.comments.append(made.id)
-        review.state = given["event"]
+            at = comment["path"], comment["new_position"]
+            review.comments.append(self.note(self.threads, change.number, comment["body"], account, *at).id)
+        review.state = fields["event"]
         return {"id": review.id}
 
-    def _at_line(self, one: Note) -> dict[str, Any]:
-        resolver = {"login": one.resolved_by} if one.resolved_by else None
-        return self._comment(one) | {"resolver": resolver, "path": one.path, "position": one.line}
+    def _at_line(self, thread: Note) -> dict[str, Any]:
+        resolver = {"login": thread.resolved_by} if thread.resolved_by else None
+        return self._comment(thread) | {"resolver": resolver, "path": thread.path, "position": thread.line}
 
 
 class GitLabForge(Forge):
@@ -425,113 +429,114 @@ class GitLabForge(Forge):
             raise RefusedError(401, "401 Unauthorized")
         return "" if token is None else self.accounts[token]
 
-    def do(self, account: str, given: dict[str, Any], *asked: str) -> Any:
-        if asked[1:] == ("user",):
+    def do(self, account: str, fields: dict[str, Any], *call: str) -> Any:
+        if call[1:] == ("user",):
             return {"username": account}
-        if asked[1] != "projects":
+        if call[1] != "projects":
             raise RefusedError(404, "404 Not Found")
-        method, _, key, *rest = asked
-        project = found(self.projects, lambda one: key in {str(one["id"]), one["path_with_namespace"]})
+        method, _, key, *rest = call
+        project = find(self.projects, lambda project: key in {str(project["id"]), project["path_with_namespace"]})
         match (method, *rest):
             case ("GET",):
                 return project
             case (_, "hooks", *place):
                 if account not in self.maintainers:
                     raise RefusedError(403 if account else 401, "not allowed")
-                return self._hooks(method, place, given)
+                return self._hooks(method, place, fields)
             case ("GET", "merge_requests"):
-                return [self._merge_request(one) for one in self.of_branch(given["source_branch"])]
+                return [self._merge_request(change) for change in self.of_branch(fields["source_branch"])]
             case ("POST", "merge_requests"):
                 names = ("source_branch", "target_branch", "title", "description")
-                return self._merge_request(self.opened(*(given[name] for name in names)))
+                return self._merge_request(self.opened(*(fields[name] for name in names)))
             case ("GET" | "PUT", "merge_requests", number):
                 change = self.change(number)
-                change.body = given.get("description", change.body)
+                change.body = fields.get("description", change.body)
                 return self._merge_request(change)
             case ("GET", "merge_requests", _, "diffs"):
                 return [{"old_path": path, "new_path": path, "diff": self.patch_of(path)} for path in self.diff]
             case (_, "merge_requests", number, "discussions", *place):
-                return self._discussions(method, self.change(number), place, given, account)
+                return self._discussions(method, self.change(number), place, fields, account)
             case ("GET", "issues" | "merge_requests", number, "notes"):
-                threads = [one for one in self.threads if str(one.subject) == number]
-                return [_note(one) for one in reversed([*self.notes_of(number), *threads])]
+                threads = [thread for thread in self.threads if str(thread.subject) == number]
+                return [_note(note) for note in reversed([*self.notes_of(number), *threads])]
             case ("POST", "issues" | "merge_requests", number, "notes"):
-                return _note(self.comment(number, given["body"], account))
+                return _note(self.comment(number, fields["body"], account))
             case ("PUT", "issues" | "merge_requests", _, "notes", note):
-                return self.edit(note, given["body"]) or {}
+                return self.edit(note, fields["body"]) or {}
             case ("POST", "statuses", sha):
-                state, name = given["state"], given["name"]
+                state, name = fields["state"], fields["name"]
                 if self.shown(sha).get(name) == state:
                     reason = "Reason(s): Status cannot transition"
                     raise RefusedError(400, f"Cannot transition status via :{state} from :{state} ({reason})")
-                self.set_status(sha, name, given)
-                self.statuses = [one for one in self.statuses[:-1] if one[:2] != (sha, name)] + self.statuses[-1:]
+                self.set_status(sha, name, fields)
+                others = [status for status in self.statuses[:-1] if status[:2] != (sha, name)]
+                self.statuses = [*others, self.statuses[-1]]
                 return {}
             case ("GET", "repository", "commits", sha, "statuses"):
                 return [{"name": name, "status": state} for name, state in self.shown(sha).items()]
         raise RefusedError(404, "404 Not Found")
 
-    def _discussions(self, method: str, change: Change, place: list[str], given: dict[str, Any], account: str) -> Any:
+    def _discussions(self, method: str, change: Change, place: list[str], fields: dict[str, Any], account: str) -> Any:
         if method == "GET":
-            threads = [one for one in self.threads if one.subject == change.number]
-            return [{"id": f"{one.id:040x}", "notes": [_note(one)]} for one in threads]
+            threads = [thread for thread in self.threads if thread.subject == change.number]
+            return [{"id": f"{thread.id:040x}", "notes": [_note(thread)]} for thread in threads]
         if method == "PUT":
-            thread = found(self.threads, lambda one: f"{one.id:040x}" == place[0])
-            thread.resolved_by = account if given["resolved"] else None
+            thread = find(self.threads, lambda thread: f"{thread.id:040x}" == place[0])
+            thread.resolved_by = account if fields["resolved"] else None
             return {}
-        at = given["position"]
+        at = fields["position"]
         path, line = at["new_path"], at["new_line"]
         refs = _PARENT | {"head_sha": change.head, "position_type": "text"}
         if refs.items() - at.items() or line not in self.diff.get(path, ()):
             raise RefusedError(400, "400 Bad request - Note {:line_code=>[must be valid]}")
-        return _note(self.note(self.threads, change.number, given["body"], account, path, line))
+        return _note(self.note(self.threads, change.number, fields["body"], account, path, line))
 
-    def _merge_request(self, one: Change) -> dict[str, Any]:
+    def _merge_request(self, change: Change) -> dict[str, Any]:
         return {
-            "iid": one.number,
-            "web_url": one.url,
-            "title": one.title,
-            "description": one.body,
-            "draft": one.draft,
-            "source_project_id": 666 if one.is_fork else 42,
+            "iid": change.number,
+            "web_url": change.url,
+            "title": change.title,
+            "description": change.body,
+            "draft": change.draft,
+            "source_project_id": 666 if change.is_fork else 42,
             "target_project_id": 42,
-            "source_branch": one.branch,
-            "target_branch": one.base,
-            "state": "opened" if one.state == "open" else one.state,
-            "sha": one.head,
-            "diff_refs": _PARENT | {"head_sha": one.head},
+            "source_branch": change.branch,
+            "target_branch": change.base,
+            "state": "opened" if change.state == "open" else change.state,
+            "sha": change.head,
+            "diff_refs": _PARENT | {"head_sha": change.head},
         }
 
-    def _hooks(self, method: str, place: list[str], given: dict[str, Any]) -> Any:
+    def _hooks(self, method: str, place: list[str], fields: dict[str, Any]) -> Any:
         # GitLab never shows the secret.
         if method == "GET":
-            return [{name: value for name, value in one.items() if name != "token"} for one in self.hooks]
+            return [{name: value for name, value in hook.items() if name != "token"} for hook in self.hooks]
         if method == "POST":
             self.before_add.wait(300)
-            if "refused" in given["url"]:
+            if "refused" in fields["url"]:
                 raise RefusedError(422, "Invalid url given")
         with self._lock:
             if method == "POST":
-                self.hooks.append({"id": 100 + self.number(), **given})
+                self.hooks.append({"id": 100 + self.number(), **fields})
                 return {"id": self.hooks[-1]["id"]}
-            hook = found(self.hooks, lambda one: str(one["id"]) == place[0])
+            hook = find(self.hooks, lambda hook: str(hook["id"]) == place[0])
             if method == "DELETE":
                 self.hooks.remove(hook)
             else:
-                hook.update(given)
+                hook.update(fields)
             return {}
 
 
-def _note(one: Note) -> dict[str, Any]:
-    note = {"id": one.id, "body": one.body, "author": {"username": one.author}, "system": False, "type": None}
-    note["created_at"] = one.at
-    at = {"type": "DiffNote", "position": {"new_path": one.path, "new_line": one.line}} if one.path else {}
-    resolved_by = {"username": one.resolved_by} if one.resolved_by else None
-    return note | at | {"resolved": resolved_by is not None, "resolved_by": resolved_by}
+def _note(note: Note) -> dict[str, Any]:
+    document = {"id": note.id, "body": note.body, "author": {"username": note.author}, "system": False, "type": None}
+    at = {"type": "DiffNote", "position": {"new_path": note.path, "new_line": note.line}} if note.path else {}
+    resolved_by = {"username": note.resolved_by} if note.resolved_by else None
+    return document | at | {"created_at": note.at, "resolved": resolved_by is not None, "resolved_by": resolved_by}
 
 
-def found(there: list[Any], is_it: Callable[[Any], bool]) -> Any:
-    for one in there:
-        if is_it(one):
-            return one
+def find(items: list[Any], matches: Callable[[Any], bool]) -> Any:
+    """The first item that matches; otherwise the forge answers 404."""
+    for item in items:
+        if matches(item):
+            return item
     raise RefusedError(404, "404 Not Found")

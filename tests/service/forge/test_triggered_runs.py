@@ -207,6 +207,9 @@ def test_a_failed_check_starts_one_run_and_no_endless_chain(database: Database) 
     assert last == ("own", "the service pushed this commit (own_commits = 1)")
     assert by_a_person == ("started", "")
     assert event("check_run", github_check("5" * 40, conclusion="success")) is None
+    # A workflow run may have no name of its own.
+    workflow = present(event("workflow_run", github_check("5" * 40, "build", workflow=True)))
+    assert (workflow.check, workflow.head_sha) == ("build", "5" * 40)
 
 
 def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> None:
