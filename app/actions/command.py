@@ -26,7 +26,8 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, OUT_OPTION, CommandGroup, FactCommand, async_command, options_of, reading
-from app.cli.output import Column, facts
+from app.cli.output import Column, exporting, facts
+from app.cli.running import asking
 from app.engine.text import safe_block, safe_text
 from app.engine.times import exact_ago, parse_period, rfc3339
 from app.runs.document import spec_fields
@@ -99,7 +100,7 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
     invocation.asked_format = invocation.asked_format or Format.NDJSON
     columns: tuple[Column[dict[str, object]], ...] = tuple(Column(name, name=name) for name in EXPORTED)
     async with invocation.ledger() as ledger:
-        with invocation.exporting(out, "actions", columns) as rows:
+        with exporting(invocation, out, "actions", columns) as rows:
             last: str | None = None
             while page := await ledger.actions(ActionFilter(**filters), 500, last):
                 entries, flat = [], []
@@ -231,7 +232,7 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
         return print_request(invocation, engine.client.base_url, request_of(action))
     text = safe_text(action.subject or action.action_id)
     if confirm is None:
-        with invocation.asking():
+        with asking(invocation):
             question = f"It may then be done twice. Type {text} to send it again"
             confirm = click.prompt(question, err=True) if sys.stdin.isatty() else sys.stdin.readline()
     if confirm.strip() != text:

@@ -28,6 +28,7 @@ from app.cli.exits import EXIT_BY_KIND, CommandFailedError, Exit, failed
 from app.cli.options import FactCommand, as_key, options_of
 from app.cli.output import Column, Document, facts
 from app.cli.progress import RowProgress
+from app.cli.running import asking, raise_if_stopped
 from app.engine.text import plural
 from app.engine.times import rfc3339
 from app.runs.command_wait import RunWaiter, wait_failure
@@ -366,7 +367,7 @@ def confirm_batch(
             raise failed("not_confirmed", why)
         others = len(planned) - count
         left_out = f" and leave out {others}" if others else ""
-        with invocation.asking():
+        with asking(invocation):
             if not click.confirm(f"{verb} {plural(count, 'run')}{left_out}{consequence}?", err=True):
                 raise failed("not_confirmed", "Nothing was sent.")
     return count > 0
@@ -391,7 +392,7 @@ async def send_batch(
     try:
         with closing(RowProgress(invocation.output, len(rows), usual=usual)) as progress:
             for done, write in enumerate(planned):
-                invocation.raise_if_stopped()
+                raise_if_stopped(invocation)
                 if write.result.outcome == "to_send" and write.request is not None and sender.may_send:
                     rows[done] = replace(write, result=await sender.send(write.request, write.key))
                 elif write.result.outcome == "to_send":

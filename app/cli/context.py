@@ -1,8 +1,8 @@
 """One invocation: the global options, and the engine, opened when a command needs it."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.cli import Format
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from signal import Signals
 
     from app.cli.exits import Exit
-    from app.cli.output import Column, Output, Rows
+    from app.cli.output import Output, Rows
     from app.engine.engine import Engine
     from app.engine.files import ProfileFiles
     from app.profiles import Choice, Profile, Settings
@@ -76,28 +76,6 @@ class Invocation:
         from app.cli.output import Output  # what prints takes longer than help needs
 
         return Output.standard(self.format)
-
-    @contextmanager
-    def exporting(self, out: "Path | None", key: str, columns: "Sequence[Column[T]]") -> "Iterator[Rows[T]]":
-        """Print many items as they come on stdout (None, or `-`), or into a file (0600), whole or not at all."""
-        from app.cli.output import Rows
-
-        if out is None or str(out) == "-":
-            self.rows = rows = Rows(self.output, key, columns)
-            yield rows
-            return
-        from app.cli.exits import failed
-        from app.engine.atomic_file import replacing
-        from app.start.streams import NotPrintedError
-
-        try:
-            with replacing(out) as file:
-                rows = Rows(self.output._replace(stdout=file, width=None, colour=False), key, columns)
-                yield rows
-        except (OSError, NotPrintedError) as error:
-            why = error.reason if isinstance(error, NotPrintedError) else error.strerror
-            raise failed("usage", f"{out} cannot be written: {why}.") from error
-        self.output.note(f"{rows.count} {key} written to {out}")
 
     def warn(self, message: str) -> None:
         """Report on stderr, and in a write's document, a problem that does not change the outcome."""
@@ -226,79 +204,19 @@ class Invocation:
             self.warn(f"The ledger can only be read: {ledger.problem}")
 
     def run(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
-        """Run a command's work on an event loop until it is done, or a signal cancels it.
-
-        A write in flight can then still finish.
+        """Run a command's work until it is done, or a signal cancels it; a write in flight can then still finish.
 
         Raises:
             StoppedError: A signal cancelled the work before it had a result.
         """
-        import asyncio  # takes longer than help needs
-        import gc
-
-        async def stoppable() -> T:
-            self._listen()
-            return await work()
+        from app.cli.running import run  # takes longer than help needs
 
         self.begin_log()
-        # Imported modules live until the process ends: the collector need not look at them.
-        gc.freeze()
-        gc.enable()
-        try:
-            return asyncio.run(stoppable())
-        except asyncio.CancelledError as error:
-            raise StoppedError from error
-
-    def raise_if_stopped(self) -> None:
-        """Raise if a signal asked the command to stop.
-
-        A write records its outcome even when it is cancelled, so a batch has to check between two writes.
-
-        Raises:
-            asyncio.CancelledError: A signal asked the command to stop.
-        """
-        from asyncio import CancelledError
-
-        if self.stopped_by is not None:
-            raise CancelledError
-
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Let the user answer a prompt within `run`: it blocks the loop, so a signal stops the process at once."""
-        import asyncio
-
-        from app.cli.exits import STOPPING
-
-        for number in STOPPING:
-            asyncio.get_running_loop().remove_signal_handler(number)
-        yield
-        self._listen()
-
-    def _listen(self) -> None:
-        import asyncio
-        from signal import SIG_DFL, signal
-
-        from app.cli.exits import STOPPING
-
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-        def stop(number: "Signals") -> None:
-            self.stopped_by = number
-            for other in STOPPING:
-                loop.remove_signal_handler(other)
-                # A second signal stops the process at once; the ledger has the writes in flight.
-                signal(other, SIG_DFL)
-                if self.at_second_signal is not None:
-                    loop.add_signal_handler(other, self.at_second_signal, other)
-            if task is not None:
-                task.cancel()
-
-        for number in STOPPING:
-            loop.add_signal_handler(number, stop, number)
+        return run(self, work)
 
     def begin_log(self) -> None:
         """Begin the log that the options ask for."""
         if self.verbose or self.log_file is not None:
-            from app.cli.log import write_log
+            from app.cli.running import write_log
 
             write_log(verbose=self.verbose, file=self.log_file)

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.__main__ import main
-from app.cli.log import OURS
+from app.cli.running import OURS
 from tests.lab import Lab, Server
 from tests.program import ROOT, Program
 
