@@ -12,6 +12,17 @@ _RANDOM_BITS: Final = 80
 _ULID_LENGTH: Final = 26
 _SLUG_WORDS: Final = 6
 _SLUG_LENGTH: Final = 40
+_LETTERS: Final = dict(
+    zip(
+        map(ord, "æœøłđðþıабвгґдеєжзиіклмнопрстуфхцчшщъыьэюяαβγδεζηθικλμνξοπρστυφχψω"),
+        (
+            "ae oe o l d d th i a b v g g d e ye zh z i i k l m n o p r s t u f kh ts ch sh shch  y  e yu ya "
+            "a v g d e z i th i k l m n x o p r s t y f ch ps o"
+        ).split(" "),
+        strict=True,
+    )
+)
+"""Letters without an ASCII form in Unicode, as they are usually transcribed."""
 TOKEN_PREFIX: Final = "rwt_"  # noqa: S105 — the visible start of every token, not a token
 
 
@@ -32,8 +43,8 @@ def digest(token: str) -> str:
 
 
 def slug(text: str) -> str:
-    """Return lower-case ASCII words joined with dashes, safe in branch names and URLs; may be empty."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    """Return lower-case ASCII words joined with dashes, safe in branch names and URLs; may be empty, as for Chinese."""
+    plain = unicodedata.normalize("NFKD", text).casefold().translate(_LETTERS).encode("ascii", "ignore").decode()
     return "-".join(re.findall(r"[a-z0-9]+", plain)[:_SLUG_WORDS])[:_SLUG_LENGTH].strip("-")
 
 

@@ -59,6 +59,12 @@ class BatchResult(Struct, frozen=True):
         return self.problem or self.message
 
     @property
+    def unknown_code(self) -> str:
+        """The service's error code for an unknown outcome; empty: there is none."""
+        error = self.action.error if self.action and self.action.state == "unknown" else None
+        return (error.error_code if error else None) or ""
+
+    @property
     def stops_batch(self) -> bool:
         """Whether to stop here: its outcome is unknown, or the next write would most likely fail in the same way."""
         if self.outcome == "rejected" and self.action is not None and self.action.error is not None:
@@ -92,6 +98,8 @@ class BatchSender:
 
     submit: Callable[[WriteRequest, str | None], Awaitable[Action]]
     """Sends a request through the ledger, under a key if there is one: once for each key."""
+    past: str = ""
+    """The error code of unknown outcomes that do not stop it."""
     sent: int = 0
     """How many were sent, with any outcome."""
     may_send: bool = True
@@ -120,5 +128,5 @@ class BatchSender:
             result = BatchResult("sent_before", duplicate.existing)
         except ActionRefusedError as refused:
             result = BatchResult("refused", problem=str(refused))
-        self.may_send &= not result.stops_batch
+        self.may_send &= not result.stops_batch or bool(self.past and result.unknown_code == self.past)
         return result

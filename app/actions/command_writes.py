@@ -380,15 +380,17 @@ async def send_batch(
     document: Callable[[W], Document],
     usual: str,
     cap: int | None = None,
+    past: str = "",
 ) -> list[W]:
     """Send the writes that are to be sent, one after the other, until a signal or an outcome stops that.
 
     Each outcome is shown as it comes; `usual` is the one that needs no mention. If the ledger fails, the results so
-    far are reported. With a `cap`, the writes are counted in batches of that many.
+    far are reported. With a `cap`, the writes are counted in batches of that many. Unknown outcomes with the error code
+    `past` do not stop it.
     """
     rows, done = list(planned), 0
     batches = -(-len(rows) // cap) if cap else 1
-    sender = BatchSender(lambda request, key: settled(submitted(engine.actions, request, key)))
+    sender = BatchSender(lambda request, key: settled(submitted(engine.actions, request, key)), past=past)
     try:
         with closing(RowProgress(invocation.output, len(rows), usual=usual)) as progress:
             for done, write in enumerate(planned):

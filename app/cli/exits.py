@@ -95,6 +95,10 @@ def require_extra(extra: str) -> None:
         )
 
 
+WRONG_ADDRESS: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."
+"""What to do if there is no list of runs: every service has one."""
+
+
 def of_api_error(error: ApiError, *, hint: str = "") -> CommandFailedError:
     """Convert an API error to a failure; the hint is a sentence with an alternative."""
     detail: dict[str, ErrorDetail] = {}

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
 
-from app.api.errors import ApiError
+from app.api.errors import ApiError, NotFoundError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, of_api_error
+from app.cli.exits import WRONG_ADDRESS, CommandFailedError, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Column, Output
 from app.engine.times import clocks_apart, exact_ago, rfc3339
@@ -19,6 +19,9 @@ from app.health.facts import HealthLevel, unobserved_since
 from app.health.facts import level as level_of
 from app.runs.document import as_received
 from storage.records import PlatformHealth
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
 
 
 class ExitLevel(IntEnum):
@@ -56,6 +59,8 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
         if not cached:
             try:
                 await engine.health.refresh()
+                if not await engine.cache.health():
+                    await _check_address(engine)
             except ApiError as error:
                 raise of_api_error(error, hint="Show earlier results with --cached.") from error
         links = await engine.cache.links()
@@ -117,6 +122,16 @@ class HostView(Struct, frozen=True):
                 "connected": platform.connected,
             },
         }
+
+
+async def _check_address(engine: "Engine") -> None:
+    """Check that there is a list of runs: without a code host the health is 404, as it is at a wrong address."""
+    try:
+        await engine.client.list_runs(page_size=1)
+    except NotFoundError as error:
+        raise of_api_error(error, hint=WRONG_ADDRESS) from error
+    except ApiError:
+        pass  # It is no reason to doubt the health.
 
 
 def print_unknown(output: Output, failure: CommandFailedError) -> int:

@@ -57,12 +57,16 @@ def orgs() -> None:
 @orgs.command("import", cls=FactCommand)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @DRY_RUN_OPTION
+@click.option(
+    "--past", default="", metavar="CODE", help="Continue after unknown outcomes with this error_code of the service."
+)
 @click.pass_obj
-def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool) -> int:
+def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool, past: str) -> int:
     """Create an organization for each row of FILE, a CSV with the columns email and offer_code; - is stdin.
 
     It may be interrupted and started again: emails whose organization was created from here are skipped. It stops
-    at the first row whose outcome is unknown, or when the service cannot be reached.
+    at the first row whose outcome is unknown, or when the service cannot be reached. While the service's mail is down,
+    --past provisioning_failed sends all rows.
     """
     # Read outside the event loop, so that Ctrl-C still stops it.
     is_stdin = str(file) == "-"
@@ -94,7 +98,7 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
 
             result = planned(rows, await engine.ledger.organizations())
             if not dry_run:
-                result = await send_batch(invocation, engine, result, document, "created")
+                result = await send_batch(invocation, engine, result, document, "created", past=past)
 
         def request(row: ImportRow) -> str:
             text = f"POST {base_url}{row.request.path} {invocation.output.json(row.request.body())}"

@@ -80,6 +80,8 @@ class OrganizationImportScreen(BaseScreen):
         """Why the last sending ended early; empty: it did not."""
         self._unresolved = 0
         """The line of unknown outcome that ended it; 0: none did."""
+        self._past = ""
+        """The error code of unknown outcomes that the user chose to continue after."""
         warn = partial(session.notify, severity="warning", timeout=FIX_TOAST_S)
         fresh = {"path": "", "most": str(USUAL_NUMBER)}
         self._form_draft = FormDraft(self._engine, "organization.import", fresh, warn)
@@ -173,6 +175,9 @@ class OrganizationImportScreen(BaseScreen):
         elif not self._second_press.press():
             self.session.notify("Check it, then press ^s again to create them.", severity="warning")
         else:
+            if self._paused and self._unresolved:
+                # This answer covers all further rows that fail in the same way.
+                self._past = self._rows[self._unresolved].result.unknown_code
             self._phase, self._paused = "sending", ""
             self.refresh_bindings()
             self.run_worker(self._send, group="import")
@@ -251,6 +256,7 @@ class OrganizationImportScreen(BaseScreen):
         if not text or self._is_under_way:
             return
         self._file, self._phase, self._paused, self._rows = text, "idle", "", {}
+        self._past = ""
         try:
             rows = await asyncio.to_thread(lambda: read_rows(typed_path(text)))
         except ImportFileError as error:
@@ -280,7 +286,7 @@ class OrganizationImportScreen(BaseScreen):
 
     async def _send(self) -> None:
         most = self._most or USUAL_NUMBER
-        sender = BatchSender(self._engine.actions.submit)
+        sender = BatchSender(self._engine.actions.submit, past=self._past)
         to_send = self._to_send
         refused = ""
         self._bar.disabled = True
@@ -326,8 +332,10 @@ class OrganizationImportScreen(BaseScreen):
             return f"{lines} wrong: press E to fix it here. Nothing is sent before that.", "warn"
         if self._paused and (not self._unresolved or line(self._rows[self._unresolved]).unknown is not None):
             return self._paused, "warn"
-        left = f"Press ^s to create {plural(count, 'organization')}." if count else "Nothing is left to create."
-        return left, "quiet"
+        if count:
+            return f"Press ^s to create {plural(count, 'organization')}.", "quiet"
+        left = "" if self._unknown is None else " Press v to resolve an unknown outcome."
+        return f"Nothing is left to create.{left}", "quiet"
 
 
 class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
@@ -383,7 +391,8 @@ def _why_stopped(row: ImportRow) -> str:
     action = row.result.action
     kind = action.error.kind if action is not None and action.error is not None else ""
     if row.outcome == "unknown":
-        return f"Line {row.line}'s outcome is unknown: press v to resolve it, ^s to continue."
+        then = "^s sends all the others" if row.result.unknown_code else "^s continues"
+        return f"Line {row.line}'s outcome is unknown: v resolves it, {then}."
     if kind == "rate_limited":
         return "The organization's rate limit is spent (429): wait, then press ^s to continue."
     if kind in {"not_authorized", "forbidden", "not_found"}:

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from app.api.errors import ForbiddenError, NotAuthorizedError
+from app.api.errors import ForbiddenError, NotAuthorizedError, NotFoundError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed
+from app.cli.exits import WRONG_ADDRESS, CommandFailedError, ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import CommandGroup, FactCommand, ScreenCommand, async_command
 from app.cli.output import Column, Document, facts
 from app.engine.atomic_file import replacing
@@ -367,6 +367,8 @@ async def check_token(invocation: Invocation, /) -> int:
         try:
             health = await _is_allowed(engine.client.health())
             runs = await _is_allowed(engine.client.list_runs(page_size=1))
+        except NotFoundError as error:
+            raise of_api_error(error, hint=WRONG_ADDRESS) from error
         except NotAuthorizedError:
             invocation.beside_error = {"valid": False, **source, "runs": False, "health": False}
             raise

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from app.api.errors import ApiError, NotFoundError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
+from app.cli.exits import WRONG_ADDRESS, CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completed, options_of, reading
 from app.cli.output import Rows, exporting
 from app.cli.progress import Bar
@@ -250,9 +250,7 @@ class _RunList:
                 self.dropped += page.dropped
                 yield page.runs
         except ApiError as error:
-            # The list always exists, so 404 means that the address does not lead to the API.
-            version = "Check the base address: it ends with the version, as in https://api.example.com/v1."
-            raise of_api_error(error, hint=version if isinstance(error, NotFoundError) else CACHED_HINT) from error
+            raise of_api_error(error, hint=WRONG_ADDRESS if isinstance(error, NotFoundError) else CACHED_HINT) from error
         self.coverage = await self.engine.cache.coverage()
 
     async def _as_of(self) -> datetime | None:

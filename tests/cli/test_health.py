@@ -34,7 +34,7 @@ def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer:
 
     A lost connection says nothing about hosts.
     """
-    server.script(answer, answer)
+    server.otherwise = lambda request: answer if request.path.endswith("/health") else Respond(200, {"runs": []})
 
     line, document = faulty("health"), faulty("health", "--json")
 
@@ -43,6 +43,21 @@ def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer:
     parsed: dict[str, Any] = document.json()
     assert parsed.get("status", "unknown") == word.lower()
     assert ("error" in parsed) == (answer.body == b"{")
+
+
+def test_an_address_without_its_version_is_named_as_such(faulty: CommandLine, server: Server) -> None:
+    """Then the list of runs is missing too; a service that only has no code host yet is still unknown."""
+    server.script(Respond(404, {"message": "nothing here"}), Respond(404, {"message": "nothing here"}))
+    wrong = faulty("health")
+    server.script(Respond(404, {"message": "no installation"}), Respond(200, {"runs": [], "next_token": None}))
+    bare = faulty("health")
+    server.script(hosts(github="ok"), Respond(404, {"message": "nothing here"}))
+    checked = faulty("token", "check")
+
+    assert (wrong.code, bare.code, checked.code) == (3, 3, 7)
+    assert wrong.out.startswith("RUNWARDEN UNKNOWN - nothing here. Check the base address: it ends with the version")
+    assert bare.out == "RUNWARDEN UNKNOWN - no code host is connected\n"
+    assert "Check the base address: it ends with the version" in checked.err
 
 
 def test_a_host_that_is_gone_while_it_is_down_is_neither_bad_nor_recovered(faulty: CommandLine, server: Server) -> None:

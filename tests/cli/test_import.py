@@ -66,6 +66,23 @@ def test_a_dry_run_as_a_table_shows_the_requests_that_are_left(faulty: CommandLi
     assert emails(server) == {"a@example.com": 1}
 
 
+def test_an_import_may_continue_past_a_failure_that_all_rows_have(
+    faulty: CommandLine, server: Server, file: Path
+) -> None:
+    """With --past all rows are sent once, their outcomes unknown; a failure with another code still stops it."""
+    failure = Respond(500, {"message": "exists without mail", "error_code": "provisioning_failed"})
+    server.script(failure, failure, failure)
+
+    result = faulty("orgs", "import", str(file), "--past", "provisioning_failed", "--json")
+    server.script(Respond(500, {"message": "failed", "error_code": "other"}))
+    file.write_text("email\nd@example.com\ne@example.com\n")
+    other = faulty("orgs", "import", str(file), "--past", "provisioning_failed", "--json")
+
+    assert (result.code, result.json()["outcomes"]) == (6, {"unknown": 3})
+    assert (other.code, other.json()["outcomes"]) == (6, {"unknown": 1, "not_tried": 1})
+    assert set(emails(server).values()) == {1}
+
+
 def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, server: Server, file: Path) -> None:
     """Exit code 2; the corrected row may be imported again. An error that every row would get stops the import."""
     server.otherwise = creating

@@ -195,6 +195,26 @@ async def test_an_unknown_outcome_stops_it_until_a_person_resolves_it(
     assert set(emails(server).values()) == {1}
 
 
+async def test_one_question_covers_all_rows_that_fail_in_the_same_way(
+    staged: Staged, server: Server, file: Path
+) -> None:
+    """While the service's mail is down, it stops at the first row, then sends all others; another failure stops it."""
+    failure = {"message": "the organization exists, but its mail waits", "error_code": "provisioning_failed"}
+    server.script(Respond(500, failure), Respond(500, failure), Respond(503, {"message": "no"}))
+    async with importing(staged, server, file) as scene:
+        await scene.press("ctrl+s", "ctrl+s")
+        assert states(scene) == ["unknown", "to_create", "to_create", "to_create"]
+        await scene.shows("Line 2's outcome is unknown: v resolves it, ^s sends all the others.")
+
+        await scene.press("ctrl+s", "ctrl+s")
+        assert states(scene) == ["unknown", "unknown", "unknown", "to_create"]
+        await scene.shows("Line 4's outcome is unknown: v resolves it, ^s continues.")
+        await scene.press("ctrl+s", "ctrl+s")
+        await scene.shows("Nothing is left to create. Press v to resolve an unknown outcome.")
+
+    assert set(emails(server).values()) == {1}
+
+
 async def test_read_only_shows_and_sends_nothing(staged: Staged, server: Server, file: Path) -> None:
     """Pressing send twice changes nothing."""
     async with importing(staged, server, file, read_only=True) as scene:
