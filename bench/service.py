@@ -88,8 +88,9 @@ def _ends(database: Database, organization: str, query: dict[str, str]) -> tuple
     filters = Filters(organization, status=query.get("status"), path=query.get("repository"))
     with database.read() as connection:
         mine = sa.select(runs_table.c.created_at, runs_table.c.id).where(*runs.conditions(filters))
-        oldest = mine.order_by(runs_table.c.created_at, runs_table.c.id).limit(1).offset(PAGE - 1)
-        created_at, run_id = connection.execute(oldest).one()
+        oldest = mine.order_by(runs_table.c.created_at, runs_table.c.id).limit(PAGE)
+        # A short list has one page: then the last one begins after its newest run.
+        created_at, run_id = connection.execute(oldest).all()[-1]
     last = json.dumps([created_at, run_id], separators=(",", ":")).encode()
     token = page_token(database.secret("page_token_key"), filters, last)
     sized = {**query, "page_size": str(PAGE)}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 import tomllib
 from collections import defaultdict
@@ -240,11 +241,19 @@ class _Organizations:
             is_connected = (repository.platform, where.host) in places if where is not None and where.host else None
             shown = {"name": repository.name, "platform": repository.platform, "path": repository.path}
             documents.append(shown | {"url": without_login(repository.url)} | {"connected": is_connected})
-        token_documents = []
-        valid = {token.alias: token for token in reversed(self._tokens[organization.id]) if token.is_valid(self._now)}
+        token_documents, held_tokens = [], self._tokens[organization.id]
+        valid = {token.alias: token for token in reversed(held_tokens) if token.is_valid(self._now)}
+        newest = {token.alias: token for token in held_tokens}
+        differs = [] if existing is None else _differences(existing, entry)
         for token_entry in entry.tokens:
             token, value = valid.get(token_entry.alias), None
             if token is None:
+                last = newest.get(token_entry.alias)
+                if last is not None and last.revoked_at is not None:
+                    scopes = " ".join(f"--scope {scope}" for scope in token_entry.scopes)
+                    alias = f"--alias {shlex.quote(token_entry.alias)} --duration {token_entry.duration}"
+                    differs.append(f"runwarden service token create --org {organization.slug} {scopes} {alias}")
+                    continue
                 token, value = setup.make_token(self._connection, organization, token_entry, self._now)
             document = {"id": token.id, "alias": token.alias, "value": value, "scopes": list(token.scopes)}
             token_documents.append(document | {"expires_at": rfc3339(token.expires_at)})
@@ -253,7 +262,7 @@ class _Organizations:
             "name": organization.name,
             "slug": organization.slug,
             "created": existing is None,
-            "differs": [] if existing is None else _differences(existing, entry),
+            "differs": differs,
             "tokens": token_documents,
             "hosts": [host.platform for host in entry.hosts],
             "repositories": documents,

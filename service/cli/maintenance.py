@@ -1,6 +1,7 @@
 """`maintenance`, `migrate`, `prune`, `backup` and `restore`: the upkeep of a service."""
 
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -81,13 +82,17 @@ def migrate(admin: AdminContext) -> None:
 @click.command("prune")
 @click.option("--older-than", "age", required=True, metavar="AGE", help="Such as 90d or 12w.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
+@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
 @admin_command
-def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
+def prune(admin: AdminContext, age: str, *, dry_run: bool, yes: bool) -> None:
     """Remove logs, diffs, artifacts and queue entries of turns that ended longer ago; runs and their turns are kept."""
     try:
         before = now_micros() - parse_duration(age)
     except ValueError as error:
         raise SetupError(f"--older-than: {error}") from error
+    what = f"the logs, diffs and artifacts of turns that ended before {rfc3339(before)}"
+    if not (dry_run or yes) and sys.stdin.isatty() and not click.confirm(f"Remove {what}?", err=True):
+        raise SetupError("nothing was removed: it was not confirmed")
     with admin.database() as database:
         pruner = Pruner(database, admin.folder, dry_run=dry_run)
         # The database first, so that interrupting the slow part loses nothing.

@@ -1,6 +1,9 @@
 """`python -m service` as an operator uses it (docs/run/install.md)."""
 
 import json
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from service.cli import main
 from service.settings import DataFolder
-from tests.service_process import command, demo_setup, refused_start
+from tests.service_process import PROGRAM, command, demo_setup, refused_start
 
 
 def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> None:
@@ -33,11 +36,12 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
 
 
 def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:
-    """A deactivated organization, a withdrawn entitlement and a retired offer stay, and the output says so."""
+    """What was deactivated, withdrawn, retired or revoked stays so, and the output has the commands to change it."""
     document, data = tmp_path / "setup.json", tmp_path / "data"
 
     def apply() -> list[str]:
         organization = {"name": "Acme", "slug": "acme", "entitlements": ["ServiceAPI", "CreateOrganizations"]}
+        organization |= {"tokens": [{"alias": "my ci", "scopes": ["runs:read"]}]}
         offers = [{"code": "PARTNER", "kind": "partner"}]
         document.write_text(json.dumps({"organizations": [organization], "offers": offers}), "utf-8")
         (made,) = command(data, "apply", str(document))["organizations"]
@@ -47,12 +51,17 @@ def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:
     for change in (("deactivate", "acme"), ("withdraw", "acme", "CreateOrganizations")):
         command(data, "org", *change)
     command(data, "offer", "retire", "PARTNER")
+    (token,) = command(data, "token", "list", "--org", "acme")["tokens"]
+    command(data, "token", "revoke", token["id"])
     again = apply()
     held = command(data, "org", "list")["organizations"][0]
 
     assert (held["active"], held["entitlements"]) == (False, ["ServiceAPI"])
     assert command(data, "offer", "list")["offers"][0]["retired"] is True
-    assert again == ["runwarden service org activate acme", "runwarden service org grant acme CreateOrganizations"]
+    assert [row["state"] for row in command(data, "token", "list", "--org", "acme")["tokens"]] == ["revoked"]
+    assert again[:2] == ["runwarden service org activate acme", "runwarden service org grant acme CreateOrganizations"]
+    create = "runwarden service token create --org acme --scope runs:read --alias 'my ci' --duration 30d"
+    assert again[2:] == [create]
 
 
 AN_ORGANIZATION = '[[organizations]]\nname = "A"\n'
@@ -81,6 +90,29 @@ def test_a_faulty_document_changes_nothing_and_is_explained(tmp_path: Path) -> N
         assert done.exit_code == 2
         assert message in json.loads(done.stdout)["error"]["message"]
         assert not (data / "service.sqlite").exists() or command(data, "org", "list")["organizations"] == []
+
+
+def test_pruning_asks_on_a_terminal(tmp_path: Path) -> None:
+    """Only yes or --yes removes anything there; a scheduled job, which has no terminal, is not asked."""
+    command(tmp_path, "org", "create", "Acme")
+    prune = ["prune", "--older-than", "1d", "--data-dir", str(tmp_path)]
+
+    def typed(answer: bytes, *options: str) -> tuple[int, bool]:
+        keyboard, terminal = pty.openpty()
+        with open(keyboard, "wb", buffering=0) as keys, open(terminal, "rb", buffering=0) as stdin:
+            keys.write(answer)
+            done = subprocess.run(
+                [sys.executable, "-c", PROGRAM, *prune, *options], stdin=stdin, capture_output=True, text=True
+            )
+        return done.returncode, "Remove the logs" in done.stderr
+
+    assert [typed(b"n\n"), typed(b"y\n"), typed(b"", "--yes"), typed(b"", "--dry-run")] == [
+        (2, True),
+        (0, True),
+        (0, False),
+        (0, False),
+    ]
+    assert CliRunner().invoke(main, prune).exit_code == 0
 
 
 def test_one_turn_can_be_shown_alone(api: Any) -> None:

@@ -8,6 +8,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+import pytest
+
+from service.store.organizations import slug_of
 from tests.service.conftest import Make, http_client, refusal
 
 
@@ -44,6 +47,21 @@ def test_each_call_creates_an_organization_and_invites_its_administrator(api: An
     assert api.service.admin("token", "list", "--org", made["organization_id"])["tokens"] == []
     left = parsedate_to_datetime(mails[0]["Expires"]) - datetime.now(UTC)
     assert timedelta(days=29, hours=23) < left <= timedelta(days=30)
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("Компания Омега", "kompaniya-omega"),
+        ("Ελληνική Εταιρία", "elliniki-etairia"),
+        ("Große Łódź & Œuvre", "grosse-lodz-oeuvre"),
+        ("Ärzte GmbH №5", "arzte-gmbh-no5"),
+        ("株式会社", "organization"),
+    ],
+)
+def test_a_slug_is_readable_in_every_alphabet(name: str, slug: str) -> None:
+    """European alphabets are transcribed; other scripts have no short transcription."""
+    assert slug_of(name) == slug
 
 
 def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Make) -> None:
