@@ -12,17 +12,14 @@ _RANDOM_BITS: Final = 80
 _ULID_LENGTH: Final = 26
 _SLUG_WORDS: Final = 6
 _SLUG_LENGTH: Final = 40
-_LETTERS: Final = dict(
-    zip(
-        map(ord, "æœøłđðþıабвгґдеєжзиіклмнопрстуфхцчшщъыьэюяαβγδεζηθικλμνξοπρστυφχψω"),
-        (
-            "ae oe o l d d th i a b v g g d e ye zh z i i k l m n o p r s t u f kh ts ch sh shch  y  e yu ya "
-            "a v g d e z i th i k l m n x o p r s t y f ch ps o"
-        ).split(" "),
-        strict=True,
-    )
+_FOREIGN: Final = "æœøłđðþıабвгґдеєжзиіклмнопрстуфхцчшщъыьэюяαβγδεζηθικλμνξοπρστυφχψω"
+"""Letters without an ASCII form in Unicode."""
+_LATIN: Final = (
+    "ae oe o l d d th i a b v g g d e ye zh z i i k l m n o p r s t u f kh ts ch sh shch  y  e yu ya "
+    "a v g d e z i th i k l m n x o p r s t y f ch ps o"
 )
-"""Letters without an ASCII form in Unicode, as they are usually transcribed."""
+"""Their usual transcriptions; those of the hard and the soft sign are empty."""
+_LETTERS: Final = dict(zip(map(ord, _FOREIGN), _LATIN.split(" "), strict=True))
 TOKEN_PREFIX: Final = "rwt_"  # noqa: S105 — the visible start of every token, not a token
 
 

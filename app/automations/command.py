@@ -85,10 +85,11 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
     """Explain automations in plain sentences, with their next times and warnings about likely mistakes."""
     now = datetime.now(UTC)
     every = _rules(invocation)
-    silent = invocation.settings().notify.silent
+    settings = invocation.settings()
+    silent = settings.notify.silent
     chosen = [rule for rule in every if not names or rule.name in names]
     if unknown := set(names) - {rule.name for rule in every}:
-        raise _no_rule(min(unknown), every)
+        raise _no_rule(invocation, min(unknown), every)
     entries: list[dict[str, Any]] = [
         {
             "name": rule.name,
@@ -113,7 +114,10 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
     if output.format.is_json:
         output.listing("automations", entries, ())
         return Exit.DONE
-    if not entries:
+    others = {rule.profile for rule in settings.automations if rule.profile and rule not in every}
+    if others and not names:
+        output.note(f"Not shown: automations of other profiles. Add --profile: {', '.join(sorted(others))}.")
+    elif not entries:
         output.note(NO_RULES)
     for entry in entries:
         lines = [
@@ -292,10 +296,13 @@ def _rule(invocation: Invocation, name: str) -> Rule:
     rules = _rules(invocation)
     named = next((rule for rule in rules if rule.name.casefold() == name.casefold()), None)
     if named is None:
-        raise _no_rule(name, rules)
+        raise _no_rule(invocation, name, rules)
     return named
 
 
-def _no_rule(name: str, rules: tuple[Rule, ...]) -> Exception:
+def _no_rule(invocation: Invocation, name: str, rules: tuple[Rule, ...]) -> Exception:
+    for rule in invocation.settings().automations:
+        if rule.profile and rule.name.casefold() == name.casefold():
+            return failed("not_found", f"The automation {name!r} is for the profile {rule.profile}: add --profile.")
     there_are = ", ".join(rule.name for rule in rules) or "none"
     return failed("not_found", f"There is no automation {name!r}. There are: {there_are}.")

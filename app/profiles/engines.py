@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
-from app.profiles.token import EnvToken, ReadToken, Token, TokenError
+from app.profiles.token import EnvToken, FileToken, ReadToken, Token, TokenError
 from storage.records.error_kinds import error_kind
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class ProfileEngines:
         await asyncio.to_thread(import_module, "app.engine.engine")
         from app.engine.engine import Engine
 
-        if profile.name not in self._tokens and not isinstance(profile.token, EnvToken):
+        # Reading a file costs nothing and asks no one, so a token that was replaced is used from here on.
+        if profile.name not in self._tokens and not isinstance(profile.token, EnvToken | FileToken):
             with suppress(TokenError):  # The engine reports why there is none.
                 self._tokens[profile.name] = await asyncio.to_thread(profile.token.read, os.environ)
         if (token := self._tokens.get(profile.name)) is not None:

@@ -250,7 +250,9 @@ class _RunList:
                 self.dropped += page.dropped
                 yield page.runs
         except ApiError as error:
-            raise of_api_error(error, hint=WRONG_ADDRESS if isinstance(error, NotFoundError) else CACHED_HINT) from error
+            raise of_api_error(
+                error, hint=WRONG_ADDRESS if isinstance(error, NotFoundError) else CACHED_HINT
+            ) from error
         self.coverage = await self.engine.cache.coverage()
 
     async def _as_of(self) -> datetime | None:

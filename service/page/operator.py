@@ -42,17 +42,23 @@ router = APIRouter(prefix="/operator")
 
 
 @router.get("")
-def show(context: RequestContext, visitor: Operator) -> Response:
-    """Show the whole service."""
+def show(context: RequestContext, visitor: Operator, search: str = "") -> Response:
+    """Show the whole service, with the organizations whose name, slug, id or invited address contains a text."""
     now = context.clock()
     with context.database.read() as connection:
         by_status = {status: runs.count(connection, Filters(None, status)) for status in OPEN}
         living = workers.heard_within(connection, context.settings.execution.worker_ttl_s, context.clock)
         taken = len(turns.dispatched(connection))
-        owners = organizations.all_of(connection)
+        invited = invitations.all_of(connection)
+        latest = {invitation.organization_id: invitation for invitation in invited}
+        word, emails = search.strip().casefold(), {owner: invitation.email for owner, invitation in latest.items()}
+        owners = [
+            owner
+            for owner in organizations.all_of(connection)
+            if word in f"{owner.name} {owner.slug} {owner.id} {emails.get(owner.id)}".casefold()
+        ]
         newest, hidden = owners[::-1][:_MAX_RUNS], max(0, len(owners) - _MAX_RUNS)
         connected = by_owner(connection, Host, hosts, [organization.id for organization in newest])
-        invited = invitations.all_of(connection)
         ending = endings.soon(connection, now)
         refused = postings.refused(connection, _MAX_RUNS)
         posted_for = runs.by_ids(connection, [posting.run_id for posting in refused])
@@ -64,11 +70,10 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         named += [run.organization_id for run in posted_for.values()]
         names = audit.names(connection, named)
     unsent = [invitation for invitation in invited if invitation.state(now) in {"waiting", "refused"}]
-    latest = {invitation.organization_id: invitation for invitation in invited}
     facts: dict[str, Any] = {"by_status": by_status, "workers": living, "taken": taken, "organizations": newest}
     facts |= {"connected": connected, "invited": latest, "unsent": unsent, "now": now, "ending": ending, "names": names}
     facts |= {"refused": refused, "posted_for": posted_for, "away": away, "disabled": disabled, "trail": trail}
-    return page("operator", visitor, hidden=hidden, **facts)
+    return page("operator", visitor, hidden=hidden, search=search, **facts)
 
 
 def _chosen(context: RequestContext, _: Operator, org: str = "", status: str = "") -> Filters:

@@ -180,6 +180,20 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     assert next(cli.home.rglob("state.sqlite3")).stat().st_mode & 0o77 == 0
 
 
+def test_an_automation_of_another_profile_is_not_called_missing(service: Service, cli: CommandLine) -> None:
+    """The commands name the profile that it is for."""
+    other = '[profiles.other]\nbase_url = "https://other.example/v1"\n'
+    configured(service, cli.home, other + automation('{ continue = "go on" }', 'profile = "other"'))
+
+    every = cli("automations", "check", "--profile", "acme")
+    named = cli("automations", "run", "r", "--profile", "acme")
+
+    assert (every.code, every.out, named.code) == (0, "", 7)
+    assert "Not shown: automations of other profiles. Add --profile: other." in every.err
+    assert "The automation 'r' is for the profile other: add --profile." in named.err
+    assert cli("automations", "check", "r", "--profile", "other").out.startswith("r\n")
+
+
 # Not `sigwait`: while it waits, the kernel does not list the signal as handled.
 HOLDS = """
 import signal, time

@@ -1,6 +1,7 @@
 """`python -m service` as an operator uses it (docs/run/install.md)."""
 
 import json
+import os
 import pty
 import subprocess
 import sys
@@ -99,11 +100,11 @@ def test_pruning_asks_on_a_terminal(tmp_path: Path) -> None:
 
     def typed(answer: bytes, *options: str) -> tuple[int, bool]:
         keyboard, terminal = pty.openpty()
-        with open(keyboard, "wb", buffering=0) as keys, open(terminal, "rb", buffering=0) as stdin:
-            keys.write(answer)
-            done = subprocess.run(
-                [sys.executable, "-c", PROGRAM, *prune, *options], stdin=stdin, capture_output=True, text=True
-            )
+        os.write(keyboard, answer)
+        argv = [sys.executable, "-c", PROGRAM, *prune, *options]
+        done = subprocess.run(argv, check=False, stdin=terminal, capture_output=True, text=True)
+        for descriptor in (keyboard, terminal):
+            os.close(descriptor)
         return done.returncode, "Remove the logs" in done.stderr
 
     assert [typed(b"n\n"), typed(b"y\n"), typed(b"", "--yes"), typed(b"", "--dry-run")] == [

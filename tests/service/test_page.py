@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -309,6 +310,21 @@ def test_the_operator_sees_all_and_invites_again(site: Api) -> None:
     mails = [one.read_text() for one in site.service.outbox.glob("*.eml")]
     codes = [re.findall(r"rwt_[\w-]+", mail)[0] for mail in mails if "joe@customer.example" in mail]
     assert sorted(browser.post("/invitation", code=code).status_code for code in codes) == [200, 400]
+
+
+def test_the_operator_finds_an_organization_by_its_address(site: Api) -> None:
+    """The newest hundred are shown, so an older one is found by a part of its name, slug, id or invited address."""
+    made, _ = invited(site, "ann@findable.example")
+    browser = Browser(site.service.base_url)
+    browser.sign_in(OPERATOR)
+    by = [made["organization_slug"].upper(), " ann@findable.example", made["organization_id"][4:], "nobody<b>"]
+
+    found = [browser.get("/operator?" + urlencode({"search": text})).text for text in by]
+
+    listed = [page.partition("<h2>Workers")[0].partition("<h2>Organizations")[2] for page in found]
+    assert [f"org={made['organization_slug']}" in page for page in listed] == [True, True, True, False]
+    assert [page.count("<tr><td>") for page in listed] == [1, 1, 1, 0]
+    assert "nobody&lt;b&gt;" in found[3]
 
 
 def test_an_operator_cancels_what_was_shown(idle: Api, tenant: Make, database_of_idle: Database) -> None:

@@ -23,7 +23,7 @@ from app.profiles import LEDGER_FILE, Settings, data_folder
 from app.profiles.engines import ProfileEngines
 from app.profiles.load import parse
 from app.profiles.screen_profiles import AllProfilesScreen, ProfileSwitcher
-from app.profiles.token import EnvToken, ReadToken, Token
+from app.profiles.token import EnvToken, FileToken, ReadToken, Token
 from app.runs.screen_run import RunScreen
 from app.runs.screen_views import first_picture
 from storage.errors import DatabaseBusyError, StorageError
@@ -252,6 +252,25 @@ async def test_tokens_leave_the_environment_and_are_read_once(several: Settings,
 
     assert problems[:4] == [None] * 4
     assert "https://other.example" in str(problems[4])
+
+
+async def test_a_replaced_token_file_is_read_when_its_profile_is_opened_again(
+    several: Settings, clock: SceneClock, tmp_path: Path
+) -> None:
+    """Its earlier token is forgotten, even if the service would still accept it."""
+    file, problems = tmp_path / "token", []
+    engines = ProfileEngines(several, replace(several.profile("partner"), token=FileToken(file)), {}, clock)
+    try:
+        for text in ("first", "not a token"):
+            file.touch(0o600)
+            file.write_text(text)
+            problems.append((await engines.engine("partner")).token_problem)
+            await engines.close_engine("partner")
+    finally:
+        await engines.close()
+
+    assert problems[0] is None
+    assert "holds blanks" in str(problems[1])
 
 
 @pytest.fixture
