@@ -255,7 +255,7 @@ async def test_tokens_leave_the_environment_and_are_read_once(several: Settings,
 
 
 async def test_a_replaced_token_file_is_read_when_its_profile_is_opened_again(
-    several: Settings, clock: SceneClock, tmp_path: Path
+    several: Settings, clock: Clock, tmp_path: Path
 ) -> None:
     """Its earlier token is forgotten, even if the service would still accept it."""
     file, problems = tmp_path / "token", []
