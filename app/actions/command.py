@@ -26,7 +26,8 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, OUT_OPTION, CommandGroup, FactCommand, async_command, options_of, reading
-from app.cli.output import Column, exporting, facts
+from app.cli.output import Column, facts
+from app.cli.progress import exporting
 from app.cli.running import asking
 from app.engine.text import safe_block, safe_text
 from app.engine.times import exact_ago, parse_period, rfc3339

@@ -17,6 +17,7 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, of_api_error
 from app.cli.options import RUN_ID, CommandGroup, FactCommand, async_command, completed, options_of, reading
 from app.cli.output import Column, facts
+from app.cli.running import run
 from app.engine.text import json_or_text
 from app.runs.command_rows import RunLookup
 from app.runs.command_wait import wait_options
@@ -147,7 +148,7 @@ def start(
                 )
         return report()
 
-    return invocation.run(work)
+    return run(invocation, work)
 
 
 @click.command("continue", cls=WriteCommand, kind="run.continue")
@@ -197,7 +198,7 @@ def continue_run(
                 report = partial(print_waiting, invocation, await engine.follow_ups.wait(request, write.key))
         return report()
 
-    return invocation.run(work)
+    return run(invocation, work)
 
 
 @click.command("say", cls=WriteCommand, kind="run.say")

@@ -14,6 +14,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import ScreenCommand
+from app.cli.running import begin_log, run
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -80,7 +81,7 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
 
         if invocation.verbose and invocation.log_file is None:
             raise failed("usage", "--verbose needs --log-file FILE here: the console uses the screen.")
-        invocation.begin_log()
+        begin_log(invocation)
         return run_console(settings, profile)
 
     async def snapshot() -> int:
@@ -89,7 +90,7 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
 
         return await print_snapshot(invocation.output, settings, profile)
 
-    return invocation.run(snapshot)
+    return run(invocation, snapshot)
 
 
 @click.command(cls=ScreenCommand)

@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem, split_arg_string
 
 from app.cli.context import Invocation
+from app.cli.running import run
 from app.profiles import CACHE_FILE, ConfigError, data_folder
 from storage.errors import StorageError
 from storage.records import STATUS_ORDER, RunFilter
@@ -27,7 +28,7 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
     """The values of a kind that begin with `incomplete`, without a request; none if the files cannot be read."""
     invocation = ctx.ensure_object(Invocation)
     try:
-        values = invocation.run(lambda: _found(kind, invocation))
+        values = run(invocation, lambda: _found(kind, invocation))
     except (ConfigError, StorageError, OSError):
         return []
     chosen = ctx.params.get(param.name or "") or ()

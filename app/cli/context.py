@@ -1,7 +1,7 @@
 """One invocation: the global options, and the engine, opened when a command needs it."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -202,21 +202,3 @@ class Invocation:
     def _warn_of(self, ledger: "Ledger") -> None:
         if ledger.problem is not None:
             self.warn(f"The ledger can only be read: {ledger.problem}")
-
-    def run(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
-        """Run a command's work until it is done, or a signal cancels it; a write in flight can then still finish.
-
-        Raises:
-            StoppedError: A signal cancelled the work before it had a result.
-        """
-        from app.cli.running import run  # takes longer than help needs
-
-        self.begin_log()
-        return run(self, work)
-
-    def begin_log(self) -> None:
-        """Begin the log that the options ask for."""
-        if self.verbose or self.log_file is not None:
-            from app.cli.running import write_log
-
-            write_log(verbose=self.verbose, file=self.log_file)

@@ -216,7 +216,9 @@ def async_command(function: Callable[..., Coroutine[None, None, int]]) -> Callab
     @wraps(function)
     @click.pass_obj
     def command(invocation: Invocation, /, **options: Any) -> int:
-        return invocation.run(lambda: function(invocation, **options))
+        from app.cli.running import run  # takes longer than help needs
+
+        return run(invocation, lambda: function(invocation, **options))
 
     return command
 

@@ -4,22 +4,16 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from io import StringIO
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TextIO, TypeVar
+from typing import Final, Generic, NamedTuple, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
 from app.cli import Format
-from app.cli.exits import CommandFailedError, failed
-from app.engine.atomic_file import replacing
+from app.cli.exits import CommandFailedError
 from app.engine.text import csv_cell, json_escaped, safe_text
 from app.engine.times import rfc3339
-from app.start.streams import NotPrintedError, printing, remarking
-
-if TYPE_CHECKING:
-    from app.cli.context import Invocation
+from app.start.streams import printing, remarking
 
 T = TypeVar("T")
 
@@ -314,20 +308,3 @@ class Rows(Generic[T]):
         for line in self._table.lines(self._held):
             self.output.print(line)
         self._held.clear()
-
-
-@contextmanager
-def exporting(invocation: "Invocation", out: Path | None, key: str, columns: Sequence[Column[T]]) -> Iterator[Rows[T]]:
-    """Print many items as they come on stdout (None, or `-`), or into a file (0600), whole or not at all."""
-    if out is None or str(out) == "-":
-        invocation.rows = rows = Rows(invocation.output, key, columns)
-        yield rows
-        return
-    try:
-        with replacing(out) as file:
-            rows = Rows(invocation.output._replace(stdout=file, width=None, colour=False), key, columns)
-            yield rows
-    except (OSError, NotPrintedError) as error:
-        why = error.reason if isinstance(error, NotPrintedError) else error.strerror
-        raise failed("usage", f"{out} cannot be written: {why}.") from error
-    invocation.output.note(f"{rows.count} {key} written to {out}")

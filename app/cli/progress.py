@@ -1,24 +1,30 @@
-"""The progress of a command, as one line on a terminal."""
+"""A command that takes long: its progress, as one line on a terminal, and its items as they come."""
 
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from msgspec.structs import replace
 
+from app.cli.context import Invocation
+from app.cli.exits import failed
+from app.cli.output import Column, Rows
+from app.engine.atomic_file import replacing
 from app.engine.events import BackfillMoved, Event
 from app.engine.text import safe_text
 from app.engine.times import span
-from app.start.streams import remarking
+from app.start.streams import NotPrintedError, remarking
 
 if TYPE_CHECKING:
     from app.cli.output import Output
     from app.engine.engine import Engine
     from storage.records.coverage import BackfillProgress
 
+T = TypeVar("T")
 BAR: Final = 24
 """Cells of the bar."""
 
@@ -102,3 +108,20 @@ class RowProgress(Bar):
 def _cells(share: float) -> str:
     filled = round(share * BAR)
     return f"{'█' * filled}{'░' * (BAR - filled)} {share:4.0%}"
+
+
+@contextmanager
+def exporting(invocation: Invocation, out: Path | None, key: str, columns: Sequence[Column[T]]) -> Iterator[Rows[T]]:
+    """Print many items as they come on stdout (None, or `-`), or into a file (0600), whole or not at all."""
+    if out is None or str(out) == "-":
+        invocation.rows = rows = Rows(invocation.output, key, columns)
+        yield rows
+        return
+    try:
+        with replacing(out) as file:
+            rows = Rows(invocation.output._replace(stdout=file, width=None, colour=False), key, columns)
+            yield rows
+    except (OSError, NotPrintedError) as error:
+        why = error.reason if isinstance(error, NotPrintedError) else error.strerror
+        raise failed("usage", f"{out} cannot be written: {why}.") from error
+    invocation.output.note(f"{rows.count} {key} written to {out}")

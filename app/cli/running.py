@@ -5,19 +5,16 @@ import gc
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
-from app.cli.context import StoppedError
+from app.cli.context import Invocation, StoppedError
 from app.cli.exits import STOPPING, failed
 from app.engine.text import safe_text
 from app.engine.times import rfc3339
-
-if TYPE_CHECKING:
-    from app.cli.context import Invocation
 
 T = TypeVar("T")
 OURS: Final = ("app", "storage")
@@ -34,12 +31,15 @@ class _Line(logging.Formatter):
         return "\n".join([f"{at} {record.levelname.lower()} {record.name}: {first}", *more])
 
 
-def write_log(*, verbose: bool, file: Path | None) -> None:
-    """Write the log to stderr, or into a file (0600) that is appended to.
+def begin_log(invocation: Invocation) -> None:
+    """Begin the log that the options ask for: on stderr, or in a file (0600) that is appended to.
 
     Raises:
         CommandFailedError: The file cannot be written.
     """
+    file = invocation.log_file
+    if file is None and not invocation.verbose:
+        return
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler(sys.stderr)
@@ -52,21 +52,25 @@ def write_log(*, verbose: bool, file: Path | None) -> None:
     handler.setFormatter(_Line("%(message)s"))
     for name in OURS:
         logger = logging.getLogger(name)
-        logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+        logger.setLevel(logging.DEBUG if invocation.verbose else logging.INFO)
         logger.handlers = [handler]
 
 
-def run(invocation: "Invocation", work: Callable[[], Coroutine[None, None, T]]) -> T:
+def run(invocation: Invocation, work: Callable[[], Coroutine[None, None, T]]) -> T:
     """Run a command's work on an event loop.
 
     Raises:
         StoppedError: A signal cancelled the work before it had a result.
     """
+    if threading.current_thread() is not threading.main_thread():
+        # A tool's command, in a thread, which receives no signals.
+        return asyncio.run(work())
 
     async def stoppable() -> T:
         _listen(invocation)
         return await work()
 
+    begin_log(invocation)
     # Imported modules live until the process ends: the collector need not look at them.
     gc.freeze()
     gc.enable()
@@ -76,7 +80,7 @@ def run(invocation: "Invocation", work: Callable[[], Coroutine[None, None, T]]) 
         raise StoppedError from error
 
 
-def raise_if_stopped(invocation: "Invocation") -> None:
+def raise_if_stopped(invocation: Invocation) -> None:
     """Raise if a signal asked the command to stop.
 
     A write records its outcome even when it is cancelled, so a batch has to check between two writes.
@@ -89,7 +93,7 @@ def raise_if_stopped(invocation: "Invocation") -> None:
 
 
 @contextmanager
-def asking(invocation: "Invocation") -> Iterator[None]:
+def asking(invocation: Invocation) -> Iterator[None]:
     """Let the user answer a prompt within `run`: it blocks the loop, so a signal stops the process at once."""
     for number in STOPPING:
         asyncio.get_running_loop().remove_signal_handler(number)
@@ -97,7 +101,7 @@ def asking(invocation: "Invocation") -> Iterator[None]:
     _listen(invocation)
 
 
-def _listen(invocation: "Invocation") -> None:
+def _listen(invocation: Invocation) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def stop(number: signal.Signals) -> None:

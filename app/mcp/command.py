@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +27,7 @@ from app.cli.failures import report
 from app.cli.main import root
 from app.cli.options import ScreenCommand
 from app.cli.output import Output
+from app.cli.running import run
 from app.engine.text import json_escaped
 from app.engine.times import rfc3339
 from app.profiles import Profile, Settings
@@ -100,10 +101,6 @@ class Call(Invocation):
     def output(self) -> Output:
         """Print into memory."""
         return Output(Format.JSON, self._facts, self._remarks, None, colour=False)
-
-    def run(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
-        """Run a command's work in this thread, which receives no signals."""
-        return asyncio.run(work())
 
     def document(self, work: Callable[[], object], argv: Sequence[str] = ()) -> Document:
         """Return the document that the work prints, even for a failure, with its remarks."""
@@ -258,7 +255,7 @@ class Tools:
             )
             call.output.record(proposal.model_dump(), ())
 
-        return await asyncio.to_thread(call.document, lambda: call.run(work))
+        return await asyncio.to_thread(call.document, lambda: run(call, work))
 
 
 @click.command(cls=ScreenCommand)
@@ -276,7 +273,7 @@ def mcp(invocation: Invocation, /) -> int:
     with suppress(TokenError):  # Cached data needs no token, and calls that do need one report the problem.
         # A token can be read from a variable only once.
         profile = replace(profile, token=ReadToken(profile.token.read(os.environ)))
-    return invocation.run(lambda: _serve(Tools(lambda: Call(invocation, profile))))
+    return run(invocation, lambda: _serve(Tools(lambda: Call(invocation, profile))))
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from app.cli.context import Invocation
 from app.cli.exits import ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, facts
+from app.cli.running import run
 from app.engine.times import exact_ago, rfc3339
 from app.organizations.facts import invited_until, newest, short
 from app.organizations.imports import MAX_FILE_BYTES, ImportFileError, ImportRow, parse_rows, planned, read_rows
@@ -107,7 +108,7 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
         columns = (*COLUMNS, Column("request", request, "request", flexible=True)) if dry_run else COLUMNS
         return print_batch(invocation, result, columns, document, base_url, dry_run=dry_run)
 
-    return invocation.run(work)
+    return run(invocation, work)
 
 
 @orgs.command("create", cls=WriteCommand, kind="organization.create")

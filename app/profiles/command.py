@@ -149,7 +149,9 @@ def check(invocation: Invocation) -> int:
         root = Table(settings.file, text, toml_values(settings.file, text))
         errors += _unusable(settings, root)
         if settings.automations or settings.notify != NotifySettings():
-            known = invocation.run(lambda: _statuses(settings))
+            from app.cli.running import run  # asyncio
+
+            known = run(invocation, lambda: _statuses(settings))
             errors += _unknown_statuses(settings, root, known)
         if settings.notify != NotifySettings():
             from app.notify.channels import faults

@@ -16,8 +16,8 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import WRONG_ADDRESS, CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completed, options_of, reading
-from app.cli.output import Rows, exporting
-from app.cli.progress import Bar
+from app.cli.output import Rows
+from app.cli.progress import Bar, exporting
 from app.engine.text import closest, plural
 from app.engine.times import exact_ago, parse_period, rfc3339
 from app.runs.command_rows import CACHED_HINT, CHUNK, COLUMNS, EXPORTED, RunDocument, continued_from, views

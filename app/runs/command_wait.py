@@ -17,8 +17,8 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_IDS, FactCommand, async_command, options_of, reading
-from app.cli.output import Column, Document, exporting, facts
-from app.cli.progress import progress_bar
+from app.cli.output import Column, Document, facts
+from app.cli.progress import exporting, progress_bar
 from app.engine.events import Event, LinkChanged
 from app.engine.text import plural, safe_text
 from app.engine.times import parse_duration, rfc3339, span
