@@ -103,9 +103,16 @@ def _is_abandoned(owner_json: str, owned_us: int, at: datetime) -> bool:
 
 
 def acquire_lease(connection: sqlite3.Connection, now: datetime, name: str, owner: str, ttl_s: float) -> bool:
-    """Take the lease for `ttl_s` seconds; return whether it was free, expired, or the owner's."""
+    """Take the lease for `ttl_s` seconds; return whether it was free, expired, or the owner's.
+
+    An owner's lease is left as it is until half of its time has passed: each change waits for the disk.
+    """
     # `now` is read under the lock: before the wait for it, the time could be earlier than the holder's.
     now_us, ttl_us = to_us(now), round(ttl_s * _SECOND_US)
+    own = "SELECT until_us - ? FROM leases WHERE name = ? AND owner = ?"
+    left_us = (connection.execute(own, (now_us, name, owner)).fetchone() or (0,))[0]
+    if ttl_us / 2 < left_us <= ttl_us:
+        return True
     taken = connection.execute(
         "INSERT INTO leases (name, owner, until_us) VALUES (:name, :owner, :until) ON CONFLICT (name) DO UPDATE"
         " SET owner = excluded.owner, until_us = excluded.until_us"

@@ -238,7 +238,8 @@ class Reconciliation:
 
         Return the seconds until the next check.
         """
-        unresolved = await self.actions.ledger.unresolved()
+        if not (unresolved := await self.actions.ledger.unresolved()):
+            return REST_S
         links = await self.runs.cache.links()
         answered_at = [link.last_ok_at for link in links if link.subject == "runs" and not link.is_failing]
         # Cancellations first: a search may take minutes.
@@ -264,7 +265,7 @@ class Reconciliation:
             if proposal.ids != search.proposed:
                 search.proposed = proposal.ids
                 self.actions.announce(ActionChanged(action.action_id))
-        return LOOK_S if unresolved else REST_S
+        return LOOK_S
 
     async def _around(self, send: Send, branch: str | None) -> list[RunDetail]:
         """The cached runs around the send, and those whose times cannot be read."""

@@ -6,6 +6,7 @@ After several failures in a row they also wait, longer each time.
 """
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -48,6 +49,7 @@ class Priority(IntEnum):
     BACKFILL = 4
 
 
+POLLS: Final = frozenset({Priority.ACTIVE, Priority.HEALTH})
 PATIENCE_S: Final = {
     Priority.WRITE: 5.0,
     Priority.ASKED: 10.0,
@@ -58,6 +60,8 @@ PATIENCE_S: Final = {
 """Waits up to this long are waited out; after a longer one a request fails at once, and a write is sent."""
 CLOCK_STEP_S: Final = 5.0
 """The smallest difference between the clocks that is worth a write: less is noise."""
+POLL_S: Final = 1.0
+"""The requests of one poll use a state that was read this short a time ago."""
 LOOK_AGAIN_S: Final = 5.0
 """How soon a waiting request notices that another process found the way free."""
 FAILURES_TO_REST: Final = 5
@@ -88,6 +92,8 @@ class Budget:
     """How far the service's clock was ahead of this machine's at its last answer; None: it was undated, or late."""
     _state: BudgetState = field(default_factory=BudgetState)
     """The state as it was read last."""
+    _read_s: float = -math.inf
+    """When it was read (monotonic seconds)."""
     _gives_way_until_s: float = 0.0
     """The time until which requests in the background wait, by the event loop's clock."""
     _held_until_s: float = 0.0
@@ -97,9 +103,13 @@ class Budget:
     _changes: set[asyncio.Task[None]] = field(default_factory=set)
     """Changes that are being stored; the next request waits for them."""
 
-    async def wait(self, priority: Priority = Priority.ACTIVE) -> Wait | None:
-        """Why a request would have to wait, and until when; None: it may be sent now."""
-        await self.load()
+    async def wait(self, priority: Priority = Priority.ACTIVE, *, max_age_s: float = 0.0) -> Wait | None:
+        """Why a request would have to wait, and until when; None: it may be sent now.
+
+        The state of other processes is not read again if it was read less than `max_age_s` ago.
+        """
+        if time.monotonic() >= self._read_s + max_age_s:
+            await self.load()
         state, now_s = self._state, self.now_s()
         # A wait that began in the future, or ends too late: the clock was set back, and it might never end.
         if _is_paused(state, now_s):
@@ -117,6 +127,7 @@ class Budget:
         await self.settle()
         with suppress(StorageError):
             self._state = self._state if self.cache is None else await self.cache.budget()
+            self._read_s = time.monotonic()
 
     @asynccontextmanager
     async def turn(self, priority: Priority, until_s: float = 0.0) -> AsyncIterator[None]:
@@ -127,7 +138,8 @@ class Budget:
             UnreachableError: The service seems down, and it is too soon to ask again; nothing was sent.
         """
         until_s = until_s or self.now_s() + PATIENCE_S[priority]
-        while (wait := await self.wait(priority)) is not None:
+        max_age_s = POLL_S if priority in POLLS else 0.0
+        while (wait := await self.wait(priority, max_age_s=max_age_s)) is not None:
             free_s, now_s = wait.until.timestamp(), self.now_s()
             if free_s > until_s and priority is Priority.WRITE:
                 break
@@ -166,7 +178,7 @@ class Budget:
             async with self.turn(priority, until_s):
                 return await read()
         except RateLimitedError as error:
-            if error.retry_after_s is None or priority in {Priority.ACTIVE, Priority.HEALTH}:
+            if error.retry_after_s is None or priority in POLLS:
                 raise
             wait = await self.wait(priority)
             if wait is not None and wait.until.timestamp() > until_s:

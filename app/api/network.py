@@ -8,9 +8,11 @@ import atexit
 import os
 import re
 import ssl
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -33,6 +35,9 @@ REFUSED: Final = "CERTIFICATE_VERIFY_FAILED"
 """What the error of a certificate that is not trusted has in it."""
 TRUST: Final = "If the certificate is from your own authority, name that in ca_file or SSL_CERT_FILE."
 DEADLINE_S: Final = 10.0
+if find_spec("sniffio") is None:
+    # httpcore tries to import it several times a request. This entry makes that fail without a search of all folders.
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 
 class Network(Struct, frozen=True):

@@ -144,6 +144,8 @@ def _known_repository(platform: str, data: tuple[tuple[str, str], ...]) -> Repos
     return Repository.of(platform, dict(data))
 
 
+# Most polls show what the ones before them showed: the head of the list, and the active runs.
+@lru_cache(maxsize=4)
 def run_page(body: bytes) -> RunPage:
     """A page of the run list; entries without a usable id are counted, not kept (spec 2.5)."""
     page = read(body, may_repair=True)

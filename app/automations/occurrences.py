@@ -146,17 +146,17 @@ class Observer:
         if self._file != cache.opened:
             self._file, self.watermark = cache.opened, Watermark()
         self.run_facts.questions = MAX_QUESTIONS
-        ahead = await cache.run_clock_ahead()
         batch = await cache.changes(self.watermark, since=now - HISTORY, limit=MAX_CHANGES)
         # Fetched history and a first look need no warning: nothing in them had to be decided.
         if self.watermark.transition and sum(change.after > EPOCH for change in batch.changes) >= MAX_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MAX_CHANGES)
+        hosts, _, stuck = await cache.states()
         return Seen(
             now,
             batch.changes,
-            ahead,
-            await cache.stuck_runs(),
-            await self.incidents.read(now),
+            batch.ahead,
+            stuck,
+            await self.incidents.read(hosts, now),
             await self.run_facts.ledger.unresolved(),
             batch.watermark,
         )

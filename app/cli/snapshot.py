@@ -42,11 +42,10 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     cache = engine.cache
     runs = await cache.runs(RunFilter(), limit=_MAX_RUNS)
     total = await cache.count(RunFilter())
-    counts = await engine.live_counts()
-    working, queued = (counts.get(status, 0) for status in ("working", "queued"))
-    failed = (await cache.status_counts(RunFilter(since=now + await cache.run_clock_ahead() - _DAY))).get("failed", 0)
+    figures = await cache.figures(now + engine.budget.clock_ahead - _DAY)
+    working, queued, failed = *(figures.runs.get(status, 0) for status in ("working", "queued")), figures.failed_lately
     shown = await views(engine, runs)
-    links = await cache.links()
+    links = figures.links
     answered = {link.subject for link in links if link.last_ok_at}
     link = link_of(links, "runs")
     freshness = "not synced yet"
@@ -58,7 +57,7 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     is_read = not any(state.subject == "health" and state.is_failing for state in links)
     unobserved = unobserved_since(links, now)
     hosts = [f"code hosts unobserved since {rfc3339(unobserved)}"] if unobserved else []
-    for host in await cache.health():
+    for host in figures.health:
         if host.connected:
             place = " ".join(part for part in (host.host, host.group) if part)
             seen = f"when last seen, {exact_ago(host.checked_at, now)}"

@@ -116,7 +116,7 @@ TICK_S = 1.0
 """How often ages are checked; they are painted only when their text changes."""
 TICKS_BEHIND = 5
 """The number of ticks between checks of the ages behind a sheet."""
-STILL: Final = timedelta(seconds=3)
+STILL: Final = timedelta(seconds=1.5)
 """After this long without a repaint, a screen no longer counts seconds."""
 LEAST: Final = Size(50, 12)
 """The smallest terminal in which each screen shows a row, and each form a field with its buttons."""
@@ -137,6 +137,7 @@ class BaseScreen(Screen[None]):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
+        self.disable_messages(Worker.StateChanged)
         self.session = session
         self._ticks_behind = 0
         self._changed_at = self._ticked_at = session.clock()

@@ -36,7 +36,7 @@ from app.engine.times import clocks_apart
 from app.profiles import Profile, Settings
 from storage import RunwardenError
 from storage.errors import StorageError
-from storage.records import ActionFilter, RunFilter, link_of
+from storage.records import ActionFilter, link_of
 from storage.records.activity import Wait
 from storage.records.error_kinds import error_kind
 from widgets.frame import Notice, PollTiming, Vitals
@@ -283,14 +283,13 @@ class VitalsFeed:
         if (engine := self._session.engine) is None:
             return
         trouble, has_polled, self._has_polled = self._storage_trouble, self._has_polled, False
-        self.run_clock_ahead = await engine.cache.run_clock_ahead()
-        ahead = engine.budget.clock_ahead
+        vitals = await read_vitals(engine, self.now, self._session.clock())
+        self.run_clock_ahead = ahead = engine.budget.clock_ahead
         if abs(ahead - self._reported_ahead) >= timedelta(minutes=1):
             self._reported_ahead = ahead
             if ahead:
                 text = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
                 self._session.notify(text, severity="warning", timeout=CLOCK_S)
-        vitals = await read_vitals(engine, self.now, self._session.clock())
         if self._is_awaited(vitals):
             vitals = replace(vitals, wait=Wait("service_down", self._asks_at))
         if self.now.link_fails and not vitals.link_fails and vitals.health_is_stale:
@@ -323,21 +322,18 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
     Raises:
         StorageError: The cache cannot be read.
     """
-    cache = engine.cache
-    links = await cache.links()
-    counts = await engine.live_counts()
-    today = now + await cache.run_clock_ahead() - TODAY
-    runs_link = link_of(links, "runs")
-    health_link = link_of(links, "health")
+    wait = await engine.polling.next_poll()
+    figures = await engine.cache.figures(now + engine.budget.clock_ahead - TODAY)
+    counts, runs_link, health_link = figures.runs, link_of(figures.links, "runs"), link_of(figures.links, "health")
     return replace(
         before,
         runs_link=runs_link,
-        wait=await engine.polling.next_poll(),
+        wait=wait,
         working=counts.get("working", 0),
         queued=counts.get("queued", 0),
         failed=counts.get("failed", 0),
-        failed_today=await cache.count(RunFilter(statuses=("failed",), since=today)),
-        health=await cache.health(),
+        failed_today=figures.failed_lately,
+        health=figures.health,
         health_is_stale=health_link is not None and health_link.is_failing,
         known=bool(counts) or (runs_link is not None and runs_link.last_ok_at is not None),
     )
@@ -379,8 +375,9 @@ class InboxFeed:
     def engine_changed(self, event: Event) -> None:
         """Read the items again if this event may have changed them; `tick` sees new failed runs."""
         has_moved = isinstance(event, RunsChanged) and bool(event.changes.transitions or event.changes.updated)
-        elsewhere = CacheChangedElsewhere | StateChangedElsewhere
-        if has_moved or isinstance(event, ActionChanged | HealthChanged | elsewhere):
+        # A host whose health is confirmed can only end an item.
+        has_moved |= isinstance(event, HealthChanged) and bool(event.changes or self.items)
+        if has_moved or isinstance(event, ActionChanged | CacheChangedElsewhere | StateChangedElsewhere):
             self.ask()
 
     def tick(self, now: datetime) -> None:

@@ -11,15 +11,20 @@
 import os
 import re
 import subprocess
+import time
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import monotonic
+from selectors import EVENT_READ, SelectSelector
+from threading import Event
 from typing import Any, Final
 
 from msgspec import Struct
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual import constants
+from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -43,6 +48,8 @@ LOOK_S: Final = 5.0
 """Seconds between two checks whether a frame is due."""
 EVERY_S: Final = 120.0
 """Seconds between two frames; rendering one takes about as long as answering a key."""
+ESCAPE_S: Final = constants.ESCAPE_DELAY + 0.01
+"""After this long without input, the parser waits for the rest of no sequence any more."""
 _DIM: Final = Style(dim=True)
 
 
@@ -117,7 +124,7 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> C
         if profile() != first or not (on_runs and any(table.count for table in app.screen.query(RunTable))):
             return
         if strips := app.screen._compositor.render_strips():  # noqa: SLF001 — Textual has no public method for it
-            due_s = monotonic() + EVERY_S
+            due_s = time.monotonic() + EVERY_S
             style = next((segment.style for segment in strips[0] if segment.style is not None), Style.null())
             title = Segment(f" runwarden  {safe_text(first, limit=28)}   ◌ ", style + _DIM)
             # No closing code: the time is appended in the same colours.
@@ -125,7 +132,7 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> C
             keep(app.size, head, ["", *(strip.apply_style(_DIM).render(app.console) for strip in strips[1:])])
 
     def look() -> None:
-        if monotonic() > due_s:
+        if time.monotonic() > due_s:
             keep_now()
 
     app.set_interval(LOOK_S, look)
@@ -192,13 +199,34 @@ def _is_plain(part: str) -> bool:
     return _width(part) == len(_STYLE.sub("", part))
 
 
+class SelectableEvent(Event):
+    """An event that a selector can wait for, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.descriptor, self._sender = os.pipe()
+        os.set_blocking(self.descriptor, False)
+
+    def set(self) -> None:
+        """Wake every waiter."""
+        super().set()
+        os.write(self._sender, b"\0")
+
+    def clear(self) -> None:
+        """Let waiters wait again."""
+        super().clear()
+        with suppress(BlockingIOError):
+            os.read(self.descriptor, 1024)
+
+
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, which writes changes alone, sets a title, and continues after any stop of the process."""
+    """Textual's driver, which writes only changes, sleeps without input, sets a title, and continues after any stop."""
 
     def __init__(self, app: App[Any], **options: Any) -> None:
         super().__init__(app, **options)
         self._written = WrittenText()
         self._app_on_show = app
+        self.exit_event: SelectableEvent = SelectableEvent()
         self._title = ""
         """The title on show; empty: the terminal has its own."""
         self._hidden_title = ""
@@ -208,6 +236,26 @@ class TerminalDriver(LinuxDriver):
         """Write only the part that the terminal does not show yet."""
         if changes := self._written.changes(data, self._app_on_show.size.height):
             super().write(changes)
+
+    def run_input_thread(self) -> None:
+        """Handle input as it comes. Textual's own method wakes ten times a second."""
+        parser, decode = XTermParser(), getincrementaldecoder("utf-8")().decode
+        wait_s: float | None = ESCAPE_S
+        with SelectSelector() as selector:
+            selector.register(self.exit_event.descriptor, EVENT_READ)
+            selector.register(self.fileno, EVENT_READ)
+            while not self.exit_event.is_set():
+                has_input = any(key.fd == self.fileno for key, _ in selector.select(wait_s))
+                if has_input and not (octets := os.read(self.fileno, 4096)):
+                    selector.unregister(self.fileno)  # The input has ended.
+                elif has_input and (text := decode(octets)):
+                    for event in parser.feed(text):
+                        self.process_message(event)
+                for event in parser.tick():
+                    self.process_message(event)
+                wait_s = ESCAPE_S if has_input else None
+        # Movements of the mouse that are still on their way are discarded at the end, instead of typed into a shell.
+        time.sleep(ESCAPE_S)
 
     def show_title(self, title: str) -> None:
         """Set the window's title, until another program has the terminal."""

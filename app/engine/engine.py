@@ -30,7 +30,6 @@ from app.sync.listing import Listing
 from app.sync.polling import HealthSync, Polling
 from app.sync.runs import PollRecord, RunSync
 from storage.errors import StorageError
-from storage.records import RunFilter
 from storage.state import State
 from storage.values import utc_now
 
@@ -183,11 +182,6 @@ class Engine:
         if isinstance(self.state, StorageError):
             raise self.state
         return self.state
-
-    async def live_counts(self) -> dict[str, int]:
-        """The number of runs by status, without those that the service no longer lists."""
-        counts, gone = await self.cache.status_counts(RunFilter()), await self.cache.gone()
-        return {status: count - gone.get(status, 0) for status, count in counts.items()}
 
     async def refresh(self) -> ApiError | None:
         """Poll runs and health once, now; return the first error, if any, after both."""

@@ -23,6 +23,7 @@ from app.runs.document import as_received
 from storage.records import RunFilter, RunRow, RunSort
 from storage.records.action import WRITE_KINDS
 from storage.records.decision import FINISHED_OUTCOMES
+from storage.records.following import StuckRun
 from storage.records.inbox import NO_TIME, InboxEntry, InboxItem, InboxKind, Mark
 from storage.records.run import DEFAULT_PLATFORM
 from storage.state import State
@@ -125,9 +126,9 @@ class Inbox:
         return {key: entry.at for entry in entries for key in (entry.key, entry.group) if key and key not in others}
 
     async def _causes(self, now: datetime) -> list[Cause]:
-        incidents = await self._incidents.read(now)
-        causes = await self._runs(now, incidents)
-        if (since := unobserved_since(await self.engine.cache.links(), now)) is not None:
+        hosts, links, stuck = await self.engine.cache.states()
+        causes = await self._runs(now, await self._incidents.read(hosts, now), stuck)
+        if (since := unobserved_since(links, now)) is not None:
             title = f"Code hosts unobserved for {span((now - since).total_seconds())}: their health cannot be read"
             causes.append(_single("host", "link:health", title, since, "health", "health"))
         for action in await self.engine.ledger.unresolved():
@@ -140,7 +141,7 @@ class Inbox:
             causes += await self._deliveries(now, self.engine.state)
         return causes
 
-    async def _runs(self, now: datetime, incidents: Sequence[Incident]) -> list[Cause]:
+    async def _runs(self, now: datetime, incidents: Sequence[Incident], stuck_runs: Sequence[StuckRun]) -> list[Cause]:
         cache = self.engine.cache
         ahead = await self.engine.cache.run_clock_ahead()
         condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
@@ -185,7 +186,7 @@ class Inbox:
             cause = failed.setdefault(key, Cause(key, "failed", f"A run {predicate}", f"runs {predicate}"))
             cause.entries.append(_entry(key, run, ahead, run.branch_name, group))
         stuck: dict[str, Cause] = {}
-        for stuck_run in await cache.stuck_runs():
+        for stuck_run in stuck_runs:
             key = f"stuck:{stuck_run.repository}"
             took = span((stuck_run.last_seen_at - stuck_run.active_since).total_seconds())
             single = f"A run is stuck in {stuck_run.repository}: {stuck_run.status} for {took}"

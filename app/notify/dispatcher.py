@@ -86,7 +86,8 @@ class Dispatcher:
                 alerts += await rule_alerts(self.state, since, self.command_line)
         else:
             alerts = [alert for alert in alerts if alert.route != DEFAULT_ROUTE]
-        await self.state.enter_alerts(alerts, now)
+        if alerts:
+            await self.state.enter_alerts(alerts, now)
         self.on_changes(news.changes if self._watermark is not None else ())
         self._watermark = news.watermark
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
@@ -124,14 +125,13 @@ class Dispatcher:
         self, now: datetime, since: datetime, host_routes: Sequence[str]
     ) -> tuple[Situation, list[Alert], StatusChanges]:
         """The current problems, alerts for those that started since then, and the new changes of status."""
-        ahead = await self.cache.run_clock_ahead()
         news = await self.cache.changes(self._watermark or Watermark(), since=since)
+        ahead = news.ahead
         for change in news.changes:
             if change.new == "completed":
                 self._completed[change.repository] = change.happened(ahead)
-        stuck = await self.cache.stuck_runs()
-        links = await self.cache.links()
-        incidents = await self.incidents.read(now)
+        hosts, links, stuck = await self.cache.states()
+        incidents = await self.incidents.read(hosts, now)
         lasting = [incident for incident in incidents if not incident.is_over]
         broken = self.broken()
         self._broken_since = {job: self._broken_since.get(job, now) for job in broken}

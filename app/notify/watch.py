@@ -56,9 +56,8 @@ class IncidentReader:
         hold = timedelta(seconds=settings.notify.hold_s)
         return cls(cache, frozenset(settings.console.health_ok), profile.poll.health_s, hold)
 
-    async def read(self, now: datetime) -> tuple[Incident, ...]:
-        """The incidents of all hosts, grouped by host, the newest first."""
-        hosts = await self.cache.health()
+    async def read(self, hosts: tuple[PlatformHealth, ...], now: datetime) -> tuple[Incident, ...]:
+        """The incidents of all hosts, which are in this state now, grouped by host, the newest first."""
         # This is called after every poll. Incidents that are over last until a host's state changes.
         are_over = all(incident.is_over for incident in self._incidents)
         states = [(host.platform, host.status, host.connected, host.since) for host in hosts]
@@ -125,7 +124,6 @@ class Watch:
         if self._file != self.cache.opened:
             await self.begin()
         now = self.clock()
-        ahead = await self.cache.run_clock_ahead()
         news = await self.cache.changes(self._watermark, since=self._since)
         if news.watermark != self._watermark:
             await self.cache.save_watermark(news.watermark, at=self.clock())
@@ -133,7 +131,7 @@ class Watch:
         events, missed = list[Alert](), list[StatusChange]()
         for move in await wanted(news.changes, self.notify.on, self.ledger):
             # Always report when a followed run finishes; sum up other changes from before this watch began.
-            if move.happened(ahead) >= self._began_at - SKEW or move.is_pinned:
+            if move.happened(news.ahead) >= self._began_at - SKEW or move.is_pinned:
                 events.append(move_alert(move, self.profile))
             else:
                 missed.append(move)
@@ -160,11 +158,10 @@ class Watch:
         return News(screen, grouped(outward))
 
     async def _states(self, now: datetime) -> list[Alert]:
-        incidents = await self.incidents.read(now)
-        links = await self.cache.links()
+        hosts, links, stuck = await self.cache.states()
+        incidents = await self.incidents.read(hosts, now)
         link = next(link for link in links if link.subject == "runs")
         recent = [incident for incident in incidents if not incident.is_over or incident.end > now - RECENT]
-        stuck = await self.cache.stuck_runs()
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=recent, links=links)
         down = next((state for state in states if state.group == LINK), None)
         if down is None and self._link_down is not None and not link.is_failing:

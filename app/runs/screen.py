@@ -36,7 +36,7 @@ from storage.records import FIELD_BY_NAME, Action, RunFilter
 from storage.records.query import GROUPINGS, Grouping
 from widgets.frame import Notice
 from widgets.inbox import NeedsYou
-from widgets.kit import after_refresh, hidden, unkeyed
+from widgets.kit import hidden, unkeyed
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
 from widgets.runs.pane import AROUND, WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
@@ -191,8 +191,7 @@ class RunsScreen(RunActions):
         self.needs_you.tick(self.session.clock())
         self.loader.tick()
         self._show_missing()
-        # Repaint separately from the header: Textual would otherwise repaint every line in between.
-        after_refresh(self, self.pane.tick, now, self.session.vitals.as_of)
+        self.pane.tick(now, self.session.vitals.as_of)
 
     def show_trouble(self) -> None:
         """Show trouble in the banner, or in the table while it is empty."""

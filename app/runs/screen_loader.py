@@ -322,16 +322,17 @@ class RunsLoader:
         if (engine := self._session.engine) is None:
             return
         cache, condition, matching = engine.cache, self.condition, self._table.count
+        history = await cache.history(cache.clock())
         extent = Extent(
             matching,
             await cache.count(RunFilter()) if condition else matching,
-            await cache.coverage(),
+            history.coverage,
             is_filtered=bool(condition),
             is_counted=is_counted,
             undecided=0 if (undecided := condition.undecided) is None else await cache.count(undecided),
-            goes_on=await cache.is_unread(),
-            is_paused=await cache.backfill_paused(),
-            progress=await cache.backfill_progress(cache.clock()),
+            goes_on=history.is_unread,
+            is_paused=history.is_paused,
+            progress=history.progress,
         )
         if self.extent is not None and self.extent.coverage.gaps != extent.coverage.gaps:
             # The lines of gaps are among the rows. While gaps are filled they change all the time.
@@ -360,14 +361,16 @@ class RunsLoader:
         if (engine := self._session.engine) is None:
             return
         self.statuses = KNOWN_STATUSES | set(await engine.cache.known_statuses())
-        now, counts = self._session.run_now(), dict[str, int]()
-        for line in {view.query for view in self._views}:
-            condition = parse(line, now).filter
-            # Only counts from an index: a count must not cost a search of a million runs.
-            if not (condition.is_scan or condition.branches or condition.not_branches):
-                counts[line] = await engine.cache.count(condition)
-            elif line == self.query.view.query and line in self.counts:
-                counts[line] = self.counts[line]
+        now = self._session.run_now()
+        lines = {view.query: parse(view.query, now).filter for view in self._views}
+        # Only counts from an index: a count must not cost a search of a million runs.
+        indexed = {
+            line: which for line, which in lines.items() if not (which.is_scan or which.branches or which.not_branches)
+        }
+        counts = dict(zip(indexed, await engine.cache.counts(indexed.values()), strict=True))
+        own = self.query.view.query
+        if own in lines.keys() - indexed.keys() and own in self.counts:
+            counts[own] = self.counts[own]
         if counts != self.counts:
             self.counts = counts
             self._screen.post_message(self.ViewsCounted())

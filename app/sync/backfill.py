@@ -32,7 +32,7 @@ from app.sync.walk import SECOND, TICK, Order, RunReader, StoredPage, are_within
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Coverage, CoverageGap, RunChanges, RunFilter
-from storage.records.coverage import BackfillPhase, BackfillProgress
+from storage.records.coverage import BackfillPhase, BackfillProgress, History
 
 PARALLEL: Final = 8
 """Windows requested at a time, unless the service limits it."""
@@ -228,7 +228,7 @@ class Backfill:
     A request that fails raises `ApiError`; runs before it are kept.
     """
 
-    def __init__(self, runs: RunSync, history: HistorySettings) -> None:
+    def __init__(self, runs: RunSync, settings: HistorySettings) -> None:
         self.progress = BackfillProgress()
         """The progress of this process's backfill."""
         self._runs = runs
@@ -236,7 +236,7 @@ class Backfill:
         self._in_background = replace(runs.reader, client=runs.client.at(Priority.BACKFILL))
         self._on_demand = replace(runs.reader, client=runs.client.at(Priority.ASKED))
         self._cache = runs.cache
-        self._history = history
+        self._settings = settings
         self._parallel = float(PARALLEL)
         self._odd: list[CoverageGap] = []
         """Gaps that were asked for and whose runs are out of order: only a user has them asked for again."""
@@ -253,9 +253,10 @@ class Backfill:
 
     async def work(self) -> float:
         """Fill for a while; return the seconds until the next time, longer after each failure."""
-        if not (await self._cache.coverage()).ranges and not await self._cache.is_unread():
+        history = await self._history()
+        if not history.coverage.ranges and not history.is_unread:
             return LOOK_S  # Before the first refresh has ended there is nothing to begin with.
-        self._is_paused = await self._cache.backfill_paused()
+        self._is_paused = history.is_paused
         if self._is_paused:
             self._enter("paused")
             return LOOK_S
@@ -280,13 +281,14 @@ class Backfill:
         end_s = time.monotonic() + for_s
 
         async def missing() -> Sequence[CoverageGap]:
-            gaps = await self._missing(await self._floor(days))
+            history = await self._history()
+            gaps = missing_gaps(history, self._floor(history, days))
             return gaps if is_asked else [gap for gap in gaps if not any(gap.overlaps(odd) for odd in self._odd)]
 
         async with self._turn:
             if not await missing():
                 return await self._ended(is_done=True)
-            runs_left = self._history.runs - await self._cache.count(RunFilter()) if days is None else math.inf
+            runs_left = self._settings.runs - await self._cache.count(RunFilter()) if days is None else math.inf
             effort = self._effort(
                 runs_left,
                 lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
@@ -317,7 +319,8 @@ class Backfill:
         """
 
         async def missing() -> Sequence[CoverageGap]:
-            return [each for each in await self._missing(since) if gap is None or gap.overlaps(each)]
+            gaps = missing_gaps(await self._history(), since)
+            return [each for each in gaps if gap is None or gap.overlaps(each)]
 
         most, longest = (
             (math.inf, MAX_WINDOW_PAGES) if since else (OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL)
@@ -334,28 +337,19 @@ class Backfill:
 
     # Gaps, and filling them
 
-    async def _floor(self, days: float | None) -> datetime | None:
+    async def _history(self) -> History:
+        return await self._cache.history(self._runs.clock())
+
+    def _floor(self, history: History, days: float | None) -> datetime | None:
         """The creation time down to which history is wanted, by the service's own times."""
-        ranges = (await self._cache.coverage()).ranges
+        ranges = history.coverage.ranges
         newest = ranges[0].end if ranges else None
         if newest is None or days is not None:
             return None if newest is None or days is None else newest - timedelta(days=days)
         # Runs that were dropped to make room are fetched again only for a user.
-        dropped = await self._cache.dropped_until()
-        floor = newest - timedelta(days=self._history.days)
+        dropped = history.dropped_until
+        floor = newest - timedelta(days=self._settings.days)
         return floor if dropped is None else max(floor, dropped + TICK)
-
-    async def _missing(self, floor: datetime | None) -> Sequence[CoverageGap]:
-        coverage = await self._cache.coverage()
-        if await self._cache.is_unread():
-            return (CoverageGap(None, None),)  # The list continues, and its order proves nothing.
-        if floor is None:
-            return coverage.gaps
-        return [
-            CoverageGap(floor - TICK if gap.after is None else max(gap.after, floor - TICK), gap.before)
-            for gap in coverage.gaps
-            if gap.before is not None and gap.before > floor
-        ]
 
     async def _fill(self, reader: RunReader, missing: Missing, effort: Effort, longest: float) -> None:
         gaps = await missing()
@@ -414,8 +408,7 @@ class Backfill:
         return True
 
     async def _walk_from_top(self, reader: RunReader, missing: Missing, effort: Effort) -> bool:
-        walk = await self._runs.begin_walk()
-        walk.known = None
+        walk = self._runs.begin_walk(Coverage())
         before = await missing()
         try:
             async for stored in reader.read():
@@ -476,7 +469,7 @@ class Backfill:
                 await asyncio.sleep(SHARED_S)
                 await self._share()
                 if hears_pause:
-                    self._is_paused = self._is_paused or await self._cache.backfill_paused()
+                    self._is_paused = self._is_paused or (await self._history()).is_paused
 
         sharing = asyncio.create_task(share())
         try:
@@ -484,6 +477,19 @@ class Backfill:
         finally:
             sharing.cancel()
             await asyncio.gather(sharing, return_exceptions=True)
+
+
+def missing_gaps(history: History, floor: datetime | None) -> Sequence[CoverageGap]:
+    """The gaps above this creation time."""
+    if history.is_unread:
+        return (CoverageGap(None, None),)  # The list continues, and its order proves nothing.
+    if floor is None:
+        return history.coverage.gaps
+    return [
+        CoverageGap(floor - TICK if gap.after is None else max(gap.after, floor - TICK), gap.before)
+        for gap in history.coverage.gaps
+        if gap.before is not None and gap.before > floor
+    ]
 
 
 async def drop_old_runs(

@@ -50,7 +50,7 @@ class Listing(Struct, frozen=True):
         size = most if limit is None or applied != condition else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         count, order = 0, Order()
-        walk = await self.runs.begin_walk() if query == ALL_RUNS else None
+        walk = self.runs.begin_walk(await self.runs.cache.coverage()) if query == ALL_RUNS else None
         async for stored in self.runs.reader.read(query, size=size):
             if walk is not None:
                 await self.runs.claim(walk, stored)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.api.budget import Priority
+from app.api.budget import POLL_S, Priority
 from app.api.errors import ApiError, InternalError, RateLimitedError
 from app.engine.events import (
     ActionChanged,
@@ -122,8 +122,10 @@ class HealthSync(Struct, frozen=True):
         except ApiError as error:
             await polls.record(error)
             raise
-        polls.announce(HealthChanged(await polls.cache.store_health(report, at=polls.clock())))
+        changes = await polls.cache.store_health(report, at=polls.clock())
         await polls.record(None)
+        # Together with the end of the poll, so that listeners read once.
+        polls.announce(HealthChanged(changes))
 
 
 @dataclass(slots=True)
@@ -225,7 +227,7 @@ class Polling:
 
     async def next_poll(self) -> Wait | None:
         """Why the next poll of runs is late, and when it comes; None: it is not late."""
-        wait = await self.runs.client.budget.wait(Priority.ACTIVE)
+        wait = await self.runs.client.budget.wait(Priority.ACTIVE, max_age_s=POLL_S)
         cadence = self._cadences.get("runs")
         if cadence is None or not self.is_poller:
             return wait

@@ -4,8 +4,9 @@ import asyncio
 import os
 import sqlite3
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
@@ -17,9 +18,21 @@ from storage.cache import polls as poll_queries
 from storage.cache import store_runs as run_writes
 from storage.cache import window as windows
 from storage.cache.opening import DAMAGE_FIX, SetAside, connect_reader, connect_writer, mark_damaged, prepare
-from storage.database import data_version
+from storage.database import data_version, snapshot
 from storage.errors import StorageError
-from storage.records import Run, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records import (
+    LinkState,
+    PlatformHealth,
+    Run,
+    RunDetail,
+    RunFilter,
+    RunRow,
+    RunSort,
+    RunWindow,
+    WindowRequest,
+)
+from storage.records.activity import Figures
+from storage.records.following import StuckRun
 from storage.thread import DatabaseThread, ThreadedStore, reads, writes
 from storage.values import Clock, utc_now
 
@@ -40,6 +53,14 @@ def _reads_indexed(
     return method
 
 
+def _states(
+    connection: sqlite3.Connection,
+) -> tuple[tuple[PlatformHealth, ...], tuple[LinkState, ...], tuple[StuckRun, ...]]:
+    """The code hosts, the links and the stuck runs at one moment: the states that alerts are about."""
+    with snapshot(connection):
+        return health_queries.platforms(connection), poll_queries.links(connection), stuck.stuck_runs(connection)
+
+
 class Cache(ThreadedStore):
     """Runs, health, link and coverage of one profile, in one SQLite file.
 
@@ -57,7 +78,6 @@ class Cache(ThreadedStore):
         """Distinguishes this process from others with the file open."""
         self.opened = 0
         """How many files this object has opened. A place in one file's order means nothing in the next."""
-        self.store_runs = run_writes.AnswerQueue(writer).store
         self._filling: asyncio.Future[None] | None = None
         self._begin()
 
@@ -65,6 +85,7 @@ class Cache(ThreadedStore):
         self.opened += 1
         # Remembered positions and counts are worthless in another file.
         self._remembered = read_runs.Remembered()
+        self.store_runs = run_writes.AnswerQueue(self.writer).store
         self._indexed: set[str] = set()
         """Orders whose index is known to exist."""
 
@@ -131,6 +152,7 @@ class Cache(ThreadedStore):
 
     active_runs = reads(read_runs.active_runs)
     gone = reads(read_runs.gone)
+    states = reads(_states)
     details = reads(read_runs.details)
     known_statuses = reads(read_runs.known_statuses)
     repositories = reads(read_runs.repositories)
@@ -140,16 +162,13 @@ class Cache(ThreadedStore):
     links = reads(poll_queries.links)
     coverage = reads(coverage_queries.coverage)
     used_bytes = reads(retention.used_bytes)
-    dropped_until = reads(retention.dropped_until)
-    is_unread = reads(coverage_queries.is_unread)
+    history = reads(coverage_queries.history)
     unwalked = reads(coverage_queries.unwalked)
     budget = reads(poll_queries.budget)
     run_clock = reads(poll_queries.run_clock)
     run_clock_ahead = reads(poll_queries.run_clock_ahead)
     final_statuses = reads(read_runs.final_statuses)
     unsettled_statuses = reads(read_runs.unsettled_statuses)
-    backfill_paused = reads(coverage_queries.is_backfill_paused)
-    backfill_progress = reads(coverage_queries.backfill_progress)
     place = reads(coverage_queries.place)
     neighbour = reads(coverage_queries.neighbour)
     has_no_results = reads(coverage_queries.has_no_results)
@@ -214,6 +233,30 @@ class Cache(ThreadedStore):
             # Not before the first rows, and nothing waits for it: for a million runs it takes a second.
             self._filling = asyncio.ensure_future(self._fill())
         return await self.reader.run(partial(read_runs.total, condition=condition, remembered=self._remembered))
+
+    async def counts(self, conditions: Collection[RunFilter]) -> list[int]:
+        """The numbers of matching runs, for filters that an index serves."""
+        for condition in conditions:
+            await self._prepare(condition)
+        return await self.reader.run(
+            lambda connection: [read_runs.total(connection, condition, self._remembered) for condition in conditions]
+        )
+
+    async def figures(self, since: datetime) -> Figures:
+        """The figures of a header at one moment; `since`: from when on failed runs are counted."""
+        failed = RunFilter(statuses=("failed",), since=since)
+        await self._prepare(failed)
+
+        def read(connection: sqlite3.Connection) -> Figures:
+            with snapshot(connection):
+                return Figures(
+                    poll_queries.links(connection),
+                    health_queries.platforms(connection),
+                    read_runs.listed(connection, self._remembered),
+                    read_runs.total(connection, failed, self._remembered),
+                )
+
+        return await self.reader.run(read)
 
     async def status_counts(self, condition: RunFilter) -> dict[str, int]:
         """The number of runs by status, regardless of the statuses in the filter."""

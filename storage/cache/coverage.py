@@ -7,7 +7,7 @@ from typing import Final
 
 from storage.database import snapshot
 from storage.records import CLOCK_STEP, Coverage, CoverageRange
-from storage.records.coverage import BackfillProgress, ListPlace
+from storage.records.coverage import BackfillProgress, History, ListPlace
 from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
 
 REMEMBERED: Final = timedelta(days=1)
@@ -151,6 +151,18 @@ def coverage(connection: sqlite3.Connection) -> Coverage:
         )
 
 
+def history(connection: sqlite3.Connection, now: datetime) -> History:
+    """The coverage, and how far the backfill came."""
+    with snapshot(connection):
+        return History(
+            coverage(connection),
+            connection.execute("SELECT 1 FROM places WHERE bottom_us = ?", (NO_TIME_US,)).fetchone() is not None,
+            bool(load_note(connection, "is_backfill_paused")),
+            from_us_or_none(load_note(connection, "dropped_until_us")),
+            _progress(connection, now),
+        )
+
+
 def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> datetime | None:
     """The creation time nearest to `at` of another current run that changed clearly later; None if none is near."""
     bound = {"at": to_us(at), "but_not": sqlite_text(but_not), "apart": APART // _MICROSECOND, "no_time": NO_TIME_US}
@@ -166,11 +178,6 @@ def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace 
     sql = "SELECT token, total FROM places WHERE bottom_us = ?"
     row = connection.execute(sql, (to_sortable_us(bottom),)).fetchone()
     return None if row is None else ListPlace(*row)
-
-
-def is_unread(connection: sqlite3.Connection) -> bool:
-    """Whether a list whose order proves nothing continues below the part that was read."""
-    return connection.execute("SELECT 1 FROM places WHERE bottom_us = ?", (NO_TIME_US,)).fetchone() is not None
 
 
 def store_place(
@@ -223,11 +230,6 @@ def load_note(connection: sqlite3.Connection, name: str) -> int | None:
 # The backfill
 
 
-def is_backfill_paused(connection: sqlite3.Connection) -> bool:
-    """Whether a user paused the backfill, in any process."""
-    return bool(load_note(connection, "is_backfill_paused"))
-
-
 def pause_backfill(connection: sqlite3.Connection, *, paused: bool) -> None:
     """Pause the backfill of all processes, or resume it."""
     store_note(connection, "is_backfill_paused", int(paused))
@@ -241,8 +243,7 @@ def store_progress(connection: sqlite3.Connection, progress: BackfillProgress, a
     connection.execute(sql, (*how_far, until_us, progress.why, to_us(at)))
 
 
-def backfill_progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress | None:
-    """The progress of the process that backfills. None: no process reported any lately."""
+def _progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress | None:
     sql = "SELECT phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us FROM backfill_progress"
     if (row := connection.execute(sql).fetchone()) is None:
         return None

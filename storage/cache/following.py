@@ -88,8 +88,8 @@ def save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime
 
 def changes(connection: sqlite3.Connection, after: Watermark, since: datetime, limit: int = 1_000) -> StatusChanges:
     """Changes of status after the watermark, in runs first seen before it or since `since`; the newest `limit`."""
-    ahead_us = run_clock_ahead(connection) // timedelta(microseconds=1)
     with snapshot(connection):
+        ahead = run_clock_ahead(connection)
         here = _watermark(connection)
         moved = connection.execute(
             f"SELECT {_RUN}, t.old, t.new, t.at_us, t.after_us, {_REST}, t.new IN ({FINAL_SQL})"
@@ -101,13 +101,13 @@ def changes(connection: sqlite3.Connection, after: Watermark, since: datetime, l
         first_seen = connection.execute(
             f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, r.after_us, {_REST}, r.first_status IN ({FINAL_SQL})"
             " FROM runs AS r WHERE r.id > ? AND max(r.first_at_us - ?, r.after_us) >= ? ORDER BY r.id DESC LIMIT ?",
-            (after.run, ahead_us, to_us(since), limit),
+            (after.run, ahead // timedelta(microseconds=1), to_us(since), limit),
         ).fetchall()
     changes = [
         StatusChange(*fields[:5], *map(from_us, fields[5:8]), *map(bool, fields[8:]))
         for fields in (*first_seen, *moved)
     ]
-    return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here)
+    return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here, ahead)
 
 
 def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_failures: bool) -> RunEvents | None:

@@ -10,7 +10,7 @@ from typing import Final
 from storage.cache.coverage import load_note, store_note
 from storage.cache.schema import make_index
 from storage.cache.texts import BLOCK
-from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
+from storage.values import NO_TIME_US, sqlite_text, to_us
 
 STEP: Final = 500
 """How many runs one transaction drops: few, so that other reads and writes do not wait long."""
@@ -36,11 +36,6 @@ def used_bytes(connection: sqlite3.Connection) -> int:
         " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
     )
     return int(connection.execute(sql).fetchone()[0])
-
-
-def dropped_until(connection: sqlite3.Connection) -> datetime | None:
-    """The creation time up to which runs were dropped, and are not fetched again. None: none were dropped."""
-    return from_us_or_none(load_note(connection, "dropped_until_us"))
 
 
 def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: Collection[str]) -> int:

@@ -134,6 +134,8 @@ class AnswerQueue:
     def __init__(self, writer: DatabaseThread) -> None:
         self._writer = writer
         self._waiting: deque[PreparedRuns] = deque()
+        self._has_stored = False
+        """Whether the file is known to hold an answer, so that an empty one changes nothing."""
 
     async def store(
         self,
@@ -151,7 +153,7 @@ class AnswerQueue:
         `updated_at` are ignored.
         `news_from`: if this is the first answer, runs created until then, by the service's clock, are history.
         """
-        if not runs and news_from is None:
+        if not runs and (news_from is None or self._has_stored):
             return RunChanges()
         answer = PreparedRuns(to_us(asked_at), prepared(runs, cancelled), cancelled, is_of_write, news_from)
         self._waiting.append(answer)
@@ -165,6 +167,7 @@ class AnswerQueue:
         if answer.changes is None:
             # Its transaction failed. Store the answer alone, so only a faulty answer fails.
             await self._writer.run(lambda connection: store_all(connection, [answer]))
+        self._has_stored = self._has_stored or news_from is not None
         return answer.changes or RunChanges()
 
     def _store_waiting(self, connection: sqlite3.Connection) -> None:

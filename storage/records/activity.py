@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from storage.records.health import PlatformHealth
+
 Subject = Literal["runs", "health"]
 
 
@@ -52,6 +54,16 @@ class LinkState(Struct, frozen=True):
 def link_of(links: Iterable[LinkState], subject: Subject) -> LinkState | None:
     """Return the state of one subject's link."""
     return next((link for link in links if link.subject == subject), None)
+
+
+class Figures(Struct, frozen=True):
+    """What a header shows of a profile."""
+
+    links: tuple[LinkState, ...]
+    health: tuple[PlatformHealth, ...]
+    runs: dict[str, int]
+    """The number of runs by status, without those that the service no longer lists."""
+    failed_lately: int
 
 
 class PollSpan(Struct, frozen=True):

@@ -111,6 +111,20 @@ class BackfillProgress(Struct, frozen=True):
     """Entries of the list that were left out: they have no usable run id."""
 
 
+class History(Struct, frozen=True):
+    """What is known of the history at one moment."""
+
+    coverage: Coverage
+    is_unread: bool
+    """Whether a list whose order proves nothing continues below the part that was read."""
+    is_paused: bool
+    """Whether a user paused the backfill, in any process."""
+    dropped_until: datetime | None
+    """The creation time up to which runs were dropped, and are not fetched again. None: none were dropped."""
+    progress: BackfillProgress | None
+    """The progress of the process that backfills. None: no process reported any lately."""
+
+
 class ListPlace(Struct, frozen=True):
     """A place in the service's list at which a walk stopped."""
 

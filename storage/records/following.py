@@ -95,6 +95,8 @@ class StatusChanges(Struct, frozen=True):
     changes: tuple[StatusChange, ...]
     watermark: Watermark
     """Where the next report begins."""
+    ahead: timedelta = timedelta(0)
+    """How far the runs' times are ahead of our clock."""
 
 
 class RunEvent(ObservedChange, frozen=True):

@@ -2,13 +2,17 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
+import pytest
 from rich.cells import cell_len
 
 from app.console.terminal import WrittenText
+from storage.thread import DatabaseThread
 from tests.console.conftest import Staged
 from tests.lab import Lab
 
@@ -76,3 +80,26 @@ async def test_ages_on_a_still_screen_go_on(staged: Staged, board: Lab) -> None:
             await scene.tick(seconds=1)
 
         assert int(re.findall(r"(\d+)m ago", scene.text)[0]) == before + 1
+
+
+async def test_a_poll_that_finds_nothing_new_costs_little(
+    staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends three requests, and with all that the screen reads afterwards it uses the files a few times."""
+    jobs, run = Counter[str](), DatabaseThread.run
+
+    async def noted(thread: DatabaseThread, job: Callable[..., Any]) -> Any:
+        jobs[thread.path.name] += 1
+        return await run(thread, job)
+
+    monkeypatch.setattr(DatabaseThread, "run", noted)
+    board.fill(30)
+    async with staged() as scene:
+        await scene.sync()
+        board.requests.clear()
+        jobs.clear()
+        await scene.engine.runs.refresh()
+        await scene.settle()
+
+        assert len(board.requests) == 3
+        assert jobs == {"cache.sqlite3": 19, "state.sqlite3": 1}

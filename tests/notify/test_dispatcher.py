@@ -218,7 +218,7 @@ async def samples(world: World, looks: int, **statuses: str) -> None:
 
 async def enter_rule(world: World, dispatcher: Dispatcher, *platforms: str) -> None:
     """Records that a rule reports the present incidents of the hosts."""
-    for incident in await dispatcher.incidents.read(world.now):
+    for incident in await dispatcher.incidents.read(await world.cache.health(), world.now):
         if incident.platform in platforms:
             facts = {"host.platform": incident.platform, "host.status": incident.word}
             occurrence = Occurrence(f"health:{incident.platform}:{incident.start.isoformat()}:bad", incident.start)

@@ -39,6 +39,7 @@ async def lease(tmp_path: Path, clock: Callable[[], datetime]) -> AsyncIterator[
 STORIES = {
     "it runs out": [("ann", True), ("ann", True), 29, ("bob", False), 1, ("bob", True), ("ann", False)],
     "renewed from now, not from the end of the old term": [("ann", True), 20, ("ann", True), 20, ("bob", False)],
+    "kept as it is in its first half": [("ann", True), 14, ("ann", True), 15, ("bob", False), 1, ("bob", True)],
     "only the holder releases": [("ann", True), ("bob", "leaves"), ("bob", False), ("ann", "leaves"), ("bob", True)],
     "a clock a little behind takes nothing": [("ann", True), -2, ("bob", False)],
     "a clock set back does not lock everybody out": [("ann", True), -86_400, ("bob", True)],

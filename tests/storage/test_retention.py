@@ -40,7 +40,7 @@ async def test_the_oldest_go_first_and_are_no_longer_claimed(filled: Cache, monk
     coverage = await filled.coverage()
     assert (coverage.whole, coverage.complete_since) == (False, NOON - 6 * HOUR + timedelta(microseconds=1))
     assert coverage.gaps == (CoverageGap(None, coverage.complete_since),)
-    assert await filled.dropped_until() == NOON - 6 * HOUR
+    assert (await filled.history(NOON)).dropped_until == NOON - 6 * HOUR
 
 
 async def test_only_those_of_an_age_go(filled: Cache) -> None:

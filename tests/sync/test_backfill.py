@@ -122,16 +122,16 @@ async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: R
         await until(lambda: one.backfill.progress.done_runs > 0, "the first runs are fetched")
 
         async def is_seen_running() -> bool:
-            shared = await other.cache.backfill_progress(other.clock())
+            shared = (await other.cache.history(other.clock())).progress
             return shared is not None and shared.phase == "running"
 
         await until(is_seen_running, "the other process sees the progress")
         await other.backfill.pause(is_paused=True)
 
         assert await filling is False
-        told = await other.cache.backfill_progress(other.clock())
+        told = (await other.cache.history(other.clock())).progress
         assert present(told).phase == "paused"
-        assert await other.cache.backfill_progress(other.clock() + MINUTE) is None
+        assert (await other.cache.history(other.clock() + MINUTE)).progress is None
         desk.asked()
         await other.backfill.work()
         assert desk.asked() == 0

@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from app.engine.text import safe_text
 from widgets.frame import Tab
+from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, run_badge
 from widgets.kit.cells import shorten
 from widgets.kit.line_text import ClickableLine, LinePane, clickable
@@ -65,7 +66,8 @@ class RunPane(LinePane):
         # The times of an ended run may be a little late.
         if not (is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS):
             self._now, self._as_of = now, as_of
-            self.paint()
+            # Separately from the header: Textual would otherwise repaint every line in between.
+            after_refresh(self, self.paint)
 
     def _lines(self, width: int) -> list[Content]:
         view, now = self._view, self._now
