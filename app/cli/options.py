@@ -176,23 +176,13 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             names, callback=_keep(attribute, read), help=text, expose_value=False, hidden=hidden, **more
         )
 
-    def token(_: object) -> "Token | TokenError":
-        from app.profiles.token import Token, TokenError
-
-        # Read now, and only one line: instructions may follow on the same stream.
-        line = sys.stdin.buffer.readline().decode("ascii", errors="replace")
-        try:
-            return Token(line.strip())
-        except TokenError as error:
-            return error  # A command that needs no token goes on.
-
     service = "The configured service to use; overrides RUNWARDEN_PROFILE."
     return [
         option(["--config"], "config_file", "FILE", "Configuration file; overrides RUNWARDEN_CONFIG.", as_path),
         option(["--profile"], "profile_name", "NAME", service, type=str, shell_complete=completed("profiles")),
         option(["--data-dir"], "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR].", as_path),
         option(["--read-only"], "read_only", "", "Refuse every write."),
-        option(["--token-stdin"], "token", "", "Read the API token from the first line of stdin.", token),
+        option(["--token-stdin"], "token", "", "Read the API token from the first line of stdin.", _read_token),
         option(["-v", "--verbose"], "verbose", "", "Log requests and other activity to stderr."),
         option(["--log-file"], "log_file", "FILE", "Append the log to this file instead.", as_path),
     ]
@@ -210,17 +200,32 @@ def output_options(*, hidden: bool = False) -> list[click.Option]:
     ]
 
 
+def _read_token(_: object) -> "Token | TokenError":
+    from app.profiles.token import Token, TokenError
+
+    # Read now, and only one line: instructions may follow on the same stream.
+    line = sys.stdin.buffer.readline().decode("ascii", errors="replace")
+    try:
+        return Token(line.strip())
+    except TokenError as error:
+        return error  # A command that needs no token continues.
+
+
 def async_command(function: Callable[..., Coroutine[None, None, int]]) -> Callable[..., int]:
     """A command's coroutine as a function that runs it on an event loop, with the invocation as first argument."""
 
     @wraps(function)
     @click.pass_obj
     def command(invocation: Invocation, /, **options: Any) -> int:
-        from app.cli.running import run  # takes longer than help needs
-
-        return run(invocation, lambda: function(invocation, **options))
+        return _run(invocation, lambda: function(invocation, **options))
 
     return command
+
+
+def _run(invocation: Invocation, work: Callable[[], Coroutine[None, None, int]]) -> int:
+    from app.cli.running import run  # takes longer than help needs
+
+    return run(invocation, work)
 
 
 class HelpfulCommand(click.Command):

@@ -80,7 +80,6 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
     if (value is None) != unset:
         raise failed("usage", "Give a VALUE, or --unset to remove the key.")
     import tomlkit
-    from tomlkit.exceptions import TOMLKitError
 
     file = config_path(invocation.config_file, os.environ)
     before = read_text(file)
@@ -98,10 +97,10 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
         else:
             try:
                 parent[last] = tomlkit.value(value)
-            except (TOMLKitError, ValueError):
+            except (tomlkit.exceptions.TOMLKitError, ValueError):
                 parent[last] = tomlkit.string(value)
         save(file, before, tomlkit.dumps(document))
-    except TOMLKitError as error:
+    except tomlkit.exceptions.TOMLKitError as error:
         raise failed("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
     shown = "unset" if value is None else value
     invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, shown)])

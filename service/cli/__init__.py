@@ -8,6 +8,8 @@ from typing import Final
 
 import click
 
+from service.errors import ServiceError
+
 _COMMANDS: Final = {
     "serve": ("service.cli.serve", "Run the service."),
     "worker": ("service.cli.serve", "Execute turns, for services started with --no-worker."),
@@ -127,12 +129,11 @@ def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # n
     """Run and administer the self-hosted code-review agent service."""
     if os.environ.get("RUNWARDEN_SERVICE_ENVIRONMENT"):
         from service.cli.environment import EnvironmentFile
-        from service.settings import SettingsError
 
         click.get_current_context().obj = file = EnvironmentFile()
         try:
             file.load()
-        except SettingsError as error:
+        except ServiceError as error:
             raise click.UsageError(str(error)) from error
     if data_dir is not None:
         from service.cli.output import DATA_DIR_VARIABLE
