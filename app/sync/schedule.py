@@ -1,16 +1,18 @@
-"""Jobs on the event loop that set their own pace.
+"""Jobs on the event loop that set their own pace, run by APScheduler.
 
-A job's work returns the seconds until its next run, by the monotonic clock. A job that hangs is stopped at its
-deadline, and one that fails is reported and tried again. A clock that jumps (suspend, NTP, a user) is reported.
+A job's work returns the seconds until its next run. A job that hangs is stopped at its deadline, one that fails is
+reported and tried again, and a clock that jumps (suspend, NTP, a user) causes one catch-up run.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from msgspec import Struct
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from msgspec import Struct, field
 
 from storage import RunwardenError
 
@@ -34,19 +36,21 @@ class Schedule(Struct, eq=False):
     """The wait after a run that failed or hung."""
     _failed: Callable[[str], None] = lambda _: None
     """Called with the reason when the work failed or hung."""
+    _scheduler: AsyncIOScheduler = field(default_factory=lambda: AsyncIOScheduler(timezone=UTC))
     broken: dict[str, str] = {}
     """The reason why a job's last run failed, other than one that the work itself reports, by job."""
     _jobs: dict[str, JobWork] = {}
     _running: dict[str, asyncio.Task[None]] = {}
-    _next: dict[str, asyncio.TimerHandle] = {}
-    """The next run, by job."""
+    _due: dict[str, float] = {}
+    """Monotonic seconds, by job; wall-clock times are computed again from these after a jump."""
     _watch: asyncio.Task[None] | None = None
 
     def start(self, jumped: Callable[[float], None] | None = None) -> None:
-        """Start.
+        """Start; jobs that were added before run at once.
 
         `jumped` is called with the seconds that the wall clock jumped ahead: after a suspend, or when it was set.
         """
+        self._scheduler.start()
         self._watch = asyncio.create_task(self._watch_clock(jumped), name="clock watch")
 
     def add(self, name: str, work: JobWork) -> None:
@@ -64,28 +68,44 @@ class Schedule(Struct, eq=False):
         if self._watch is not None:
             self._watch.cancel()
         self._jobs.clear()
-        for timer in self._next.values():
-            timer.cancel()
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
         tasks = [*self._running.values(), *([self._watch] if self._watch else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _plan(self, name: str, wait_s: float) -> None:
-        if name in self._next:
-            self._next[name].cancel()
-        self._next[name] = asyncio.get_running_loop().call_later(wait_s, self._begin, name)
-
-    def _begin(self, name: str) -> None:
-        self._running[name] = asyncio.create_task(self._run(name), name=name)
+        self._due[name] = time.monotonic() + wait_s
+        self._scheduler.add_job(
+            self._run,
+            "date",
+            run_date=datetime.now(UTC) + timedelta(seconds=wait_s),
+            args=[name],
+            id=name,
+            replace_existing=True,
+            # The default drops a job that is a second late: after a suspend it would never run again.
+            misfire_grace_time=None,
+            coalesce=True,
+            # `_running` lets one run through at a time. APScheduler counts a run until a moment after it finishes,
+            # when the next one may be due already, and would drop that one.
+            max_instances=2,
+        )
 
     async def _run(self, name: str) -> None:
-        work = self._jobs[name]
+        work, task = self._jobs.get(name), asyncio.current_task()
+        if work is None or task is None or name in self._running:
+            return
+        self._running[name] = task
         wait_s, problem = self._after_crash_s, ""
         try:
             async with asyncio.timeout(self._deadline_s):
                 wait_s = await work()
             self.broken.pop(name, None)
+        except asyncio.CancelledError:
+            # Stopped: APScheduler would take the cancellation for an error and log it over the screen.
+            if name in self._jobs:
+                raise
         except TimeoutError:
             self.broken[name] = problem = f"It did not end within {self._deadline_s:.0f} s and was stopped."
             log.warning("%s: %s", name, problem)
@@ -109,6 +129,9 @@ class Schedule(Struct, eq=False):
             await asyncio.sleep(WATCH_S)
             jump_s = (time.time() - wall) - (time.monotonic() - steady)
             if abs(jump_s) > JUMP_S:
-                log.info("the clock jumped by %+.0f s", jump_s)
+                log.info("the clock jumped by %+.0f s; planning every job again", jump_s)
+                now = time.monotonic()
+                for name in self._jobs.keys() - self._running.keys():
+                    self._plan(name, max(0.0, self._due[name] - now))
                 if jumped is not None:
                     jumped(jump_s)

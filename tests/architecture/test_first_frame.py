@@ -13,7 +13,7 @@ FIRST = (
     "storage.cache.first_paint, app.console.app, app.runs.screen, app.profiles.engines,"
     " app.console.process, app.console.terminal"
 )
-SLOW = """httpx pydantic sqlite_utils click plotext app.engine.engine app.api.client app.actions.actions
+SLOW = """httpx pydantic apscheduler sqlite_utils click plotext app.engine.engine app.api.client app.actions.actions
 app.actions.screen_form app.console.keymap storage.ledger storage.cache.cache"""
 COMMANDS = """
 from app.__main__ import main
@@ -28,7 +28,7 @@ HELP = "from app.__main__ import main; main(['--help'])"
     [
         (FRAME, "textual typing re pathlib json enum app.profiles"),
         (f"{EARLY}, {FIRST}", SLOW),
-        (COMMANDS, "textual httpx pydantic sqlite_utils rich sqlite3 asyncio tomlkit csv mcp"),
+        (COMMANDS, "textual httpx pydantic apscheduler sqlite_utils rich sqlite3 asyncio tomlkit csv mcp"),
         (HELP, "pathlib json dataclasses signal msgspec app.profiles app.cli.output app.cli.exits"),
     ],
     ids=["the first frame", "the first picture", "what is at hand", "help"],

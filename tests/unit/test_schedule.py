@@ -5,9 +5,12 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from app.sync.schedule import Schedule
 from tests.waiting import until
@@ -80,9 +83,17 @@ async def test_stop_ends_runs_that_are_under_way() -> None:
     assert steps == ["began", "ended"]
 
 
-async def test_a_jump_of_the_clock_is_told_and_causes_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
     """A suspended machine finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
     monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.0)
+    planned: list[datetime] = []
+    add_job = AsyncIOScheduler.add_job
+
+    def noted(self: AsyncIOScheduler, *arguments: Any, **options: Any) -> Any:
+        planned.append(options["run_date"])
+        return add_job(self, *arguments, **options)
+
+    monkeypatch.setattr(AsyncIOScheduler, "add_job", noted)
     jumps: list[float] = []
     schedule, slept_s = Schedule(60.0, 0.0), 0.0
     clock = SimpleNamespace(time=lambda: time.time() + slept_s, monotonic=time.monotonic)
@@ -102,3 +113,4 @@ async def test_a_jump_of_the_clock_is_told_and_causes_no_run(monkeypatch: pytest
 
     assert jumps == [pytest.approx(28_800, abs=60)]
     assert runs == [1]
+    assert timedelta(0) < planned[-1] - datetime.now(UTC) <= timedelta(hours=1)
