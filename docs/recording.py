@@ -227,8 +227,9 @@ def world() -> Iterator[World]:
 if __name__ == "__main__":
     with world() as shown:
         frames = asyncio.run(record(shown))
+        target = PICTURES / "film.webp"
+        moving(frames, target)
+        # Last: without a browser the film is kept.
         page(shown)
-    target = PICTURES / "film.webp"
-    moving(frames, target)
     seconds = sum(seconds for _, seconds in frames)
     print(f"{target.name}: {target.stat().st_size:,} bytes, {len(frames)} frames, {seconds:.1f} s")
