@@ -250,7 +250,7 @@ def about(action: Action) -> SafeText:
 def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequest:
     """The request with this path and body, as `path` and `body()` of a request of that kind gave them."""
     request_type = _BY_KIND[kind]
-    fields = {name: value for name, value in body.items() if name in request_type.__struct_fields__}
+    fields = {name: body[name] for name in request_type.__struct_fields__ if name in body}
     if request_type.segment:
         fields[request_type.segment] = unquote(path.split("/")[-2])
     if kind in {"run.start", "run.continue"}:

@@ -150,12 +150,14 @@ class Inbox:
         handled = await self.engine.ledger.results([*map(retry_key, rows)])
         rows = tuple(run for run in rows if retry_key(run) not in handled)
         changes = {row.run_id: (row.run_id, row.updated_at) for row in rows}
-        new = [run_id for run_id, change in changes.items() if change not in self._reasons]
+        # Of its own: another reading may be under way.
+        reasons = dict(self._reasons)
+        new = [run_id for run_id, change in changes.items() if change not in reasons]
         for start in range(0, len(new), _RUNS_AT_ONCE):
             for run_id, detail in (await cache.details(new[start : start + _RUNS_AT_ONCE])).items():
                 reason = reason_of(as_received(detail.run.raw_json))
-                self._reasons[changes[run_id]] = safe_text(reason, limit=100)
-        self._reasons = {change: self._reasons.get(change, "") for change in changes.values()}
+                reasons[changes[run_id]] = safe_text(reason, limit=100)
+        self._reasons = reasons = {change: reasons.get(change, "") for change in changes.values()}
         recent = [incident for incident in incidents if incident.until > now - LOOK_BACK]
         health_s = self.engine.profile.poll.health_s
         outages = [(incident.platform, *incident.failures(health_s), _outage(incident, now)) for incident in recent]
@@ -178,7 +180,7 @@ class Inbox:
             if (cause := next(during, None)) is not None:
                 cause.entries.append(_entry(cause.key, run, ahead, f"{run.repository}  {run.branch_name}", group))
                 continue
-            reason = self._reasons[changes[run.run_id]]
+            reason = reasons[changes[run.run_id]]
             predicate = f"failed in {run.repository}{reason and ': '}{reason}"
             # Reasons that differ only in digits usually have the same cause.
             slug = re.sub(r"[^a-z]+", "-", reason.casefold())[:40].strip("-")

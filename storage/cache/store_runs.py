@@ -7,6 +7,7 @@ confirmed, others are added or changed, and answers to earlier requests change n
 are brought up to date at the end.
 """
 
+import asyncio
 import sqlite3
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -158,6 +159,7 @@ class AnswerQueue:
         answer = PreparedRuns(to_us(asked_at), prepared(runs, cancelled), cancelled, is_of_write, news_from)
         self._waiting.append(answer)
         try:
+            await asyncio.sleep(0)  # Answers that are stored at the same moment share a transaction.
             await self._writer.run(self._store_waiting)
         except BaseException:
             # The call was cancelled, or the database cannot be used.
@@ -171,8 +173,12 @@ class AnswerQueue:
         return answer.changes or RunChanges()
 
     def _store_waiting(self, connection: sqlite3.Connection) -> None:
+        together = list[PreparedRuns]()
+        with suppress(IndexError):  # Counted first, they could be fewer by now: a cancelled call removes its answer.
+            while True:
+                together.append(self._waiting.popleft())
         # None waits if an earlier call has stored all of them.
-        if together := [self._waiting.popleft() for _ in range(len(self._waiting))]:
+        if together:
             with suppress(sqlite3.Error):
                 store_all(connection, together)
 

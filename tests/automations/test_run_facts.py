@@ -18,6 +18,7 @@ from storage.records.results import FailureFacts
 from tests.automations.conftest import Place, rule
 from tests.automations.test_acting import Said, configured
 from tests.lab import Lab, Received, Respond, Step
+from tests.sync.conftest import Desk
 
 SAYS = "{ notify = 'default', text = '{run.branch}: {run.reason}' }"
 
@@ -260,3 +261,27 @@ async def test_a_run_that_asks_or_was_cancelled_sets_off_no_rule_on_failures(tmp
         ("failed", ["run_fails"]),
         ("question", ["run_asks"]),
     ]
+
+
+async def test_readings_of_an_inbox_at_the_same_time_are_independent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reading is complete even if a run changes meanwhile, and another reading begins and ends."""
+    with Lab(clock=lambda: datetime.now(UTC)) as lab:
+        lab.put("run_1", "failed", reason="no such branch")
+        async with Desk(lab, tmp_path).engine() as engine:
+            await engine.refresh()
+            box, questions = Inbox.of(engine), engine.cache.questions
+
+            async def later() -> Any:
+                monkeypatch.undo()
+                lab.move("run_1", "failed", updated=datetime.now(UTC) + timedelta(seconds=1))
+                await engine.refresh()
+                await box.items()
+                return await questions()
+
+            monkeypatch.setattr(engine.cache, "questions", later)
+            (item,) = await box.items()
+
+    assert item.title.endswith(": no such branch")
+    assert item.run_ids == ("run_1",)

@@ -11,8 +11,8 @@ from app.actions.refusals import AlreadyAskedError
 from app.api.requests import ContinueRun, StartRun, WriteRequest
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, Event
-from storage.ledger import WrongStateError
-from storage.records import Action, Repository
+from storage.ledger import WrongStateError, new_action_id
+from storage.records import Action, ActionFailure, Repository
 from storage.values import utc_now
 from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Lab, Received, Step
@@ -134,6 +134,23 @@ async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_pa
 
     assert [candidate.run.run_id for candidate in found.candidates] == [made]
     assert held == action
+
+
+@pytest.mark.parametrize(("path", "body"), [("cancel", "{}"), ("/cancel", "{}"), ("/runs/run_1/cancel", "[]")])
+async def test_a_cancellation_that_cannot_be_read_stays_unknown(
+    engine: Engine, peer: Lab, path: str, body: str
+) -> None:
+    """The poller passes over an unknown cancellation of another version, and looks for the other results."""
+    at = utc_now()
+    entry = Action(new_action_id(at), "run.cancel", "run_1", "key", path, body, "cli:me", "prepared", at)
+    await engine.ledger.prepare(entry, again=False)
+    await engine.ledger.sending(entry.action_id)
+    unreadable = await engine.ledger.settle(entry.action_id, "unknown", ActionFailure("timed_out", "No answer."))
+
+    action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
+
+    assert await proposed(engine, action) == [next(reversed(peer.runs))]
+    assert await engine.ledger.action(entry.action_id) == unreadable
 
 
 @pytest.mark.parametrize(

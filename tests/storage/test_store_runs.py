@@ -111,3 +111,19 @@ async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Ca
     assert (await held(cache)).run.status == "failed"
     assert [isinstance(outcome, ValueError) for outcome in outcomes] == [True, False, True, False, True]
     assert await cache.count(RunFilter()) == 5
+
+
+async def test_answers_stored_at_the_same_moment_share_a_transaction(cache: Cache) -> None:
+    """No reader sees one of two answers that are stored together, however long preparing the other takes."""
+    statements: list[str] = []
+    await cache.store_runs([make_run(1, "completed")], NOON)
+    await cache.writer.run(lambda connection: connection.set_trace_callback(statements.append))
+
+    many = [make_run(1, "completed", updated_at=NOON + 2 * SECOND), *map(make_run, range(2, 5_000))]
+    await asyncio.gather(
+        cache.store_runs([make_run(1, "working", updated_at=NOON + SECOND)], NOON + SECOND),
+        cache.store_runs(many, NOON + 2 * SECOND),
+    )
+
+    assert statements.count("COMMIT") == 1
+    assert len((await held(cache)).transitions) == 3
