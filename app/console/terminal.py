@@ -286,6 +286,7 @@ class TerminalDriver(LinuxDriver):
             self.suspend_application_mode()
             self.exit_event.clear()
         super().resume_application_mode()
+        self._title = ""  # It was set in vain if the shell had continued the process in the background.
         self.show_title(self._hidden_title)
         # The terminal shows nothing of the frame, although nothing has changed.
         self._app_on_show.call_later(self._app_on_show.refresh)

@@ -52,6 +52,22 @@ RunwardenApp.action_help = hang
 process.PATIENCE_MS = 300
 sys.exit(main())
 """
+SHELL = """
+import fcntl, os, signal, termios
+from app.__main__ import main
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+if not (job := os.fork()):
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    raise SystemExit(main())
+for foreground in (os.getpid(), job):
+    os.waitpid(job, os.WUNTRACED)
+    os.tcsetpgrp(0, foreground)
+    os.kill(job, signal.SIGCONT)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(job, 0)[1]))
+"""
+"""A shell that continues its stopped job first with `bg`, then with `fg`."""
 BROWSER_SERVER = """
 import os, subprocess, sys
 
@@ -117,6 +133,19 @@ def test_after_a_stop_it_draws_itself_and_reads_keys_again(opened: Opened) -> No
     assert terminal.end() == 0
     assert_given_back(terminal)
     assert [terminal.seen.count(sequence) for sequence in (KEEP_TITLE.encode(), GIVE_TITLE_BACK.encode())] == [3, 3]
+
+
+def test_after_bg_and_fg_it_has_its_title_again(opened: Opened) -> None:
+    """In the background it can only stop again; no title is set that the terminal does not show."""
+    terminal = opened(SHELL)
+    terminal.shows("complete")
+    terminal.type("\x1a")
+    terminal.wrote(b"\x1b[?1049h", 2)
+    terminal.wrote(KEEP_TITLE.encode(), 2)
+    terminal.type("q")
+
+    assert terminal.end() == 0
+    assert_given_back(terminal)
 
 
 def test_a_console_in_a_browser_ends_with_its_server(board: Lab, tmp_path: Path) -> None:
