@@ -4,7 +4,7 @@ Here, the root of the errors of the console, the command line and their files; t
 
 RunwardenError
 ├── StorageError        a database cannot be used (`storage.errors`)
-├── LedgerRefusedError  the ledger's state forbids a step (`storage.ledger.errors`)
+├── LedgerRefusedError  the ledger's state forbids a step (`storage.errors`)
 ├── ApiError            a request has no usable answer (`app.api.errors`)
 ├── ConfigError         the configuration cannot be used (`app.profiles`), and TokenError, RouteError
 ├── ActionRefusedError  a write is not sent (`app.actions`), and ImportFileError, CannotActError

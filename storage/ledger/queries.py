@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 from urllib.parse import unquote
 
-from storage.ledger.errors import AmbiguousActionError
+from storage.errors import AmbiguousActionError
 from storage.records import Action, ActionFailure, ActionFilter, AuditEntry, Author
 from storage.records.action import UnknownSpan
 from storage.values import Where, among, from_us, from_us_or_none, sqlite_text, to_us

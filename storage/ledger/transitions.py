@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 
 from storage.claims import Claims, Owner
 from storage.database import immediate
-from storage.ledger.errors import (
+from storage.errors import (
     AlreadyDoneError,
     KeyTakenError,
     NoSuchActionError,

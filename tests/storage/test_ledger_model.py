@@ -16,14 +16,14 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from storage import claims, database
 from storage.claims import Owner
 from storage.database import immediate
-from storage.ledger import SCHEMA, queries, transitions
-from storage.ledger.errors import (
+from storage.errors import (
     AlreadyDoneError,
     KeyTakenError,
     LedgerRefusedError,
     SubjectBlockedError,
     WrongStateError,
 )
+from storage.ledger import SCHEMA, queries, transitions
 from storage.ledger.transitions import Transition
 from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionFailure, Author
 from tests.storage.conftest import NOON

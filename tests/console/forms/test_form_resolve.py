@@ -12,7 +12,7 @@ from app.actions.screen_resolve import ResolveForm
 from app.api.requests import ContinueRun, StartRun
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere
-from storage.ledger.errors import WrongStateError
+from storage.errors import WrongStateError
 from storage.records import Action
 from tests.console.forms.conftest import CREATED, WEB, Opened, a_run
 from tests.lab import Drop, Received, Respond, Server, Step
