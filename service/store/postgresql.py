@@ -75,13 +75,15 @@ def replace_lost(engine: sa.Engine) -> None:
 
     @event.listens_for(engine, "checkout")
     def check(connection: psycopg.Connection[Any], record: Any, _proxy: object) -> None:
-        idle_s = time.monotonic() - record.info.get("idle_since", time.monotonic())
+        if (idle_since := record.info.get("idle_since")) is None:
+            # It is new: SQLAlchemy opens three in a row at most, and then raises an error that no caller expects.
+            return
         try:
             # An idle server sends nothing, except that it closes the connection.
             socket = select.poll()
             socket.register(connection, select.POLLIN)
             is_lost = bool(socket.poll(0))
-            if not is_lost and idle_s > _PINGED_AFTER_S:
+            if not is_lost and time.monotonic() - idle_since > _PINGED_AFTER_S:
                 engine.dialect.do_ping(connection)  # type: ignore[arg-type]  # psycopg's connection is one of DBAPI
         except (psycopg.Error, OSError):
             is_lost = True

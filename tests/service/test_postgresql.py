@@ -263,3 +263,19 @@ def test_connections_that_the_server_closed_are_replaced_before_their_next_use(p
 
     assert len(new) == 2
     assert not new & {*sessions}
+
+
+def test_a_server_that_closes_new_connections_is_away(postgres: Cluster) -> None:
+    """A caller tries again, as after any other connection that the server closed."""
+    with postgres.temporary() as url, closing(Database(url)) as database:
+        with database.read() as connection:
+            connection.execute(sa.text("SELECT 1"))
+
+        @sa.event.listens_for(database.engine, "connect")
+        def close(connection: psycopg.Connection[Any], _record: object) -> None:
+            with psycopg.connect(postgres.url(), autocommit=True) as operator:
+                operator.execute("SELECT pg_terminate_backend(%s, 10000)", [connection.info.backend_pid])
+
+        database.engine.dispose()
+        with pytest.raises(AWAY), database.read() as connection:
+            connection.execute(sa.text("SELECT 1"))
