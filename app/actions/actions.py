@@ -113,11 +113,11 @@ class Sending:
             return self.action
 
     def _unrecorded(self, verdict: Verdict, why: str, *, was_sent: bool) -> Action:
-        """The action as the ledger will have it after this process ended."""
+        """The action as the ledger will show it once this process has exited."""
         action = self.action
         task = self._committing
         word = "--not-created"
-        # Certain by now: a later write to the ledger has ended.
+        # Known by now: a later ledger write has finished.
         was_committed = task is not None and task.done() and not task.cancelled() and task.exception() is None
         if verdict.state == "confirmed":
             outcome = f"The service confirmed {verdict.result_id}."
@@ -339,7 +339,7 @@ class Actions(Struct, frozen=True):
         try:
             return self.changed(await self.in_flight.to_its_end(sending.record(verdict)))
         except asyncio.CancelledError as cancelled:
-            # The outcome is recorded even so.
+            # The outcome is recorded anyway.
             raise SendCancelledError(sending.action) from cancelled
 
     def changed(self, action: Action) -> Action:

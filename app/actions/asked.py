@@ -32,7 +32,7 @@ def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, 
 
 
 class Asked(Struct, frozen=True):
-    """What began a turn, as the request that asks the same again."""
+    """The request that repeats what started a turn."""
 
     request: WriteRequest
     is_reported: bool = False
@@ -52,7 +52,7 @@ class Asked(Struct, frozen=True):
 
 
 async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:
-    """What began the run's last turn, or why that is not known.
+    """The request behind the run's last turn, or the reason it is unknown.
 
     Raises:
         ApiError: The service cannot be asked.
@@ -67,7 +67,7 @@ async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDet
     try:
         reported = await read_turns(run_id)
     except UnusableAnswerError as error:
-        reported = Unavailable(error.message)  # Something else answers there.
+        reported = Unavailable(error.message)  # Another kind of server answers at this address.
     if isinstance(reported, RunTurns) and reported.turns and (turn := reported.turns[-1]).instructions is not None:
         run, caller = detail.run, turn.caller or ""
         request: WriteRequest = StartRun(turn.instructions, run.repository, branch_of(run))
@@ -89,5 +89,5 @@ def continuation(run: Run, instructions: str) -> ContinueRun:
 
 
 def branch_of(run: Run) -> str | None:
-    """The run's branch, if another run can be asked for on it."""
+    """The run's branch, if a new run can be requested on it."""
     return run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None

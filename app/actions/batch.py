@@ -1,4 +1,4 @@
-"""A batch: many writes, sent one after the other, each once, until sending more could do harm."""
+"""A batch: many writes, each sent once, one after the other, until sending more could do harm."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -34,41 +34,41 @@ class BatchResult(Struct, frozen=True):
 
     @classmethod
     def of(cls, action: Action, *, is_earlier: bool = False) -> Self:
-        """The result that the ledger holds; `is_earlier`: of an action that was sent before."""
+        """The result in the ledger; `is_earlier`: the action was sent before this batch."""
         outcome = _OUTCOMES.get(action.state, "unknown")
         return cls("sent_before" if is_earlier and outcome == "sent" else outcome, action)
 
     @property
     def is_done(self) -> bool:
-        """Whether it took effect, now or at an earlier attempt."""
+        """Whether the write took effect, now or in an earlier attempt."""
         return self.outcome in {"sent", "sent_before"}
 
     @property
     def result_id(self) -> str:
-        """The id of its result; empty: it has none, or none is known."""
+        """The id of the result; empty if there is none or it is unknown."""
         return (self.action.result_id if self.action else None) or ""
 
     @property
     def message(self) -> str:
-        """The error of the action; empty: it has none."""
+        """The action's error; empty if it has none."""
         return self.action.error.message if self.action and self.action.error else ""
 
     @property
     def reason(self) -> str:
-        """Why it was refused or failed; empty: it did not."""
+        """Why the write was refused or failed; empty if it succeeded or is open."""
         return self.problem or self.message
 
     @property
     def unknown_code(self) -> str:
-        """The service's error code for an unknown outcome; empty: there is none."""
+        """The service's error code for an unknown outcome; empty if it sent none."""
         error = self.action.error if self.action and self.action.state == "unknown" else None
         return (error.error_code if error else None) or ""
 
     @property
     def stops_batch(self) -> bool:
-        """Whether to stop here: its outcome is unknown, or the next write would most likely fail in the same way."""
+        """Whether to stop here: the outcome is unknown, or the next write would probably fail the same way."""
         if self.outcome == "rejected" and self.action is not None and self.action.error is not None:
-            # Every creation of an organization has the same address, so a 404 there concerns them all.
+            # All organizations are created at one address, so a 404 there affects every write of the batch.
             kind = self.action.error.kind
             concerns_all = kind == "not_found" and self.action.kind == "organization.create"
             return concerns_all or error_kind(kind).concerns != "request"
@@ -76,7 +76,7 @@ class BatchResult(Struct, frozen=True):
 
     @property
     def may_be_sent_again(self) -> bool:
-        """Whether it had no effect, for a reason that has nothing to do with this write."""
+        """Whether the write had no effect for a reason unrelated to this write."""
         return self.stops_batch and self.action is not None and self.action.state in {"not_sent", "rejected"}
 
 
@@ -94,7 +94,7 @@ class BatchWrite(Struct, frozen=True):
 
 @dataclass(slots=True)
 class BatchSender:
-    """Sends the writes of a batch, and says when to stop."""
+    """Sends the writes of a batch and decides when to stop."""
 
     submit: Callable[[WriteRequest, str | None], Awaitable[Action]]
     """Sends a request through the ledger, under a key if there is one: once for each key."""

@@ -1,4 +1,4 @@
-"""The runs that a send may have made, and how well each fits."""
+"""The runs that a write may have created, and how well each one fits."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ LIST_LEAD: Final = timedelta(minutes=2)
 
 
 class Candidate(Struct, frozen=True):
-    """A run that the action may have made, or whose conversation it may have continued."""
+    """A run that the action may have created or continued."""
 
     run: Run
     seen_at: datetime
@@ -51,7 +51,7 @@ class Candidate(Struct, frozen=True):
 
     @property
     def when(self) -> str:
-        """Its time relative to the send, as exactly as the service's clock is known."""
+        """The run's time relative to the send, as exactly as the service's clock is known."""
         if self.after is None:
             return "first seen after the send"
         verb = "" if not self.is_turn else "continued " if self.is_observed else "last changed "
@@ -61,9 +61,9 @@ class Candidate(Struct, frozen=True):
         return f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
 
     def is_worse(self, best: "Candidate") -> bool:
-        """Whether it certainly fits less well than the best one: in its words, its author or its time."""
+        """Whether the text, author or time certainly fits worse than the best candidate's."""
         is_foreign = self.is_ours is False and best.is_ours is True
-        # Without a time it may be as close.
+        # A run without a time may be just as close.
         is_close, is_as_close = (
             candidate.after is None or abs(candidate.after) <= PRECISION for candidate in (best, self)
         )
@@ -82,7 +82,7 @@ class Proposal(Struct, frozen=True):
 
     @property
     def is_certain(self) -> bool:
-        """Whether nothing but the action can have made the first candidate."""
+        """Whether only this action can have created the first candidate."""
         return [candidate.is_marked for candidate in self.candidates].count(True) == 1
 
     @property
@@ -93,7 +93,7 @@ class Proposal(Struct, frozen=True):
 
     @property
     def likely(self) -> str:
-        """The id of the only candidate that is marked, or that fits best in all that is known; empty: there is none."""
+        """The id of the only marked candidate, or of the one that fits best in every respect; may be empty."""
         if len(self.organizations) == 1:
             return self.organizations[0].organization_id
         if not self.candidates:
@@ -104,7 +104,7 @@ class Proposal(Struct, frozen=True):
 
 
 class Send(Struct, frozen=True):
-    """The time and purpose of a send, by the clock that runs' times come from."""
+    """The time and purpose of a send, by the clock that run times use."""
 
     action: Action
     request: StartRun | ContinueRun
@@ -114,7 +114,7 @@ class Send(Struct, frozen=True):
 
     @classmethod
     def of(cls, action: Action, clock: RunClock) -> Self | None:
-        """The send of an action; None: nothing lists its result, or no byte of it was sent."""
+        """The send of an action; None if no list shows its result, or nothing was sent."""
         request = request_sent(action)
         if action.sending_at is None or not isinstance(request, StartRun | ContinueRun):
             return None
@@ -122,7 +122,7 @@ class Send(Struct, frozen=True):
 
     @property
     def shown_at(self) -> datetime:
-        """When it was sent, in the time that runs show."""
+        """When the action was sent, by the clock that run times use."""
         return self.sent_at + self.clock.ahead
 
     @property
@@ -132,7 +132,7 @@ class Send(Struct, frozen=True):
 
     @property
     def margin(self) -> timedelta:
-        """How far from the send its run may be dated."""
+        """The largest possible distance between the send and its run's time."""
         return TOLERANCE if self.clock.is_known else UNKNOWN_CLOCK_TOLERANCE
 
     def around(self) -> RunFilter:
@@ -144,13 +144,13 @@ class Send(Struct, frozen=True):
         return None if moment is None else moment - self.shown_at
 
     def is_place(self, run: Run, branch: str | None) -> bool:
-        """Whether the run is of the repository that the action was sent for, and on this branch. None: on any."""
+        """Whether the run belongs to the action's repository and to this branch; None: any branch."""
         wanted = self.request.repository
         same = (run.repository.platform, run.repository.path.casefold()) == (wanted.platform, wanted.path.casefold())
         return same and (branch is None or run.branch_name == branch)
 
     def created(self, detail: RunDetail, branch: str | None) -> Candidate | None:
-        """The run as a candidate for a started one; None: it cannot be that."""
+        """The run as a candidate for a started run; None if it cannot be the result."""
         run = detail.run
         if detail.first_seen_at < self.sent_at - LIST_LEAD or not self.is_place(run, branch):
             return None
@@ -159,7 +159,7 @@ class Send(Struct, frozen=True):
         return self._marked(Candidate(run, detail.first_seen_at, self.after(run.created_at)))
 
     def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
-        """The run as a candidate for a continued conversation; None: it was not continued then.
+        """The run as a candidate for a continued conversation; None if it was not continued then.
 
         `others` are when we sent other continuations of it, by our clock: later changes are the work of the next one.
         """
@@ -212,7 +212,7 @@ class Send(Struct, frozen=True):
         )
 
     def misfit(self, run: Run) -> str:
-        """Why the run, which is no candidate, does not fit."""
+        """Why a run that is not a candidate does not fit."""
         after = self.after(run.created_at)
         if not self.is_place(run, None):
             return f"it is a run on {run.repository.label}."

@@ -215,7 +215,7 @@ async def resolve(
             action = await engine.actions.resolve(action.action_id, created)
     document = write_document(action)
     if not decision["undo"]:
-        # The outcome is now known, so the error that hid it no longer matters.
+        # The outcome is known now, so the earlier error no longer matters.
         document.pop("error", None)
     return print_write(invocation, action, document, code=Exit.DONE)
 
@@ -248,8 +248,8 @@ async def _named(ledger: Ledger, action_id: str) -> Action:
     """The action with this id, or with an id that begins like this.
 
     Raises:
-        CommandFailedError: There is none.
-        AmbiguousActionError: There are several.
+        CommandFailedError: No action matches.
+        AmbiguousActionError: Several actions match.
     """
     if not action_id.strip():
         raise failed("usage", "Give an action's id, or its first characters. See: runwarden actions list")

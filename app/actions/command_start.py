@@ -310,7 +310,7 @@ async def start_agent(
         raise failed("usage", "Give the instructions as words or as the input, not both.")
     if text:
         values = {"instructions": text, **values}
-    # The spec's forms of a repository have no `gitlab:`: it is sent without.
+    # The spec's repository references have no `gitlab:` prefix, so it is removed.
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, values)
     write = WriteOptions(**options)
     code = await send(invocation, request, write)

@@ -1,4 +1,4 @@
-"""A write as a command: its options, its dry run, and how it is sent once and reported with its outcome.
+"""A write as a command: its options, its dry run, sending it once, and reporting the outcome.
 
 Its document has the service's own fields as received.
 """
@@ -45,7 +45,7 @@ W = TypeVar("W", bound=BatchWrite)
 
 
 async def sent_once(sending: Awaitable[T], request: WriteRequest, key: str | None) -> T | Action:
-    """The result of sending the request, or of rehearsing that; the earlier action if its key has sent it before.
+    """Send the request, or rehearse sending; return the result, or the earlier action if the key was used for it.
 
     Raises:
         ActionRefusedError: Nothing was sent.
@@ -62,7 +62,7 @@ async def sent_once(sending: Awaitable[T], request: WriteRequest, key: str | Non
 
 
 async def rehearsed(engine: "Engine", request: WriteRequest, key: str) -> BatchResult:
-    """What sending the request as part of a batch would do; nothing is sent."""
+    """Rehearse sending the request as part of a batch; nothing is sent."""
     try:
         before = await sent_once(engine.actions.rehearse(request, key=key or None), request, key)
     except BlockedError as error:
@@ -75,7 +75,7 @@ async def rehearsed(engine: "Engine", request: WriteRequest, key: str) -> BatchR
 
 
 async def settled(sending: Awaitable[Action]) -> Action:
-    """The action after it was sent; an interrupted command reports it as far as it is settled."""
+    """The action after sending; an interrupted command reports whatever outcome is known by then."""
     try:
         return await sending
     except SendCancelledError as cancelled:
@@ -97,7 +97,7 @@ def exit_of(action: Action) -> Exit:
 
 
 def exit_of_result(result: BatchResult) -> Exit:
-    """The exit code that one write of a batch would have alone."""
+    """The exit code that one write of a batch would have on its own."""
     match result.outcome:
         case "refused":
             return Exit.USAGE
@@ -140,7 +140,7 @@ def print_write(
 
 
 def print_waiting(invocation: "Invocation", waiting: "Decision") -> Exit:
-    """Print a continuation that is sent when its run has ended; return the exit code."""
+    """Print a continuation that will be sent when its run ends; return the exit code."""
     run_id, output = waiting.occurrence.facts["run.id"], invocation.output
     waits = {"id": waiting.decision_id, "run_id": run_id, "asked_at": rfc3339(waiting.decided_at)}
     document = unsent_document("run.continue") | {"state": "waiting", "waiting": waits}
@@ -151,7 +151,7 @@ def print_waiting(invocation: "Invocation", waiting: "Decision") -> Exit:
 
 
 def advice(action: Action, command_line: str) -> str:
-    """Advice on the next step; empty: there is none."""
+    """Advice on the next step; may be empty."""
     reason = action.error.message if action.error else ""
     match action.state:
         case "unknown" if action.error is not None and action.error.kind == NOT_RECORDED:
@@ -281,7 +281,7 @@ async def perform(
     output = invocation.output
     begun = "continued" if action.kind == "run.continue" else "started"
     output.note(f"{action.result_id} was {begun}; waiting until it finishes.")
-    # An execution shows as a run of the same id, or not at all (spec 4.4).
+    # An execution appears as a run with the same id, or not at all (spec 4.4).
     # A run that the cache could not store is not lost: it may still appear.
     may_appear = action.kind == "agent.start" or await engine.cache.detail(action.result_id) is None
     waiter = RunWaiter(engine, output.note, may_appear=may_appear, is_stale=bool(invocation.warnings))
@@ -327,7 +327,7 @@ def print_batch(
     failure: CommandFailedError | None = None,
     dry_run: bool = False,
 ) -> Exit:
-    """Print the outcomes of a batch, and of waiting for it; return the exit code: that of the row to look at first.
+    """Print the outcomes of a batch and of waiting for it; return the exit code of the row to look at first.
 
     `document` makes a row's JSON, with its `outcome`.
     """
@@ -355,7 +355,7 @@ def print_batch(
 def confirm_batch(
     invocation: Invocation, planned: Sequence[BatchWrite], verb: str, consequence: str = "", *, yes: bool
 ) -> bool:
-    """Ask whether to send what is to be sent, unless `yes`; return whether there is anything.
+    """Ask whether to send the pending writes, unless `yes`; return whether there are any.
 
     Raises:
         CommandFailedError: The answer is no, or there is no terminal to ask on.
@@ -382,7 +382,7 @@ async def send_batch(
     cap: int | None = None,
     past: str = "",
 ) -> list[W]:
-    """Send the writes that are to be sent, one after the other, until a signal or an outcome stops that.
+    """Send the pending writes one after the other, until a signal or an outcome stops the batch.
 
     Each outcome is shown as it comes; `usual` is the one that needs no mention. If the ledger fails, the results so
     far are reported. With a `cap`, the writes are counted in batches of that many. Unknown outcomes with the error code
@@ -405,13 +405,13 @@ async def send_batch(
         invocation.beside_error = {"rows": [*map(document, rows[:done])], "base_url": engine.client.base_url}
         raise
     except CancelledError:
-        pass  # The ledger has the done part, and the rest can be resumed.
+        pass  # The ledger holds the finished part, and the rest can be resumed.
     not_tried = BatchResult("not_tried")
     return [replace(write, result=not_tried) if write.result.outcome == "to_send" else write for write in rows]
 
 
 def unsent_document(kind: ActionKind) -> dict[str, object]:
-    """The document of a write that was refused before there was an action: the same fields, all null."""
+    """The document of a write that was refused before an action existed: the same fields, all null."""
     unsent: dict[str, object] = {"action_id": None, "kind": kind, "state": "not_sent", "base_url": None}
     return unsent | {WRITE_KINDS[kind].made: None, "warnings": []}
 
@@ -420,7 +420,7 @@ def write_document(action: Action) -> dict[str, object]:
     """The document of a write: its action and its result (null until known)."""
     made = as_received(action.response_json) or None
     if made is None and action.resolution == "created" and action.result_id is not None:
-        made = {WRITE_KINDS[action.kind].fields[0]: action.result_id}  # A user named it: only its id is known.
+        made = {WRITE_KINDS[action.kind].fields[0]: action.result_id}  # A user named this run, so only its id is known.
     if made is not None and (action.kind, action.state) == ("run.cancel", "confirmed"):
         made["outcome"] = CANCELLED
     document = facts(action, "action_id kind state base_url") | {WRITE_KINDS[action.kind].made: made}
@@ -428,7 +428,7 @@ def write_document(action: Action) -> dict[str, object]:
 
 
 def error_document(action: Action) -> dict[str, object] | None:
-    """The action's error as JSON; None: it is confirmed, or still open."""
+    """The action's error as JSON; None while it is open or once it is confirmed."""
     return None if action.error is None else facts(action.error, "kind message http_status error_code")
 
 

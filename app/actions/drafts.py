@@ -1,4 +1,4 @@
-"""Drafts: text that was typed and not sent survives escape, a crash and a restart."""
+"""Drafts: unsent text survives escape, a crash and a restart."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ def save_draft(path: Path, name: str, draft: Draft | None) -> None:
 
 
 class FormDraft:
-    """The draft of one form; the file ends up with the last text."""
+    """The draft of one form; the file always ends up with the last text."""
 
     def __init__(self, engine: Engine, name: str, fresh: Values, failed: Callable[[str], object]) -> None:
         """Prepare, without any I/O; values equal to `fresh` need no draft.
@@ -98,7 +98,7 @@ class FormDraft:
         self._reported: str | None = None
 
     async def restore(self) -> Draft | None:
-        """Return the draft that an earlier form left."""
+        """Return the draft left by an earlier form."""
         try:
             self.current = self._stored = (await asyncio.to_thread(read_drafts, self._path)).get(self.name)
         except DraftsError as error:

@@ -1,4 +1,4 @@
-"""Follow-ups: continuations that wait until their run has ended, and are then sent once, by the process that polls."""
+"""Follow-ups: continuations that wait for their run to end; the process that polls then sends each one once."""
 
 import json
 from collections.abc import Callable, Collection
@@ -36,7 +36,7 @@ _OUTCOMES: Final[dict[str, Outcome]] = {"confirmed": "done", "unknown": "unknown
 
 @dataclass(slots=True)
 class FollowUps:
-    """The continuations of one profile that wait; every method may raise `StorageError`."""
+    """One profile's waiting continuations; every method may raise `StorageError`."""
 
     actions: Actions
     cache: Cache
@@ -47,7 +47,7 @@ class FollowUps:
     """The time of the next attempt, by decision."""
 
     async def wait(self, request: ContinueRun, key: str | None = None) -> Decision:
-        """Enter a continuation that is sent when its run has ended; the same one waits once.
+        """Add a continuation to send when its run ends; an equal one is not added twice.
 
         Under `key`, if there is one, the ledger sends once.
 
@@ -64,7 +64,7 @@ class FollowUps:
         return decision
 
     async def waiting(self, run_ids: Collection[str]) -> tuple[Decision, ...]:
-        """The continuations that wait for the end of these runs; none if the state cannot be used."""
+        """The continuations waiting for these runs to end; none if the state cannot be used."""
         try:
             queued = await self.usable_state().open_decisions(outcome="queued")
         except StorageError:
@@ -72,27 +72,27 @@ class FollowUps:
         return tuple(decision for decision in queued if decision.rule == WHEN_ENDED and decision.run_id in run_ids)
 
     async def keep(self, waiting: Decision) -> None:
-        """Send a follow-up even if its run is cancelled; one that does not wait any more stays as it is."""
-        # As a new decision: a process that has just read the old one would otherwise end it with the run.
+        """Send a follow-up even if its run is cancelled; has no effect once the follow-up no longer waits."""
+        # As a new decision: a process that just read the old one would otherwise cancel it with the run.
         old, facts = waiting.occurrence, {**waiting.occurrence.facts, _KEPT: "yes"}
         occurrence = replace(old, identity=f"{old.identity}:kept", facts=facts)
         await self.usable_state().queue_again(waiting, occurrence, "kept: it waits again")
         self.announce(StateChangedElsewhere())
 
     async def cancel(self, decision_id: int) -> bool:
-        """Cancel a follow-up that waits; return whether it still waited."""
+        """Cancel a waiting follow-up; return whether it was still waiting."""
         by = f"cancelled by {self.actions.actor}"
         is_cancelled = await self.usable_state().change_outcome(decision_id, "queued", "skipped", by)
         self.announce(StateChangedElsewhere())
         return is_cancelled
 
     async def unsent(self) -> tuple[Decision, ...]:
-        """The waiting continuations and the newest that were cancelled or given up unsent; newest first."""
+        """The waiting continuations, and the latest that were cancelled or given up unsent; newest first."""
         newest = await self.usable_state().journal(WHEN_ENDED, limit=MAX_SHOWN)
         return tuple(decision for decision in newest if decision.action_id is None and decision.outcome != "done")
 
     async def work(self) -> float:
-        """Send those whose runs have ended; return the seconds until the next check."""
+        """Send the follow-ups whose runs have ended; return the seconds until the next check."""
         try:
             state = self.usable_state()
         except StorageError:
@@ -106,7 +106,7 @@ class FollowUps:
             if self._next.get(number, now) > now:
                 continue
             if decision.outcome == "acting":
-                # A process that ended left it: the ledger knows whether it was sent.
+                # Left by a process that exited: the ledger knows whether it was sent.
                 if await state.adopt(number, now):
                     await self._send(state, decision, now)
                 continue
@@ -117,7 +117,7 @@ class FollowUps:
             if run is None or run.presence == "lost":
                 why = "the service no longer lists the run"
             elif run.is_final and run.presence == "current":
-                # The service says that it was cancelled, or it was cancelled from this machine since then.
+                # The service reports a cancellation, or this machine has cancelled the run since then.
                 cancels = ActionFilter(["run.cancel"], ["confirmed", "unknown"], since=decision.decided_at)
                 path = CancelRun(run.run.run_id).path
                 is_cancelled = run.run.status == CANCELLED or path in {
@@ -135,7 +135,7 @@ class FollowUps:
     async def _send(self, state: State, decision: Decision, now: datetime) -> None:
         action, error = await self._submit(decision)
         outcome = "failed" if action is None else _OUTCOMES.get(action.state, "failed")
-        # Without an error another process is sending it.
+        # No error means that another process is sending it.
         if outcome == "failed" and (error is None or error_kind(error.kind).passes or error.error_code == _ACTIVE):
             self._next[decision.decision_id] = now + AGAIN
             await state.change_outcome(decision.decision_id, "acting", "queued", "" if error is None else error.message)
@@ -155,13 +155,13 @@ class FollowUps:
             return None, ActionFailure("invalid", "Another version of Runwarden wrote it.")
         result = await BatchSender(own.submit).send(request, key or f"when-ended-{decision.occurrence.identity}")
         if result.outcome == "blocked":
-            return None, ActionFailure("unreachable", result.problem)  # Until the earlier outcome is known.
+            return None, ActionFailure("unreachable", result.problem)  # Wait until the earlier outcome is known.
         if result.action is None:
             return None, ActionFailure("invalid", result.problem)
         return result.action, result.action.error
 
 
 def waiting_words(waiting: Decision) -> str:
-    """How a follow-up's instructions begin; empty if another version of Runwarden wrote it."""
+    """The first words of a follow-up's instructions; empty if another version of Runwarden stored it."""
     request = json.loads(waiting.request_json or "{}")
     return safe_text(str(request.get("body", {}).get("instructions", "")).partition("\n")[0], limit=100)

@@ -1,4 +1,4 @@
-"""Finds the runs that unknown actions may have made, and proposes them; the user decides.
+"""Finds the runs that unknown actions may have created, and proposes them; the user decides.
 
 Of an unknown cancellation, the run itself shows whether it took effect.
 """
@@ -63,7 +63,7 @@ class Search:
 
 @dataclass(slots=True)
 class Reconciliation:
-    """Looks for what actions of unknown outcome may have made."""
+    """Searches for the results of actions whose outcome is unknown."""
 
     runs: RunSync
     listing: Listing
@@ -72,7 +72,7 @@ class Reconciliation:
     _searches: dict[str, Search] = field(default_factory=dict)
 
     async def cached(self, action: Action) -> Proposal:
-        """The possible results of an action in the cache; empty: the service does not list them."""
+        """The possible results of an action in the cache; empty if the service does not list them."""
         cache = self.runs.cache
         send = Send.of(action, await cache.run_clock())
         if send is None:
@@ -90,7 +90,7 @@ class Reconciliation:
         turn = None if subject is None else send.continued(subject, continued_at)
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         around = await self._around(send, branch)
-        # A run older than one that was seen before the send is older than the send, whatever the service's clock.
+        # A run older than one seen before the send is older than the send, whatever the service's clock shows.
         seen = (detail.run.created_at for detail in around if detail.first_seen_at < send.sent_at - LIST_LEAD)
         oldest = max(filter(None, seen), default=None)
         fitting = [
@@ -107,7 +107,7 @@ class Reconciliation:
             others += await self.actions.ledger.for_run(candidate.run.run_id)
         taken = {action.subject, *(other.result_id for other in others if other.action_id != action.action_id)}
         candidates = [*filter(None, [turn]), *(candidate for candidate in fitting if candidate.run.run_id not in taken)]
-        # Whether the cache misses nothing that the send may have made.
+        # Whether the cache holds every run that the send may have created.
         window = send.around()
         coverage = await cache.coverage()
         is_whole = coverage.is_current(send.ended_at) and not coverage.gaps_within(window.since, window.until)
@@ -125,11 +125,11 @@ class Reconciliation:
         cache = self.runs.cache
         client = self.runs.reader.client
         if action.kind == "organization.create":
-            # Those for its address that none of our other actions made, the newest first.
+            # Invitations to this address that none of our other actions created, newest first.
             created = ActionFilter(["organization.create"], ["confirmed"])
             others = {other.result_id for other in await self.actions.ledger.actions(created, limit=MAX_STARTS)}
             invitations, ahead = await client.invitations(), client.budget.heard_ahead
-            # Its mail leaves after the request; a mail from before belongs to an older organization.
+            # The service mails the invitation after the request; an earlier mail belongs to an older organization.
             since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - TOLERANCE
             matches = [
                 invitation
@@ -157,7 +157,7 @@ class Reconciliation:
             is_whole = False
         proposal = await self.cached(action)
         described: list[Candidate] = []
-        # The service's name for our token, as it tells of the run that we started last.
+        # The service's name for our token, taken from the run that we started last.
         caller = None
         if proposal.candidates:
             for start in await self.actions.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
@@ -166,7 +166,7 @@ class Reconciliation:
         for candidate in proposal.candidates[:MAX_ASKED]:
             answer = await self.extension.turns_now(candidate.run.run_id)
             described.append(candidate if answer is None else send.with_turns(candidate, answer.turns, caller))
-        # Those that ask the same come first, and those that ask something else last; then those by our own token.
+        # Candidates with the same instructions come first, those with others last; then those of our own token.
         ordered = sorted(
             (*described, *proposal.candidates[MAX_ASKED:]),
             key=lambda c: (not c.is_marked, c.is_same is False, not c.is_same, c.is_ours is False, not c.is_ours),
@@ -174,10 +174,10 @@ class Reconciliation:
         return Proposal(tuple(ordered), is_whole)
 
     async def check(self, action: Action, result_id: str) -> None:
-        """Check that the action may have made this.
+        """Check that this may be the action's result.
 
         Raises:
-            DoubtfulIdError: It does not look like it; the user may know better.
+            DoubtfulIdError: It probably is not; the user may know better.
         """
         request, kind = request_sent(action), WRITE_KINDS[action.kind]
         if action.kind == "gitlab.onboard":
@@ -234,7 +234,7 @@ class Reconciliation:
             raise DoubtfulIdError(f"{result_id} does not fit: {send.misfit(detail.run)}")
 
     async def work(self) -> float:
-        """Search for unknown actions, once the service answers again, and ask the runs of unknown cancellations.
+        """Search for unknown actions once the service answers again, and check the runs of unknown cancellations.
 
         Return the seconds until the next check.
         """
@@ -272,7 +272,7 @@ class Reconciliation:
         cache, window = self.runs.cache, send.around()
         label = send.request.repository.label
         labels = [name for name in await cache.repositories() if name.casefold() == label.casefold()]
-        # A name with a star would be a pattern, so the filter omits it; `Send` checks each match again.
+        # The filter would read a name with a star as a pattern, so it is left out; `Send` checks each match again.
         condition = RunFilter(
             repositories=tuple(name for name in labels or [label] if "*" not in name),
             branches=(branch,) if branch and "*" not in branch else (),
@@ -306,14 +306,14 @@ async def settle_from_turns(actions: Actions, action: Action) -> Action:
         turns = (await actions.client.run_detail(request.run_id)).turns
     except ApiError:
         return action
-    # It was about the last turn, unless that was started later.
+    # The cancellation was for the last turn, unless that turn started later.
     sent_at = action.sending_at or action.created_at
     begun = [turn for turn in turns if turn.started_at is None or turn.started_at <= sent_at] or turns
     if not begun:
         return action
     if (turn := begun[-1]).outcome == CANCELLED:
         return await actions.resolve(action.action_id, request.run_id)
-    # While the run works, the request may still be on its way.
+    # While the run is active, the request may still be on its way.
     return action if turn.outcome is None else await actions.resolve(action.action_id, None)
 
 
@@ -325,7 +325,7 @@ async def submitted(
     again: bool = False,
     patience_s: float | None = None,
 ) -> Action:
-    """The action after `Actions.submit`; if it is a cancellation of unknown outcome, the run is asked for that.
+    """The action after `Actions.submit`; the run is checked if a cancellation's outcome is unknown.
 
     Raises:
         ActionRefusedError: Nothing was sent.

@@ -1,4 +1,4 @@
-"""Refusals: why a request is not sent, and the problems of its fields, found before anything is prepared or sent."""
+"""Refusals: why a request is not sent, and problems in its fields, found before anything is prepared or sent."""
 
 import json
 import math
@@ -49,7 +49,7 @@ class FieldProblem(Struct, frozen=True):
 
 
 def problems(request: WriteRequest) -> tuple[FieldProblem, ...]:
-    """All problems of the request; empty: it may be sent."""
+    """All problems of the request; empty if it can be sent."""
     faults: list[FieldProblem] = []
     if request.segment:
         try:
@@ -195,7 +195,7 @@ class AlreadyAskedError(ActionRefusedError):
         self.existing = existing
 
     def is_for(self, request: WriteRequest) -> bool:
-        """Whether the action sent this request, whichever rule asked for it; False: its key is used for another one."""
+        """Whether the action sent this request, for any rule; False: its key belongs to another request."""
         existing, bodies = self.existing, list[dict[str, Any]]()
         for text in (existing.body_json, as_json(request, existing.action_id)):
             body = json.loads(text)
@@ -205,6 +205,6 @@ class AlreadyAskedError(ActionRefusedError):
 
 
 class DoubtfulIdError(ActionRefusedError):
-    """An id that was typed does not look like this action's result; the user may know better."""
+    """A typed id probably is not this action's result; the user may know better."""
 
     kind = "doubtful_id"

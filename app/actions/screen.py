@@ -102,7 +102,7 @@ NOTHING_YET: Final = Notice(
 
 
 class Activity(Struct, frozen=True):
-    """The writes that match the query, up to a limit; and all writes by kind and by outcome, whatever the filter."""
+    """The writes that match the query, up to a limit, and the counts of all writes by kind and by outcome."""
 
     entries: tuple[ActivityEntry, ...]
     """Unknown outcomes first, then the others; the newest first among each."""
@@ -117,7 +117,7 @@ class Activity(Struct, frozen=True):
 
 
 def unsent_entry(decision: Decision) -> ActivityEntry:
-    """The entry of a continuation that waits, or that was cancelled or given up before it was sent."""
+    """The entry of a continuation that is waiting, or was cancelled or given up unsent."""
     request = json.loads(decision.request_json or "{}")
     waits = decision.outcome in OPEN_OUTCOMES
     action = Action(
@@ -137,7 +137,7 @@ def unsent_entry(decision: Decision) -> ActivityEntry:
 
 
 def is_wanted(action: Action, wanted: ActionFilter) -> bool:
-    """Whether the filter lets a write through that the ledger does not hold."""
+    """Whether the filter includes a write that is not in the ledger."""
     text = f"{action.kind} {action.state} {action.subject} {action.actor} {action.body_json}".casefold()
     since = wanted.settled_since
     return (
@@ -201,7 +201,7 @@ class ActivityScreen(BaseScreen):
         self._limit = PAGE
         self._reader = CoalescedTask(self._read, self.run_worker)
 
-    # Parts that a list of other writes replaces
+    # Hooks for lists of other writes
 
     async def load(self, wanted: ActivityQuery) -> Activity:
         """Read the entries that match the query, up to the limit, with all unknown ones, however old they are.
@@ -265,7 +265,7 @@ class ActivityScreen(BaseScreen):
         wanted, sought = self.wanted, self._sought
         activity = await self.load(wanted)
         if (wanted, sought) != (self.wanted, self._sought):
-            return  # The query has changed: the next reading is for the new one.
+            return  # The query has changed, and the next reading uses the new one.
         self._found, self._sought = activity, ""
         self._list.show(activity.entries)
         self._explain()
@@ -313,13 +313,13 @@ class ActivityScreen(BaseScreen):
         self._reader.ask()
 
     def show_trouble(self) -> None:
-        """Update the banner and the reason for an empty table, which may be the same trouble."""
+        """Update the banner and the reason for an empty table, which may share a cause."""
         super().show_trouble()
         self._table.notice = self._nothing
 
     @property
     def first_unknown(self) -> ActivityEntry | None:
-        """The first write of unknown outcome that the list shows."""
+        """The first listed write whose outcome is unknown."""
         entries = () if self._found is None else self._found.entries
         return next((entry for entry in entries if entry.unknown is not None), None)
 
@@ -425,7 +425,7 @@ class ActivityScreen(BaseScreen):
             self.session.notify("Its outcome is unknown again: press v to resolve it.")
 
     async def action_cancel_waiting(self) -> None:
-        """Cancel the continuation under the cursor, which waits for the end of its run."""
+        """Cancel the waiting continuation under the cursor."""
         if (entry := self._table.item) is None or entry.waits is None:
             return
         is_cancelled = await self._engine.follow_ups.cancel(entry.waits)

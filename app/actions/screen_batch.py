@@ -85,7 +85,7 @@ class RunBatch(Struct, frozen=True):
     is_sending: bool = False
 
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
-        """The request for a run, and the key under which it is sent once; None: the ledger prevents a second one."""
+        """The request for a run, and its idempotency key; None: the ledger prevents a second one."""
         filled = filled_in(words, self._known(run))[0]
         if self.text is not RETRY:
             return continuation(run, filled), None
@@ -133,12 +133,12 @@ class RunBatch(Struct, frozen=True):
 
     @property
     def confirmed(self) -> tuple[str, ...]:
-        """Ids of the runs for which it took effect."""
+        """Ids of the runs whose write took effect."""
         return tuple(run_id for run_id, sent in self.sent.items() if sent.is_done)
 
     @property
     def left_to_send(self) -> tuple[Run, ...]:
-        """The runs without a request so far, and those that can be tried again."""
+        """The runs that have no request yet or can be retried."""
         sent = self.sent
         return tuple(run for run in self.runs if run.run_id not in sent or sent[run.run_id].may_be_sent_again)
 
@@ -185,7 +185,7 @@ Known = Mapping[str, Asked | Unavailable]
 
 
 async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
-    """Read what began the last turn of each run; after a failure the service is asked no more.
+    """Read the request behind each run's last turn; after one failure, stop asking the service.
 
     Raises:
         StorageError: The ledger cannot be read.
@@ -218,7 +218,7 @@ def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]
 
 
 def retried(runs: Sequence[Run], known: Known) -> RunBatch:
-    """The batch that sends the last turn of each failed or cancelled run again."""
+    """The batch that repeats the last turn of each failed or cancelled run."""
     failed = [run for run in runs if run.status in {"failed", CANCELLED}]
     asked = _asked(known)
     others = Counter({"neither failed nor cancelled": len(runs) - len(failed)})

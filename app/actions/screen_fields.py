@@ -1,4 +1,4 @@
-"""The fields of forms: how each is shown, read and written back, and filled by an editor."""
+"""Form fields: how each is shown, read, written back, and filled by an editor."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from widgets.forms.inputs import MAX_LINE, printable
 
 
 def faithful(text: str) -> str:
-    """Return the text if a one-line input shows exactly it; an empty one otherwise."""
+    """Return the text if a one-line input can show it exactly; otherwise an empty text."""
     is_shown = printable(text) == text and "\n" not in text and "\t" not in text and len(text) <= MAX_LINE
     return text if is_shown else ""
 
@@ -50,7 +50,7 @@ def read_pairs(key: str, text: str) -> dict[str, Json] | FieldProblem:
 
 
 def written(value: Json) -> str:
-    """Return a value as it is typed in a line of `key=value`."""
+    """Return a value as a user would type it in a `key=value` line."""
     # Text that would be read or shown as another value is quoted.
     is_plain = isinstance(value, str) and json_or_text(value.strip()) == value == faithful(value)
     return str(value) if is_plain else json.dumps(value)
@@ -62,7 +62,7 @@ def written_pairs(values: Mapping[str, Json]) -> str:
 
 
 class Field(Struct, frozen=True):
-    """One field of a form, and of the request that it makes."""
+    """One field of a form and of its request."""
 
     key: str
     """The request's attribute."""
@@ -98,7 +98,7 @@ def editor_command(env: Mapping[str, str]) -> list[str]:
 
 
 def from_editor(app: App[Any], text: str) -> tuple[str, str]:
-    """Lend the terminal to the user's editor; return the text as edited, and why it could not be, or nothing."""
+    """Lend the terminal to the user's editor; return the edited text, and the error if there was one."""
     try:
         with app.suspend():
             return edit(text, os.environ), ""
@@ -109,7 +109,7 @@ def from_editor(app: App[Any], text: str) -> tuple[str, str]:
 
 
 def edit(text: str, env: Mapping[str, str]) -> str:
-    """Return the text as edited; blocks, and needs the terminal to itself.
+    """Return the edited text; blocks, and needs the terminal to itself.
 
     Raises:
         EditorError: The editor did not start, failed, or saved something other than text.

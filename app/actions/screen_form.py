@@ -1,4 +1,4 @@
-"""A form for one write: fields with inline problems, a draft, the exact request, one sending and its outcome."""
+"""A form for one write: fields with inline problems, a draft, the exact request, and the outcome of sending it once."""
 
 import json
 from abc import abstractmethod
@@ -61,7 +61,7 @@ _READ_ONLY: Final = "This profile is read-only: prepare and preview, but nothing
 
 
 class ActionForm(ModalScreen[Action | None]):
-    """One write, from the first key to its outcome; closes with the action if it was confirmed or is unknown."""
+    """One write, from the first key to the outcome; closes with the action if it is confirmed or unknown."""
 
     CSS_PATH = OVER_CSS
     VERTICAL_BREAKPOINTS = HEIGHTS
@@ -85,7 +85,7 @@ class ActionForm(ModalScreen[Action | None]):
     """All buttons; a key works in the phases of its button, if `is_possible`."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_of(BUTTONS),
-        # With priority the focus has moved before the next key is read, however quickly they come.
+        # With priority, the focus moves before the next key is read, however fast the user types.
         hidden("tab", "app.focus_next", priority=True),
         hidden("shift+tab", "app.focus_previous", priority=True),
         hidden("enter", "next_field", priority=True),
@@ -125,7 +125,7 @@ class ActionForm(ModalScreen[Action | None]):
             engine,
             draft or self.DRAFT,
             self.values,
-            # Through the app: the form may be closing, and its draft could not be stored.
+            # Shown by the app, since the form may be closing when its draft cannot be stored.
             lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),
         )
         self._fresh_wins = fresh_wins
@@ -151,7 +151,7 @@ class ActionForm(ModalScreen[Action | None]):
         self._open: Action | None = None
         """The action of unknown outcome, if any."""
 
-    # What each form says for itself
+    # Hooks for subclasses
 
     def make_rows(self) -> Sequence[Widget]:
         """Return facts and fields, in order."""
@@ -162,7 +162,7 @@ class ActionForm(ModalScreen[Action | None]):
 
     @abstractmethod
     def build(self, values: Values) -> Built:
-        """Return the request of these values, and the problems of those that cannot be read."""
+        """Return the request for these values, and a problem for each unreadable value."""
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems of the values."""
@@ -170,7 +170,7 @@ class ActionForm(ModalScreen[Action | None]):
         return (*unread, *problems(request))
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
-        """Return all requests of these values; none while there are problems."""
+        """Return all requests for these values; none while there are problems."""
         request, unread = self.build(values)
         return () if unread else (request,)
 
@@ -179,7 +179,7 @@ class ActionForm(ModalScreen[Action | None]):
         """Describe the effect of sending in a sentence."""
 
     def explanation(self, request: WriteRequest) -> Content:
-        """What the preview shows above the request."""
+        """The text above the request in the preview."""
         return Content(safe_text(self.consequence(request)))
 
     def placeholders(self) -> dict[str, str]:
@@ -189,7 +189,7 @@ class ActionForm(ModalScreen[Action | None]):
 
     @property
     def again(self) -> bool:
-        """Whether the user knows that the same was done before, and wants it once more."""
+        """Whether the user knows about an earlier identical write and wants another."""
         return False
 
     @property
@@ -201,19 +201,19 @@ class ActionForm(ModalScreen[Action | None]):
         return (action.result_id,) if action.result_id is not None else ()
 
     def actions_changed(self) -> None:
-        """React to a change of the ledger or of runs: an unknown outcome may be known now."""
+        """Respond to a change of the ledger or of runs: an unknown outcome may be known now."""
         self._note_draft()
 
-    # Its life
+    # Opening and closing
 
     def begin_with(self, values: Values, draft: str) -> None:
-        """Use these initial values, and the draft of this name; called before the form is shown."""
+        """Use these initial values and the draft of this name; called before the form is shown."""
         self.beginning = values
         self.form_draft.name, self.form_draft.fresh = draft, values
 
     def compose(self) -> ComposeResult:
         """Compose one dialog."""
-        # Focused from the first frame: text typed before the draft is read belongs into the same field.
+        # Focused from the first frame: text typed before the draft loads belongs in the same field.
         first = self._to_focus().key
         self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # Textual declares it a class variable, and reads the instance's
         yield FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS, mark=mark_of(self.engine))
@@ -291,10 +291,10 @@ class ActionForm(ModalScreen[Action | None]):
         limit = span(self.engine.profile.poll.deadline_s)
         self.dialog.sending(f"Sending…  {waited} of at most {limit}")
 
-    # Its keys
+    # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A key works in the phases of its button only; none while sending."""
+        """Enable a key only in its button's phases; none while sending."""
         del parameters
         if action == "next_field":
             return isinstance(self.focused, Input)
@@ -302,7 +302,7 @@ class ActionForm(ModalScreen[Action | None]):
         return not buttons or (any(self.phase in button.phases for button in buttons) and self.is_possible(action))
 
     def is_possible(self, action: str) -> bool:
-        """Whether there is something for the action to act on."""
+        """Whether the action has anything to act on."""
         match action:
             case "forward":
                 return self.phase != "preview" or not self.engine.actions.read_only
@@ -344,7 +344,7 @@ class ActionForm(ModalScreen[Action | None]):
             if not self._second_press.press():
                 self.dialog.did("Check it, then press ^s again to send.", "warn")
                 return
-            # The phase changes before the first await: a second key finds nothing to send.
+            # The phase changes before the first await, so a second key finds nothing to send.
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")
 
@@ -398,7 +398,7 @@ class ActionForm(ModalScreen[Action | None]):
             self.app.push_screen(ResolveForm(self.engine, self._open), self.resolved)
 
     def resolved(self, action: Action | None) -> None:
-        """Handle that the open action was resolved: it blocks the form no more, or the form's own write is settled."""
+        """Respond to a resolved action: it no longer blocks the form, or the form's own write is settled."""
         if action is None:
             return
         self._open = None
@@ -440,7 +440,7 @@ class ActionForm(ModalScreen[Action | None]):
         """Follow the runs."""
         self.app.post_message(FollowRun(self.run_ids, self.engine.profile.name))
 
-    # Its fields
+    # Fields
 
     @property
     def values(self) -> Values:
@@ -463,7 +463,7 @@ class ActionForm(ModalScreen[Action | None]):
         return problems
 
     def _to_focus(self) -> FormField:
-        """The field that was typed in last; at first the one most in need of a value, or the instructions."""
+        """The last edited field; at first the field that most needs a value, or the instructions."""
         if self._last_typed in self.fields:
             return self.fields[self._last_typed]
         fields, wrong = self.fields, {problem.field for problem in self.problems()}
@@ -471,7 +471,7 @@ class ActionForm(ModalScreen[Action | None]):
         return next((field for key, field in fields.items() if key in wrong), first)
 
     def action_next_field(self) -> None:
-        """Go on to the next field."""
+        """Focus the next field."""
         self.focus_next()
 
     @on(FormField.Changed)
@@ -485,7 +485,7 @@ class ActionForm(ModalScreen[Action | None]):
 
     @work(group="offer")
     async def _offer_repositories(self) -> None:
-        # Suggestions are a comfort: the screen behind reports a broken cache.
+        # Suggestions are optional, and the screen behind reports a broken cache.
         with suppress(StorageError):
             if isinstance(field := self.fields.get("repository"), ChoiceField):
                 field.offer(await self.engine.cache.repositories())
@@ -500,11 +500,11 @@ class ActionForm(ModalScreen[Action | None]):
                 seen = RunFilter(repositories=(label, f"gitlab:{label}"))
                 field.offer(await self.engine.cache.branches(seen) if label else ())
 
-    # Its draft
+    # Draft
 
     @work(group="note", exclusive=True)
     async def _note_draft(self) -> None:
-        """Note why sending is not possible; otherwise where the text comes from, and its outcome."""
+        """Note why sending is impossible; otherwise where the text comes from, and its outcome."""
         if self.phase != "editing":
             return
         draft, now = self.form_draft.current, self.engine.clock()
@@ -521,7 +521,7 @@ class ActionForm(ModalScreen[Action | None]):
         self._noted = outcome
 
     async def _outcome_of(self, draft: Draft | None) -> tuple[DraftOutcome, Action | None]:
-        """The outcome of a draft whose sending began, and its action."""
+        """The outcome and the action of a draft whose sending had begun."""
         if draft is None or draft.sent_at is None or not (requests := self.requests(draft.values)):
             return "not_sent", None
         bodies = {as_json(request) for request in requests}
@@ -540,7 +540,7 @@ class ActionForm(ModalScreen[Action | None]):
         if self.is_mounted and self.is_running:
             self.dialog.note(text, tone)
 
-    # Its request
+    # Sending
 
     async def _send(self, request: WriteRequest) -> None:
         await self.form_draft.sent(self.engine.clock())
@@ -579,6 +579,6 @@ class ActionForm(ModalScreen[Action | None]):
         self.dialog.banner(why)
 
     def show_outcome(self, outcome: OutcomeText) -> None:
-        """Show the outcome; without a result nothing was sent, and the fields are one step back."""
+        """Show the outcome; without a result nothing was sent, and escape returns to the fields."""
         self.query_one(OutcomePage).show(outcome)
         self.enter("refused" if self._result is None else "outcome")

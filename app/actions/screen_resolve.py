@@ -1,4 +1,4 @@
-"""The outcome of one write in words, and the form that resolves an unknown one.
+"""Describes the outcome of a write, and resolves an unknown one in a form.
 
 The write took effect, it did not, or it is sent again.
 """
@@ -156,7 +156,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self.dismiss(self._resolved)
 
     def action_force(self) -> None:
-        """Record the id although it looks wrong."""
+        """Record the id even though it looks wrong."""
         evidence = self._evidence.value.strip()
         if self._doubted is not None and self._resolution == "created" and evidence == self._doubted:
             self._is_applying = True
@@ -358,7 +358,7 @@ def unknown_outcome(action: Action, command_line: str) -> OutcomeText:
 
 
 def blocked_outcome(existing: Action, now: datetime, command_line: str) -> OutcomeText:
-    """Describe the earlier action that blocks this one."""
+    """Describe the earlier action that blocks this write."""
     facts = (
         ("for", existing.subject),
         ("earlier", f"{ACTION_BADGES[existing.state].word}, {ago(existing.created_at, now)}"),

@@ -84,12 +84,12 @@ class NewRunForm(ActionForm):
             inputs: dict[str, Json] = {WORDS: words} if words.strip() else {}
             return StartAgent(name, bare, branch, inputs | extra), unread
         if isinstance(repository, FieldProblem):
-            # Stands in, so that the other fields can be checked.
+            # A placeholder, so that the other fields can be checked.
             return StartRun(words, Repository.of("github", {}), branch, extra), (repository, *unread)
         return StartRun(words, repository, branch, extra), unread
 
     def values_of(self, request: StartRun | StartAgent) -> Values:
-        """The texts of the fields that make this request; an agent's instructions are among its inputs."""
+        """The field texts for this request; an agent's instructions are among its inputs."""
         values = dict.fromkeys((field.key for field in self.FIELDS), "") | {"branch_name": request.branch_name or ""}
         if isinstance(request, StartRun):
             values |= {"repository": request.repository.label, WORDS: request.instructions}
@@ -119,7 +119,7 @@ class NewRunForm(ActionForm):
             self._agents = await self.engine.actions.agents()
             names = tuple(self._agents)
         except ApiError:
-            # Suggestions are a comfort: without a list, the names that were used from here are offered.
+            # Suggestions are optional: without a list, names used from this machine are offered.
             with suppress(StorageError):
                 names = tuple(dict.fromkeys((await self.engine.ledger.agents()).values()))
         if isinstance(field := self.fields["name"], ChoiceField):
@@ -139,7 +139,7 @@ class NewRunForm(ActionForm):
         elif (picked := await self.app.push_screen_wait(ChoiceSheet("Agents", choices))) is not None:
             self.fields["name"].fill(picked)
 
-    # The inputs of one
+    # Inputs
 
     @property
     def values(self) -> Values:
@@ -163,11 +163,11 @@ class NewRunForm(ActionForm):
         elif event.field == "metadata":
             self._show_pairs()
         elif event.field == "inputs" and not self.fields["inputs"].display:
-            event.prevent_default()  # It was not typed there.
+            event.prevent_default()  # The user did not type this value there.
 
     def _name_changed(self) -> None:
         agent = self._agents.get(self.values["name"].strip())
-        # Names that no line can hold are left to other clients.
+        # Names that do not fit on a line cannot be entered here.
         inputs = [
             declared
             for declared in (() if agent is None else agent.inputs)
@@ -197,7 +197,7 @@ class NewRunForm(ActionForm):
         self._show_pairs()
 
     def _texts(self, pairs: str) -> Values:
-        """The texts of the inputs' fields, as these lines have them."""
+        """The texts of the input fields, from these lines."""
         inputs = read_pairs("inputs", pairs)
         known = {} if isinstance(inputs, FieldProblem) else inputs
         return {
@@ -207,7 +207,7 @@ class NewRunForm(ActionForm):
         }
 
     def _show_pairs(self) -> None:
-        """Show metadata or inputs: those that the request takes, and those that have a value, so that none is lost."""
+        """Show metadata or inputs if the request accepts them, or if they have a value that would be lost."""
         values, has_name = self.values, bool(self.values["name"].strip())
         inputs = read_pairs("inputs", values["inputs"])
         names = {declared.name for declared in self._declared.values()}
@@ -216,7 +216,7 @@ class NewRunForm(ActionForm):
         self.fields["metadata"].display = not has_name or bool(values["metadata"].strip())
 
     def problems(self) -> tuple[FieldProblem, ...]:
-        """The problems; with a list also a name that is not in it, and inputs that are not as declared."""
+        """The problems; if the service lists its agents, also unknown names and undeclared or missing inputs."""
         problems, values = list(super().problems()), self.values
         if not (name := values["name"].strip()):
             if values["inputs"].strip():

@@ -1,4 +1,4 @@
-"""The forms of all writes: their fields, their texts, and a sent request shown again in its form."""
+"""The forms of all writes: fields, texts, and forms filled from a request that was sent."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Final
@@ -121,7 +121,7 @@ class ContinueRunForm(ActionForm):
         return (self._fact, where, self._conversation, *asked, *super().make_rows())
 
     async def on_mount(self) -> None:
-        """Read the conversation, once there is room to show it."""
+        """Read the conversation once the layout has room for it."""
         after_refresh(self, self._read_conversation)
         self._ask_service()
 
@@ -144,7 +144,7 @@ class ContinueRunForm(ActionForm):
         states = [] if detail is None else [detail.run.status]
         states += [turn.state for turn in reported.turns[-1:]] if isinstance(reported, RunTurns) else []
         if not self._has_ended and (ended := [state for state in states if state in finals]):
-            # Become a continuation, as the run ended while the message was written.
+            # The run ended while the user wrote the message, so it becomes a continuation.
             self._has_ended = True
             self._fact.badge = run_badge(ended[0], is_final=True)
             self.fields["instructions"].say(_REMEMBERS)
@@ -174,7 +174,7 @@ class ContinueRunForm(ActionForm):
 
     @property
     def values(self) -> Values:
-        """The values and, if one was chosen, the way of sending, so that a draft keeps it too."""
+        """The values and the chosen way of sending, if any, so that a draft keeps both."""
         return super().values | ({} if self._way == self._default else {"when": self._way})
 
     def _fill(self, values: Values) -> None:
@@ -208,7 +208,7 @@ class ContinueRunForm(ActionForm):
         return super().is_possible(action)
 
     def action_say_now(self) -> None:
-        """Send the instructions to the working agent as a message."""
+        """Send the instructions to the active agent as a message."""
         self._choose("now")
 
     def action_send_later(self) -> None:
@@ -216,7 +216,7 @@ class ContinueRunForm(ActionForm):
         self._choose("end")
 
     def action_say_stop(self) -> None:
-        """Stop the turn, and continue with these instructions."""
+        """Stop the turn and continue with these instructions."""
         self._choose("stop")
 
     def _choose(self, way: str) -> None:
@@ -296,7 +296,7 @@ class OrganizationForm(ActionForm):
         return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None), ()
 
     def make_rows(self) -> Sequence[Widget]:
-        """The meaning of a success, the address and the offer code."""
+        """A note on what success means, the address and the offer code."""
         again = LineField(AGAIN, "once more", "Type the address again to create another organization for it.")
         again.display = False  # Shown once the ledger has an organization for the address.
         return (Static(Content(_NOTICE), classes="form-notice"), *super().make_rows(), again)
@@ -322,7 +322,7 @@ class OrganizationForm(ActionForm):
 
     @property
     def again(self) -> bool:
-        """Whether the address has an organization; it was then typed again."""
+        """Whether the address already has an organization and was retyped to confirm."""
         return bool(self._made)
 
     def enter(self, phase: FormPhase) -> None:

@@ -38,7 +38,7 @@ BudgetChange = Callable[[BudgetState], BudgetState]
 
 
 class Priority(IntEnum):
-    """The purpose of a request; the lower, the more urgent."""
+    """The purpose of a request; lower values are more urgent."""
 
     WRITE = 0
     ASKED = 1
@@ -104,14 +104,14 @@ class Budget:
     """Changes that are being stored; the next request waits for them."""
 
     async def wait(self, priority: Priority = Priority.ACTIVE, *, max_age_s: float = 0.0) -> Wait | None:
-        """Why a request would have to wait, and until when; None: it may be sent now.
+        """Why a request would have to wait, and until when; None if it can be sent now.
 
         The state of other processes is not read again if it was read less than `max_age_s` ago.
         """
         if time.monotonic() >= self._read_s + max_age_s:
             await self.load()
         state, now_s = self._state, self.now_s()
-        # A wait that began in the future, or ends too late: the clock was set back, and it might never end.
+        # A wait that starts in the future or ends too late means that the clock was set back; it might never expire.
         if _is_paused(state, now_s):
             return Wait("rate_limit", datetime.fromtimestamp(state.paused_until_s, UTC))
         latest_s = max(now_s, state.paused_until_s) + MAX_REST_S + CLOCK_SLACK_S
@@ -144,7 +144,7 @@ class Budget:
             if free_s > until_s and priority is Priority.WRITE:
                 break
             if free_s > until_s:
-                # Without the seconds that are left: the message may stay on a screen for long.
+                # Without the remaining seconds: the message may stay on screen for a long time.
                 at = f"{wait.until.astimezone():%H:%M:%S}"
                 if wait.reason == "service_down":
                     why = f"The service failed again and again; it is asked again at {at}."
@@ -190,7 +190,7 @@ class Budget:
         """Learn the service's clock from an answer's headers."""
         now_s = self.now_s()
         ahead_s = clock_ahead_s(headers, sent_s, now_s)
-        # The date of an answer that was under way for long says little.
+        # The date of a slow answer says little about the clock.
         if ahead_s is None or now_s - sent_s > CLOCK_STEP_S:
             self.heard_ahead = None
             return
@@ -204,7 +204,7 @@ class Budget:
         return self._state.clock_ahead
 
     def give_way(self) -> None:
-        """Let background requests wait for a moment: a key is answered on the same thread."""
+        """Briefly hold back background requests, since key presses are handled on the same thread."""
         self._gives_way_until_s = asyncio.get_running_loop().time() + GIVES_WAY_S
 
     async def settle(self) -> None:
@@ -223,7 +223,7 @@ class Budget:
             self._credit = 0
             self._later(partial(_limited, now_s=now_s, wait_s=error.retry_after_s, draw=self.draw()))
         elif error is None or (isinstance(error, RefusedError) and not isinstance(error, ServerFailedError)):
-            # A service that refuses is not down.
+            # A service that refuses requests is not down.
             if priority is not Priority.BACKFILL:
                 self._credit = min(MAX_CREDIT, self._credit + 1)
             if self._state.failures or self._state.refusals:
@@ -253,7 +253,7 @@ def _limited(state: BudgetState, now_s: float, *, wait_s: float | None, draw: fl
         until_s = max(state.paused_until_s if _is_paused(state, now_s) else 0.0, now_s + wait_s)
         state = replace(state, paused_at_s=now_s, paused_until_s=until_s)
     refusals = state.refusals + 1
-    # Others of the organization wait for the same moment.
+    # Other clients of the organization wait for the same moment, so add a random delay.
     rest_s = draw * min(MAX_REST_S, 2.0 ** min(16.0, refusals))
     resting_until_s = now_s + (wait_s or 0.0) + rest_s
     return replace(state, refusals=refusals, failures=0.0, resting_until_s=resting_until_s)

@@ -129,7 +129,7 @@ class Client:
         return tuple(wire.record(Invitation, row) for row in rows)
 
     async def may_create_organizations(self) -> bool:
-        """Whether the service says that the token may create organizations."""
+        """Whether the token may create organizations, according to the service."""
         return (await self._invitations()).get("may_create") is True
 
     async def _invitations(self) -> dict[str, Any]:

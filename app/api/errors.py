@@ -1,4 +1,4 @@
-"""One tree of errors for everything that can keep a request from a usable answer."""
+"""The tree of errors: every reason why a request has no usable answer."""
 
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ class ApiError(RunwardenError):
 
     @property
     def may_have_been_executed(self) -> bool:
-        """Whether a write could have taken effect in spite of this error."""
+        """Whether a write could have taken effect despite this error."""
         return not (self.surely_not_sent or self.had_no_effect)
 
 
@@ -33,7 +33,7 @@ class NotSendableError(ApiError):
 
 
 class NoTokenError(ApiError):
-    """There is no usable token, so nothing is sent; the message has the fix."""
+    """No usable token, so nothing is sent; the message has the fix."""
 
     kind = "token"
     surely_not_sent = True
@@ -52,7 +52,7 @@ class RequestTimeoutError(ApiError):
 
 
 class InternalError(ApiError):
-    """A mistake of Runwarden itself, when it used the answer."""
+    """A bug in Runwarden, found while using the answer."""
 
     kind = "mishandled"
 
@@ -68,7 +68,7 @@ class UnusableAnswerError(ApiError):
 
 
 class EndlessListError(UnusableAnswerError):
-    """A list has no end: following it would bring nothing new."""
+    """A list that never ends: its next page repeats earlier ones."""
 
 
 class RefusedError(ApiError):

@@ -1,4 +1,4 @@
-"""How requests leave this machine: through which proxy, and which certificates are trusted and shown.
+"""How requests leave this machine: the proxy, and the certificates that are trusted and presented.
 
 The heartbeat is one without a token. A proxy or file that cannot be used raises `ValueError`; no message shows a login.
 """
@@ -41,7 +41,7 @@ if find_spec("sniffio") is None:
 
 
 class Network(Struct, frozen=True):
-    """One profile's way to its service."""
+    """One profile's connection to its service: proxy and certificates."""
 
     proxy: str = FROM_ENVIRONMENT
     """`environment` (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY), `none`, or a proxy's address."""
@@ -53,11 +53,11 @@ class Network(Struct, frozen=True):
 
     @classmethod
     def of(cls, profile: Profile) -> Self:
-        """The way that a profile is configured to take."""
+        """The connection that a profile configures."""
         return cls(profile.proxy, profile.ca_file, profile.client_cert)
 
     def proxy_of(self, url: str) -> httpx.Proxy | None:
-        """The proxy for a request; None: the request goes straight there.
+        """The proxy for a request; None: connect directly.
 
         This machine's own addresses never go through a proxy.
         """
@@ -80,24 +80,24 @@ class Network(Struct, frozen=True):
         return address
 
     def through(self, url: str) -> str:
-        """The words for an error about the way: the proxy without its login; empty without one."""
+        """The words for a connection error that name the proxy without its login; empty without a proxy."""
         with suppress(ValueError):
             if proxy := self.proxy_of(url):
                 return f" through the proxy {proxy.url.host}:{proxy.url.port or ''}".rstrip(":")
         return ""
 
     def environment(self) -> dict[str, str]:
-        """The variables with which git, or a child that uses `requests`, takes the same way; writes a file."""
+        """The environment that makes git and `requests` connect the same way; writes a file."""
         ours = {*_PROXIES, "no_proxy"}
         env = {name: value for name, value in self.env.items() if name.lower() not in ours}
         proxies = {name: self._variable(name) for name in _PROXIES}
-        direct = self._variable("no_proxy").replace("*.", ".")  # Which curl knows.
+        direct = self._variable("no_proxy").replace("*.", ".")  # curl reads this variable.
         if self.proxy == NONE:
             proxies, direct = {}, "*"
         elif self.proxy != FROM_ENVIRONMENT:
             proxies, direct = dict.fromkeys(_PROXIES, _encoded(self.proxy)), ""
         for name, address in proxies.items():
-            with suppress(ValueError):  # What we refuse, such as socks4, git may take.
+            with suppress(ValueError):  # git may accept schemes that we refuse, such as socks4.
                 proxies[name] = _encoded(address)
         if direct != "*":
             direct = f"{direct},{_LOOPBACK}".strip(",")
@@ -106,7 +106,7 @@ class Network(Struct, frozen=True):
         file = self.env.get("SSL_CERT_FILE")
         if self.ca_file is not None or file:
             if not Path(_trusted(self.ca_file, file)).exists():
-                _trusted.cache_clear()  # A cleaner of temporary files took it.
+                _trusted.cache_clear()  # Something cleaned up the temporary files.
             bundle = dict.fromkeys(("GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE"), _trusted(self.ca_file, file))
             env = env | bundle if self.ca_file is not None else bundle | env
         if self.client_cert is not None:
@@ -151,7 +151,7 @@ class Network(Struct, frozen=True):
 
 @cache
 def _trusted(ca_file: Path | None, _given: str | None) -> str:
-    """All that is trusted, as PEM in one file: git and requests take one in place of the system's."""
+    """All trusted certificates as PEM: git and requests accept one file in place of the system's."""
     context = Network(ca_file=ca_file).context()
     pems = [ssl.DER_cert_to_PEM_cert(each) for each in context.get_ca_certs(binary_form=True)]
     # OpenSSL reads this folder only when it needs to.
@@ -165,7 +165,7 @@ def _trusted(ca_file: Path | None, _given: str | None) -> str:
 
 
 def _encoded(address: str) -> str:
-    """A proxy's address with its login in the one spelling that every program reads alike."""
+    """A proxy's address, with its login encoded so that every program reads it the same way."""
     proxy = as_proxy(address)
     login = ":".join(quote(part, safe="") for part in proxy.auth or ())
     return str(proxy.url).replace("://", f"://{login}@", 1) if login else str(proxy.url)

@@ -54,7 +54,7 @@ class Write(Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """While the outcome for a subject is open, a second write waits; empty: any number may be sent."""
+        """While the outcome for a subject is open, a second write waits; empty: no limit."""
         return ""
 
     def body(self) -> dict[str, Json]:
@@ -215,7 +215,7 @@ def as_json(request: WriteRequest, action_id: str = MARK) -> str:
 
 
 def _with(request: WriteRequest, old: str, new: str) -> WriteRequest:
-    """The request with one text instead of another in its branch name and its metadata."""
+    """The request with a text replaced in its branch name and metadata."""
     if not isinstance(request, StartRun | ContinueRun):
         return request
     branch = request.branch_name and request.branch_name.replace(old, new)
@@ -231,7 +231,7 @@ def request_of(action: Action) -> WriteRequest:
 
 
 def request_sent(action: Action) -> WriteRequest | None:
-    """The request that the action sent; None: another version of the program wrote it."""
+    """The request that the action sent; None if another version of the program stored it."""
     try:
         return request_of(action)
     except (KeyError, TypeError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""Times and waits in answers, in any of the forms that a service may use."""
+"""Times and waits in answers, in all formats that services use."""
 
 import re
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def timestamp(received: object) -> datetime | None:
 
 
 def names_offset(received: object) -> bool:
-    """Whether a time that was received says for itself where it lies: a local time without an offset does not."""
+    """Whether a received time is unambiguous: a local time without an offset is not."""
     match = _DATE_TIME.fullmatch(received.strip()) if isinstance(received, str) else None
     return timestamp(received) is not None and (match is None or match[4] is not None)
 

@@ -206,7 +206,7 @@ class Transport:
                 try:
                     token = await asyncio.to_thread(source.read, os.environ)
                 except (TokenError, OSError):
-                    return False  # The refusal is the better error.
+                    return False  # The refusal is the more useful error.
                 if not isinstance(used, Token) or token.reveal() != used.reveal():
                     self.token = token
         return self.token is not used
@@ -262,7 +262,7 @@ class Transport:
             target += "?" + urlencode(call.query, quote_via=quote, safe="")
         origin = httpx.URL(self.base_url)
         url = httpx.URL(self.base_url + target)
-        # The token goes to this one place: whatever a URL library makes of odd input is refused here.
+        # The token is sent only to this address: odd input that a URL library might reinterpret is refused here.
         wanted = origin.raw_path.rstrip(b"/") + target.encode()
         if (url.scheme, url.netloc, url.raw_path) != (origin.scheme, origin.netloc, wanted):
             raise ValueError("the address would not be the one that was asked for")
@@ -302,7 +302,7 @@ async def _reply(response: httpx.Response, call: Call, token: Token) -> Reply:
         try:
             body = await _body(response, _MAX_FAILURE_BYTES, token)
         except (UnusableAnswerError, httpx.HTTPError):
-            body = b""  # the status has arrived, and that matters
+            body = b""  # the status has arrived, which is what matters
         raise _failure(response, body)
     if status not in (_READ if call.body is None else _WRITTEN):
         why = f"The service answered {status}, which the API does not have."
@@ -317,7 +317,7 @@ async def _body(response: httpx.Response, most: int, token: Token) -> bytes:
     status = response.status_code
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
-        # Unpacking is how a small answer becomes a large one; nothing compressed was asked for.
+        # A compressed answer could unpack to any size, and none was requested.
         raise UnusableAnswerError(
             masked(f"The answer is encoded ({encoding}), which was not asked for.", token), status=status
         )

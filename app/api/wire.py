@@ -70,7 +70,7 @@ def read(body: bytes, status: int | None = None, *, may_repair: bool = False) ->
 
 
 def _is_deep(value: object) -> bool:
-    """Whether so many objects and lists lie within each other that the stack elsewhere could be exhausted."""
+    """Whether objects and lists are nested so deeply that another parser could exhaust the stack."""
     level: list[Any] = [value] if type(value) in _NESTING else []
     for _ in range(_DEEPEST):
         inner = (outer.values() if type(outer) is dict else outer for outer in level)
@@ -87,7 +87,7 @@ def as_object(received: object, status: int | None = None) -> dict[str, Any]:
 
 
 def record(kind: type[_Record], received: object, **own: object) -> _Record:
-    """The record with the fields of an object of an answer, its times decoded; `own` replaces some."""
+    """A record from the fields of an answer's object, with its times decoded; `own` replaces some."""
     fields = {
         name: timestamp(value) if name.endswith("_at") or name == "at" else value
         for name, value in as_object(received).items()
@@ -138,13 +138,13 @@ def _run(received: object) -> Run | None:
     )
 
 
-# A history names few repositories many times.
+# A few repositories appear many times in a history.
 @lru_cache(maxsize=1_000)
 def _known_repository(platform: str, data: tuple[tuple[str, str], ...]) -> Repository:
     return Repository.of(platform, dict(data))
 
 
-# Most polls show what the ones before them showed: the head of the list, and the active runs.
+# Most polls return the same body as the one before.
 @lru_cache(maxsize=4)
 def run_page(body: bytes) -> RunPage:
     """A page of the run list; entries without a usable id are counted, not kept (spec 2.5)."""
@@ -181,7 +181,7 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
     """
     document, raw, kind = read(body, status), body.decode(), WRITE_KINDS[request.kind]
     if isinstance(request, OnboardProject):
-        # The spec names this endpoint without its answer (4.6): this is the design's decision.
+        # The spec names this endpoint but not its answer (4.6), so the format is our decision.
         if not isinstance(document.get("success"), bool):
             raise UnusableAnswerError("The service's answer cannot be read: success is missing.", status=status)
         return Answer(status, raw, _shown(document.get("project_path")) or request.project_path or "")
@@ -224,7 +224,7 @@ def listed(document: dict[str, Any], name: str) -> list[object]:
 
 
 def as_json_text(value: object) -> str:
-    """A value as it is typed behind KEY=: text as it is, anything else as JSON."""
+    """A value as typed after KEY=: text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -271,7 +271,7 @@ def _turn(received: object) -> Turn:
         Turn,
         document,
         state=document.get("state") or "",
-        # A turn that continued its own kept change starts from no other.
+        # A turn that continued its own kept change starts from no other turn.
         from_turn=None if first == document.get("number") else first,
         commit=_commit(document.get("commit")),
         findings=list(map(_finding, findings)) if isinstance(findings, list) else findings,
@@ -328,7 +328,7 @@ def change(reply: Reply, turn: int | None) -> Change:
 
 
 def _commit(text: object) -> str | None:
-    """A commit's full id; anything else counts as none: it becomes an argument of git's."""
+    """A commit's full id; anything else is dropped, since it becomes an argument for git."""
     if isinstance(text, str) and len(text) in _COMMIT_LENGTHS and set(text) <= set("0123456789abcdef"):
         return text
     return None

@@ -85,7 +85,7 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
         return run_console(settings, profile)
 
     async def snapshot() -> int:
-        # The console opens without it, and a signal during the import is heard.
+        # The console opens without this import, and a signal during it is not lost.
         from app.cli.snapshot import print_snapshot
 
         return await print_snapshot(invocation.output, settings, profile)
@@ -164,7 +164,7 @@ def _become(invocation: Invocation, arguments: list[str]) -> NoReturn:
         raise failed("read_only", "--read-only cannot be used here: a service and its administration write.")
     require_extra("service")  # Checked here, because the service cannot start without it, and so cannot report it.
     if invocation.data_dir is not None:
-        # Means the same before the command's name as after it; after it wins.
+        # The option may stand before or after the command's name; the one after it wins.
         os.environ[DATA_DIR_VARIABLE] = str(invocation.data_dir)
     if invocation.asked_format is not None:
         arguments = ["--output", invocation.asked_format, *arguments]

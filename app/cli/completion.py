@@ -25,7 +25,7 @@ Items = list[CompletionItem[str]]
 
 
 def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """The values of a kind that begin with `incomplete`, without a request; none if the files cannot be read."""
+    """The local values of a kind that begin with `incomplete`; none if the files cannot be read."""
     invocation = ctx.ensure_object(Invocation)
     try:
         values = run(invocation, lambda: _found(kind, invocation))

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class StoppedError(Exception):
-    """A signal stopped the command before it had an answer."""
+    """A signal stopped the command before its result."""
 
 
 class Invocation:

@@ -75,7 +75,7 @@ def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailedError
 
 
 def installed_extras() -> list[str]:
-    """The optional parts whose packages are all here."""
+    """The optional parts whose packages are all installed."""
     return [extra for extra, names in EXTRAS.items() if all(map(find_spec, names))]
 
 

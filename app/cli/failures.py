@@ -53,7 +53,7 @@ def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
 
 
 def failure_of(error: BaseException) -> CommandFailedError | None:
-    """The failure for an error; None for an unforeseen one."""
+    """The failure for an error; None for an unexpected error."""
     match error:
         case CommandFailedError():
             return error

@@ -1,4 +1,4 @@
-"""The only printer: facts on stdout in the format asked for, everything else on stderr."""
+"""The only printer: facts on stdout in the requested format, everything else on stderr."""
 
 import json
 import os

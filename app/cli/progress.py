@@ -83,7 +83,7 @@ def line(progress: "BackfillProgress") -> str:
 
 
 class RowProgress(Bar):
-    """Tells how far a batch is after each of its rows: on a terminal as a bar, elsewhere as a line for each."""
+    """Shows a batch's progress after each row: a bar on a terminal, one line per row elsewhere."""
 
     def __init__(self, output: "Output", total: int, usual: str) -> None:
         super().__init__(output.stderr)

@@ -63,7 +63,7 @@ def run(invocation: Invocation, work: Callable[[], Coroutine[None, None, T]]) ->
         StoppedError: A signal cancelled the work before it had a result.
     """
     if threading.current_thread() is not threading.main_thread():
-        # A tool's command, in a thread, which receives no signals.
+        # An MCP tool runs this in a thread, which receives no signals.
         return asyncio.run(work())
 
     async def stoppable() -> T:

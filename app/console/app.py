@@ -121,7 +121,7 @@ class RunwardenApp(BaseApp[None]):
         self._theme_problem = begin_with_theme(self, settings)
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None") -> None:
-        """Begin a profile's session with the rows that its cache held; its screens are made when they are shown."""
+        """Start a profile's session with its cached rows; each screen is created when it is first shown."""
         self.session = Session(self.settings, profile, self.clock, first, self, self.engines)
         for name in MODES:
             if name != self.DEFAULT_MODE:
@@ -141,7 +141,7 @@ class RunwardenApp(BaseApp[None]):
             self.run_worker(partial(report_mistakes, self.session))
         if self._theme_problem:
             self.session.notify(f"The console uses the theme {DEFAULT}: {self._theme_problem}", severity="warning")
-            # As a choice of the user's, so that this is said once.
+            # Stored as the user's choice, so the warning appears once.
             configured = self.settings.console.theme
             self.run_worker(
                 partial(
@@ -156,15 +156,15 @@ class RunwardenApp(BaseApp[None]):
         self.call_after_refresh(self.run_worker, self._open)
 
     def _hide_toasts_below(self, top: Screen[Any]) -> None:
-        """Leave the toasts to the top screen: below a dialog they would be there twice."""
+        """Show toasts only on the top screen; otherwise they would appear again below a dialog."""
         for screen in self.screen_stack:
             if screen is not top:
                 screen.query("ToastRack").set(display=False)
 
-    # Requests of the screens
+    # Requests from screens
 
     def on_open_run(self, message: OpenRun) -> None:
-        """Show a run, of another profile after a switch to it."""
+        """Show a run; switch profiles first if it belongs to another one."""
         if message.profile in {"", self.session.profile.name}:
             self.action_open_run(message.run_id, message.part)
         else:
@@ -179,7 +179,7 @@ class RunwardenApp(BaseApp[None]):
             self.push_screen(RunScreen(self.session, run_id, part))
 
     def on_follow_run(self, message: FollowRun) -> None:
-        """Follow runs, or no longer."""
+        """Follow or unfollow runs."""
         if self.following is None:
             self.session.notify(self.session.not_open)
         elif message.profile not in {"", self.session.profile.name}:
@@ -219,7 +219,7 @@ class RunwardenApp(BaseApp[None]):
                     self.screen.go_to(target)
 
     async def action_back(self) -> None:
-        """Go back to the previous tab or run, as it was."""
+        """Return to the previous tab or run, with its query and cursor."""
         if self.current_mode == BETWEEN:
             return
         if not self._visited:
@@ -236,7 +236,7 @@ class RunwardenApp(BaseApp[None]):
 
     @property
     def _here(self) -> VisitedScreen | None:
-        """The current tab; None: it cannot be returned to."""
+        """The current tab; None if `action_back` cannot return to it."""
         base, tab = self.screen_stack[0], self.current_mode
         if tab not in MODES or not isinstance(base, BaseScreen):
             return None
@@ -272,7 +272,7 @@ class RunwardenApp(BaseApp[None]):
 
     @work
     async def action_notice(self) -> None:
-        """Open what the last notice is about; if that is nothing in particular, show the latest ones in full."""
+        """Open the subject of the last notice; without a subject, show the latest notices in full."""
         from app.console.sheets import ChoiceSheet
 
         notices = self.session.notices
@@ -341,7 +341,7 @@ class RunwardenApp(BaseApp[None]):
         elif any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
             session.notify("A request is being sent: switch when it is done.", severity="warning")
         elif self._is_switching or (session.engine is None and session.vitals.storage_trouble is None):
-            session.notify(session.not_open)  # It was neither opened, nor did that fail.
+            session.notify(session.not_open)  # Opening neither finished nor failed.
         else:
             self._is_switching = True
             self.run_worker(partial(self._switch, name, run), group="switch")
@@ -358,14 +358,14 @@ class RunwardenApp(BaseApp[None]):
                     worker.cancel()
                 await self.remove_mode(mode)
             self.following = None
-            # Of the way back, only the list of all profiles is left.
+            # The way back keeps only the list of all profiles.
             self._visited = deque(filter(None, [came_from]), maxlen=MAX_VISITED)
-            left.vitals.changed.unsubscribe(self)  # A reading under way is about the profile that is left.
+            left.vitals.changed.unsubscribe(self)  # A read in progress belongs to the profile being left.
             left.leave()
             try:
                 await self.engines.close_engine(left.profile.name)
             except StorageError as error:
-                # A toast outlives the screens; the banner would blame the other profile's files.
+                # A toast outlives the screens, while a banner would blame the new profile's files.
                 left.notify(f"{left.profile.name} was not closed properly: {error}", severity="error")
             first = await asyncio.to_thread(first_picture, self.settings, profile, self.clock())
             self._begin_with(profile, first)
@@ -384,7 +384,7 @@ class RunwardenApp(BaseApp[None]):
             self.action_open_run(run.run_id, run.part)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the key for unknown outcomes only while there are some."""
+        """Offer the key for unknown outcomes only while some exist."""
         if action == "tab" and parameters == ("activity", FIRST_UNKNOWN):
             return bool(self.session.vitals.now.unknown)
         return super().check_action(action, parameters)

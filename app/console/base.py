@@ -178,7 +178,7 @@ class BaseScreen(Screen[None]):
         self._show_vitals(session.vitals.now)
 
     def on_update(self) -> None:
-        """Note that a widget was asked to repaint."""
+        """Record that a widget was asked to repaint."""
         self._changed_at = self.session.clock()
 
     def on_screen_resume(self) -> None:
@@ -197,7 +197,7 @@ class BaseScreen(Screen[None]):
             self.app.push_screen(TooSmall())
 
     def engine_changed(self, event: Event) -> None:
-        """Hook: read again what this event may have changed."""
+        """Hook: reload the data that this event may have changed."""
 
     def tick(self, now: datetime) -> None:
         """Update the ages; called once a second, or less often while none of them counts seconds."""
@@ -255,7 +255,7 @@ class BaseScreen(Screen[None]):
 
     @property
     def acting_engine(self) -> "Engine | str":
-        """The engine that the keys act with, or the reason why there is none."""
+        """The engine that the keys use, or the reason why it is unavailable."""
         return self.session.engine or self.session.not_open
 
     @property
@@ -278,7 +278,7 @@ class BaseScreen(Screen[None]):
 
     @property
     def is_current(self) -> bool:
-        """Whether any of the screen is visible; Textual also repaints one that is completely covered."""
+        """Whether any part of the screen is visible; Textual repaints even a fully covered screen."""
         if not super().is_current:
             return False
         above = self.app.screen_stack[self.app.screen_stack.index(self) + 1 :]

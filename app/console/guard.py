@@ -49,7 +49,7 @@ class BaseApp(App[ResultT]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.disable_messages(Worker.StateChanged)  # Nobody listens, and each poll starts several workers.
+        self.disable_messages(Worker.StateChanged)  # Nobody uses these messages, and each poll starts several workers.
         self.terminal = Terminal(lambda: self._driver)
 
     def on_mount(self) -> None:

@@ -99,7 +99,7 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> d
     # Two actions that have the same key on the same screen: only one of them would run.
     by_id = {fact.id: fact for fact in facts}
     taken: dict[tuple[str, str], str] = {}
-    # A sheet over a screen has its keys to itself.
+    # A sheet's keys replace those of the screen below.
     sheets = {kind.__name__ for kind in _descendants(ModalScreen)}
     owners = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
     # The user's own entry first, so that the sentence names it.

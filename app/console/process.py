@@ -49,7 +49,7 @@ def _watch(terminal: int, ended: int) -> None:
     poll.register(terminal, 0)
     poll.register(ended, 0)
     if poll.poll(0):
-        return  # This system reports nothing about terminals, or always the same.
+        return  # This system never reports a lost terminal, or always reports one.
     if any(descriptor == ended for descriptor, _ in poll.poll()):
         os.close(ended)
         return
@@ -63,7 +63,7 @@ def _watch(terminal: int, ended: int) -> None:
     os.kill(os.getpid(), signal.SIGHUP)
     poll.unregister(terminal)
     if poll.poll(PATIENCE_MS):
-        # What opened the console still tidies up; then the interpreter waits for all threads, and one may never end.
+        # The console's opener still cleans up; then the interpreter waits for all threads, and one may never exit.
         threading.main_thread().join()
         time.sleep(PATIENCE_MS / 1000)
     os._exit(SIGNAL_STATUS + signal.SIGHUP)

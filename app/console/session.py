@@ -222,7 +222,7 @@ class VitalsFeed:
         self._show(self.now)
 
     def change(self, **figures: Any) -> None:
-        """Show these figures, if they are others than before."""
+        """Show these figures if they have changed."""
         if (vitals := replace(self.now, **figures)) != self.now:
             self._show(vitals)
 
@@ -240,7 +240,7 @@ class VitalsFeed:
         return link.last_ok_at + self.run_clock_ahead
 
     def tick(self, now: datetime) -> None:
-        """Ask again for someone who looks at old rows, unless the service asked for a pause."""
+        """Poll again because the user is looking at old rows, unless the service asked for a pause."""
         if now >= self._asks_at and self._is_awaited(self.now) and (engine := self._session.engine) is not None:
             self._asks_at = now + ASK_AGAIN
             engine.polling.poll_soon("runs")
@@ -256,22 +256,22 @@ class VitalsFeed:
 
     @property
     def trouble(self) -> Notice | None:
-        """The trouble with our own files or the link, or None."""
+        """The problem with our own files or the link, or None."""
         return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock(), self.now.wait)
 
     @property
     def storage_trouble(self) -> Notice | None:
-        """The trouble with our own files, or None."""
+        """The problem with our own files, or None."""
         return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
 
     @property
     def files_trouble(self) -> str:
-        """Why our own files cannot be used, with the fix; empty: they can."""
+        """Why our own files cannot be used, with the fix; empty if they can."""
         return self._storage_trouble or self.state_trouble
 
     @property
     def state_trouble(self) -> str:
-        """Why the state cannot be used, so that no item can be acknowledged; empty: it can."""
+        """Why the state cannot be used, which prevents acknowledging items; empty if it can."""
         engine = self._session.engine
         return str(engine.state) if engine is not None and isinstance(engine.state, StorageError) else ""
 
@@ -295,7 +295,7 @@ class VitalsFeed:
         if self.now.link_fails and not vitals.link_fails and vitals.health_is_stale:
             engine.polling.poll_soon("health")
         if trouble is not None and has_polled:
-            # The cache was written and read; once the ledger can be read as well, the trouble is over.
+            # The cache was written and read; once the ledger can be read too, the problem is over.
             await engine.ledger.actions(limit=1)
             self._storage_trouble = None
         self._show(replace(vitals, unknown=self.now.unknown, inbox=self.now.inbox, set_up=self.now.set_up))
@@ -311,7 +311,7 @@ class VitalsFeed:
         if self._may_create is None and link is not None and link.last_ok_at is not None and not link.is_failing:
             from app.organizations.invitations import may_create  # the engine, which is open, has imported its client
 
-            # If the service cannot be asked now, it is asked again with its next answer.
+            # If the request fails, it is repeated after the service's next answer.
             self._may_create = await may_create(engine)
             self.set_up("organizations", is_set_up=is_set_up or bool(self._may_create))
 
@@ -375,7 +375,7 @@ class InboxFeed:
     def engine_changed(self, event: Event) -> None:
         """Read the items again if this event may have changed them; `tick` sees new failed runs."""
         has_moved = isinstance(event, RunsChanged) and bool(event.changes.transitions or event.changes.updated)
-        # A host whose health is confirmed can only end an item.
+        # A confirmed health status can only close an item.
         has_moved |= isinstance(event, HealthChanged) and bool(event.changes or self.items)
         if has_moved or isinstance(event, ActionChanged | CacheChangedElsewhere | StateChangedElsewhere):
             self.ask()
@@ -403,7 +403,7 @@ class InboxFeed:
 
 
 class Batches:
-    """Batches that have begun and were not dismissed."""
+    """Started batches that were not dismissed."""
 
     def __init__(self, session: "Session") -> None:
         """Start empty; `changed` is published with the views of all batches."""
@@ -491,7 +491,7 @@ class Session:
         """The statuses of a healthy code host."""
         return frozenset(self.settings.console.health_ok)
 
-    # The engine
+    # Engine
 
     async def opened(self) -> "Engine":
         """Wait until the engine is open and return it."""
@@ -500,7 +500,7 @@ class Session:
 
     @property
     def open_engine(self) -> "Engine":
-        """The open engine: no screen but Runs is entered before."""
+        """The open engine; only the Runs screen can be shown before it is open."""
         if self.engine is None:
             raise RuntimeError("The engine is not open.")
         return self.engine
@@ -543,7 +543,7 @@ class Session:
         if self.engine is not None:
             self.engine.polling.poll_soon("runs", "health")
 
-    # The header and the banner
+    # Header and banner
 
     def run_now(self) -> datetime:
         """The current time by the runs' clock: the service's may be hours away from this machine's."""

@@ -114,7 +114,7 @@ class PickerScreen(Sheet[T | None]):
             self.app.notify(safe_text(str(result)), markup=False)
 
     def failed(self, why: str) -> None:
-        """Say why the work failed: in the note or, once the sheet is left, in a toast."""
+        """Report why the work failed: in the note or, once the sheet is closed, in a toast."""
         if self.is_current:
             self.query_one(SheetNote).say(why, "bad")
         else:

@@ -54,7 +54,7 @@ _DIM: Final = Style(dim=True)
 
 
 def copy_out(app: App[Any], text: str) -> str:
-    """Send text to the clipboard; return how far it certainly came, as the end of a sentence about it."""
+    """Send text to the clipboard; return how far it certainly got, as the end of a sentence."""
     if os.environ.get("TMUX"):
         # By default tmux takes no clipboard sequence from a program. Before version 3.2 it knows no -w.
         for arguments, how in ((["-w"], f"copied to tmux and {SENT}"), ([], "copied to tmux")):
@@ -88,7 +88,7 @@ class Terminal(Struct, eq=False):
         return driver if isinstance(driver, TerminalDriver) else None
 
     def begin(self, app: "App[Any]", profile: "Callable[[], str]") -> None:
-        """Take over the terminal of an app that has started; frames are kept of the profile that is named now."""
+        """Take over the terminal of a started app; frames are kept for the profile named here."""
         if self.driver is not None and self.modes_before is not None:
             self.driver.attrs_before = self.modes_before
         if self.keep_frame is not None:
@@ -100,7 +100,7 @@ class Terminal(Struct, eq=False):
             self.driver.write(sequence)
 
     def show_vitals(self, vitals: Vitals) -> None:
-        """Show in the window's title what must be seen while another window is in front."""
+        """Show the urgent facts in the window's title, which is visible behind other windows."""
         profile, link = safe_text(vitals.profile, limit=40), vitals.runs_link
         counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))
         words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
@@ -195,12 +195,12 @@ def _width(text: str) -> int:
 
 
 def _is_plain(part: str) -> bool:
-    """Whether every terminal gives each character one cell: of others, some know another width than ours."""
+    """Whether every terminal draws each character one cell wide; terminals disagree about other characters."""
     return _width(part) == len(_STYLE.sub("", part))
 
 
 class SelectableEvent(Event):
-    """An event that a selector can wait for, too."""
+    """A threading event that a selector can also wait for."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",
 
 
 def link_notice(link: LinkState | None, now: datetime, wait: Wait | None) -> Notice | None:
-    """The notice about the link, with its next poll; None: the link works, or is not known yet."""
+    """The notice about the link, with its next poll; None if the link works or is not known yet."""
     if link is None or link.failing_since is None:
         return None
     kind = error_kind(link.error_kind)

@@ -69,12 +69,12 @@ def blocks(event: Event) -> list[Event]:
 
 
 def fits(events: list[Event]) -> bool:
-    """Whether every text that a session replaces is there."""
+    """Whether the checkout has every text that a session replaces."""
     edits = [block["input"] for event in events for block in blocks(event) if "old_string" in block.get("input", {})]
     paths = [(Path(edit["file_path"].removeprefix(WORKSPACE)), edit["old_string"]) for edit in edits]
     return all(path.is_file() and old in path.read_text("utf-8") for path, old in paths)
 
 
 if __name__ == "__main__":
-    # Its first arguments are those that Claude Code would get.
+    # The first arguments are the ones that Claude Code would receive.
     sys.exit(main(Path(sys.argv[-2]), float(sys.argv[-1])))

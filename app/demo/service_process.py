@@ -48,7 +48,7 @@ class ServiceProcess(Struct, frozen=True):
     """The token for its lab; empty: it has no lab."""
 
     def stop(self) -> None:
-        """Stop it, and kill it if that takes too long."""
+        """Stop the service, and kill it if that takes too long."""
         self.process.terminate()
         wait_or_kill(self.process)
 

@@ -49,7 +49,7 @@ class Engine:
         client: Client,
         opened: AsyncExitStack,
     ) -> None:
-        """Make it from open files; see `open`. Whatever is in `opened` is closed with it, the last first."""
+        """Create an engine from open files; see `open`. Closing it closes the contents of `opened`, last first."""
         self.settings = settings
         self.profile = profile
         self.client = client

@@ -32,7 +32,7 @@ _MAX_CELL: Final = 10_000
 
 
 class SafeText(str):
-    """Text that a terminal prints as it is; made only by `safe_text` and `safe_block`."""
+    """Text that a terminal prints unchanged; only `safe_text` and `safe_block` create it."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ def safe_text(text: str, *, limit: int = 500) -> SafeText:
     joiners between letters or emoji; more than four combining marks in a row are dropped. Applying it twice changes
     nothing.
     """
-    # Cut first: that bounds the cost of everything below.
+    # Cut first, which bounds the cost of everything below.
     cut = shortened(text, limit)
     if cut.isprintable() and cut.isascii():
         return SafeText(cut)
@@ -52,7 +52,7 @@ def safe_text(text: str, *, limit: int = 500) -> SafeText:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return the text, or its beginning with `…` in place of what is longer than `limit`; it is not safe text yet."""
+    """Return the text, cut to `limit` with a final `…` if it is longer; the result is not safe text yet."""
     return text if len(text) <= limit else text[: limit - 1] + _ELLIPSIS
 
 
@@ -148,19 +148,19 @@ def csv_cell(value: object) -> str:
 
 
 def as_argument(text: str) -> str:
-    """Return text as an argument of a program, which takes it neither for an option nor for a file name."""
+    """Return text as a program's argument that cannot be mistaken for an option or a file name."""
     return f"{_OBEYED.get(text[:1], text[:1])}{text[1:]}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence with the known word that a misspelt one may mean or, without one, with all of them."""
+    """Return a sentence that suggests the known word behind a typo or, without a match, lists all words."""
     names = sorted(known)
     near = closest(word, names)
     return f"Did you mean {near}?" if near else f"There are: {', '.join(names)}."
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that a misspelt one may mean."""
+    """Return the known word that a typo probably means."""
     from difflib import get_close_matches  # for mistakes only
 
     return next(iter(get_close_matches(word, list(known), n=1)), None)

@@ -96,12 +96,12 @@ def ago(then: datetime, now: datetime) -> str:
 
 
 def roughly_ago(then: datetime, now: datetime) -> str:
-    """Like `ago`, but `just now` for the first minute, so that what each poll confirms does not count seconds."""
+    """Like `ago`, but `just now` for the first minute, so facts that each poll confirms do not count seconds."""
     return "just now" if 0 <= (now - then).total_seconds() < _UNIT_S["m"] else ago(then, now)
 
 
 def exact_ago(then: datetime | None, now: datetime) -> str:
-    """The same as `ago`, but to the second on both sides of now: `0s ago`, `in 5s`; `—` if unknown."""
+    """Like `ago`, but to the second before and after now: `0s ago`, `in 5s`; `—` if unknown."""
     if then is None:
         return "—"
     seconds = int((now - then).total_seconds())
@@ -142,7 +142,7 @@ def stamp(at: datetime) -> str:
 
 
 def day(at: datetime, now: datetime) -> str:
-    """A date in local time: `12 Apr`, with the year if it is another one."""
+    """A date in local time: `12 Apr`, with the year unless it is the current one."""
     local = at.astimezone()
     return f"{local.day} {local:%b}" if local.year == now.astimezone().year else f"{local.day} {local:%b %Y}"
 

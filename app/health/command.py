@@ -131,7 +131,7 @@ async def _check_address(engine: "Engine") -> None:
     except NotFoundError as error:
         raise of_api_error(error, hint=WRONG_ADDRESS) from error
     except ApiError:
-        pass  # It is no reason to doubt the health.
+        pass  # This failure is no reason to doubt the health.
 
 
 def print_unknown(output: Output, failure: CommandFailedError) -> int:

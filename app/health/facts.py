@@ -51,7 +51,7 @@ def level(status: str, healthy_words: Collection[str]) -> HealthLevel | None:
 
 
 def unobserved_since(links: Iterable[LinkState], now: datetime) -> datetime | None:
-    """Since when health could not be read, if that is too long to rely on the last answer; None: it is not."""
+    """Since when health could not be read; None while the last answer is recent enough to rely on."""
     since = next((link.failing_since for link in links if link.subject == "health"), None)
     return since if since is not None and now - since >= UNOBSERVED_AFTER else None
 
@@ -62,7 +62,7 @@ def is_down(host: PlatformHealth, healthy_words: Collection[str]) -> bool:
 
 
 def warning_of(hosts: Iterable[PlatformHealth], platforms: Collection[str], healthy_words: Collection[str]) -> str:
-    """Say which of these platforms is down now, before work is sent there; empty: none is known to be."""
+    """A warning that names the platforms that are down, before work is sent there; empty if none is known to be."""
     bad = (host for host in hosts if host.platform in platforms and is_down(host, healthy_words))
     down = [f"{host.platform} is {host.status}" for host in bad]
     return f"Code host {' and '.join(down)}: what is retried now may fail again." if down else ""
@@ -158,7 +158,7 @@ class Incident(Struct, frozen=True):
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it ended because the platform is no longer connected: nobody knows whether it recovered."""
+        """Whether the incident ended because the platform was disconnected, which leaves its recovery unknown."""
         return self.is_over and self.recovered_at is None
 
     @property
@@ -167,7 +167,7 @@ class Incident(Struct, frozen=True):
         return not self.is_over and self.recovered_at is None
 
     def failures(self, health_s: float) -> tuple[datetime, datetime | None]:
-        """The beginning and the end of the time whose failed runs are attributed to it; None: it has not recovered.
+        """The start and end of the period whose failed runs count for the incident; no end until recovery.
 
         It began at some time after the last healthy sample: up to `health_s`, the seconds between polls, before its
         start.
@@ -218,7 +218,7 @@ def incidents(
 
 
 def flips(spans: Sequence[HealthSpan], healthy_words: Collection[str], since: datetime) -> int:
-    """How often one platform has changed between healthy and unhealthy since then."""
+    """How often one platform switched between healthy and unhealthy since a time."""
     known = [(span.start, how == "well") for span in spans if (how := level(span.status, healthy_words)) is not None]
     return sum(before != after and at >= since for (_, before), (at, after) in pairwise(known))
 

@@ -225,7 +225,7 @@ SETTLED: Final = timedelta(hours=1)
 
 
 class HealthView(Struct, frozen=True):
-    """The data of the tab."""
+    """The tab's data, as of one read of the cache."""
 
     hosts: tuple[PlatformHealth, ...] = ()
     links: tuple[LinkState, ...] = ()
@@ -335,7 +335,7 @@ class HealthScreen(BaseScreen):
 
     @property
     def _key(self) -> str:
-        """The key of the row under the cursor; empty: none."""
+        """The key of the row under the cursor; empty if the list is."""
         return "" if self._list.row is None else self._list.row.key
 
     @on(OptionList.OptionHighlighted)

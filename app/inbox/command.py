@@ -26,7 +26,7 @@ class _ListingGroup(CommandGroup):
     """Lists the items if no subcommand is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Completion needs the names of all commands.
+        # Completion needs all command names.
         is_named = ctx.resilient_parsing or any(arg in self.commands or arg in ctx.help_option_names for arg in args)
         return super().parse_args(ctx, args if is_named else ["list", *args])
 

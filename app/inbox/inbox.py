@@ -146,7 +146,7 @@ class Inbox:
         ahead = await self.engine.cache.run_clock_ahead()
         condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
         rows = await cache.rows(condition, RunSort(), offset=0, limit=MAX_RUNS)
-        # A failure that was retried is dealt with; the retry is a run of its own.
+        # A retried failure needs no attention: the retry is a separate run.
         handled = await self.engine.ledger.results([*map(retry_key, rows)])
         rows = tuple(run for run in rows if retry_key(run) not in handled)
         changes = {row.run_id: (row.run_id, row.updated_at) for row in rows}
@@ -305,7 +305,7 @@ def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, f
 
 
 def _outage(incident: Incident, now: datetime) -> Cause:
-    """One outage of a code host; once it is over, it is an item only for the runs that it broke."""
+    """One outage of a code host; after recovery it stays an item only if it broke runs."""
     key, start = f"host:{incident.platform}:{rfc3339(incident.start)}", clock_time(incident.start, now)
     title, fix = f"{incident.platform} {incident.word} since {start}", "health"
     if incident.is_cut_off:

@@ -124,7 +124,7 @@ class Dispatcher:
     async def _read(
         self, now: datetime, since: datetime, host_routes: Sequence[str]
     ) -> tuple[Situation, list[Alert], StatusChanges]:
-        """The current problems, alerts for those that started since then, and the new changes of status."""
+        """The current problems, alerts for the ones that started since the last look, and new status changes."""
         news = await self.cache.changes(self._watermark or Watermark(), since=since)
         ahead = news.ahead
         for change in news.changes:

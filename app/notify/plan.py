@@ -38,7 +38,7 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Situation(Struct, frozen=True):
-    """Everything that decides which messages are due, at one moment: known problems, and what is reported of them."""
+    """Everything that decides which messages are due at one moment: known problems and earlier reports of them."""
 
     now: datetime
     incidents: tuple[Incident, ...] = ()
@@ -74,7 +74,7 @@ class Situation(Struct, frozen=True):
                 return subject in self.stuck
 
     def incident(self, platform: str, at: datetime) -> Incident | None:
-        """The incident of a host that began then, or was on then."""
+        """The incident of a host that began or was open at that time."""
         own = (incident for incident in self.incidents if incident.platform == platform)
         return next((incident for incident in own if incident.start <= at), None)
 
@@ -84,13 +84,13 @@ class Situation(Struct, frozen=True):
         return any(mark.hides(at, self.now) for mark in self.marks_on(subject))
 
     def is_acknowledged(self, problem: ReportedProblem) -> bool:
-        """Whether everything reported about it was marked as done."""
+        """Whether every reported event of the problem was marked as done."""
         # A stuck run or a write is one event; a repository can fail again and again.
         since = _LONG_AGO if problem.kind in {"stuck", "action"} else problem.newest_at
         return any(mark.done_until is not None and mark.done_until >= since for mark in self.marks_on(problem))
 
     def marks_on(self, subject: Alert | ReportedProblem) -> list[Mark]:
-        """The marks that cover it."""
+        """The inbox marks that cover the problem."""
         return [self.marks[key] for key in subject.keys if key in self.marks]
 
 
@@ -120,7 +120,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
     before = {problem.key: problem for problem in at.problems}
     reported, messages = dict(before), list[Message]()
     for (batch, routes), alerts in batches.items():
-        # A person waits for a message that was asked for.
+        # Send at once: a user asked for this message.
         is_asked = any(alert.key.startswith(f"automation:{alert.source}:asked:") for alert in alerts)
         waits_since = min(alert.entered_at or at.now for alert in alerts)
         # The first message about a subject is not held back by messages about other subjects.
@@ -149,7 +149,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         is_due = route_of.repeat is not None and at.now >= problem.last_at + route_of.repeat
         is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or notify.is_quiet(problem.route, at.now)
         incident = at.incident(problem.group.partition(":")[2], problem.newest_at)
-        # The code host is well again, but not for long enough to say so.
+        # Wait: the host has not been healthy long enough to report it.
         is_put_off = is_put_off or (problem.kind == "host" and incident is not None and not incident.goes_on)
         is_there = at.has(problem.group, problem.newest_at) is True
         # A reminder that cannot be delivered is tried again, and must not arrive after a newer one.
@@ -231,7 +231,7 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
     messages: list[Message] = []
     for (route, batch), group in batches.items():
         newest = max(group, key=lambda problem: problem.newest_at)
-        title = f"Still so: {newest.title}"
+        title = f"Ongoing: {newest.title}"
         level = worst(problem.level for problem in group)
         count = sum(p.count for p in group)
         # When the problems began, as far as the alerts say.
@@ -276,7 +276,7 @@ def _between(incident: Incident, now: datetime) -> str:
 
 
 def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str, ...]:
-    """The names of the alert's routes at this time; empty: no rule matches."""
+    """The names of the alert's routes at this time; empty if no rule matches."""
     if alert.route != DEFAULT_ROUTE or not notify.rules:
         return (alert.route,)
     repository = alert.about.get("repository", "")

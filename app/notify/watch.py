@@ -120,7 +120,7 @@ class Watch:
         self._file = file
 
     async def look(self) -> News:
-        """The changes since the last look."""
+        """The status changes since the last look."""
         if self._file != self.cache.opened:
             await self.begin()
         now = self.clock()
@@ -142,7 +142,7 @@ class Watch:
             for state in states
             if state.key not in self._reported and (not state.after or self._reported & set(state.after))
         ]
-        # Forget states that are over.
+        # Forget resolved states.
         known = {key for state in states for key in (state.key, *state.after)}
         self._reported = (self._reported & known) | {state.key for state in fresh}
         screen = grouped([*events, *fresh, *missed_alerts])

@@ -24,13 +24,13 @@ def invited_until(action: Action) -> datetime | None:
 
 
 def newest(reported: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:
-    """The newest invitation of an address to an organization; None: the service reports none."""
+    """The newest invitation of an address to an organization; None if the service reports none."""
     wanted = organization_id, email.casefold()
     return next((row for row in reported if (row.organization_id, row.email.casefold()) == wanted), None)
 
 
 def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
-    """Its state, in at most 17 cells; None is unknown."""
+    """An invitation's state in at most 17 cells; None means unknown."""
     if invitation is None:
         return UNKNOWN, "quiet"
     tone = _TONES.get(invitation.state, "plain")
@@ -46,7 +46,7 @@ def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
 
 
 def full(invitation: Invitation | None, until: datetime, now: datetime) -> str:
-    """The same in a sentence, with its mail's destination; without the service's end, the spec's `until` is used."""
+    """An invitation's state as a sentence with the mail's destination; `until` replaces an unreported expiry."""
     if invitation is None:
         return f"unknown: this service does not report it; unless accepted, it expires {stamp(until)}"
     words, _ = short(invitation, now)

@@ -31,7 +31,7 @@ class ImportFileError(RunwardenError):
 
 
 class ImportRow(BatchWrite, frozen=True, kw_only=True):
-    """One organization to create, and the result of that; it is named by its email."""
+    """One organization to create, identified by its email, and the result."""
 
     line: int
     """The line's number in the file, from 1."""
@@ -44,7 +44,7 @@ class ImportRow(BatchWrite, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """The outcome in the words of an import."""
+        """The outcome as an import words it."""
         return OUTCOME_WORDS.get(self.result.outcome, self.result.outcome)
 
     @property

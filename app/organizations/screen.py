@@ -122,7 +122,7 @@ class OrganizationsScreen(ActivityScreen):
         try:
             self._invitations = await read_invitations(self._engine)
         except ApiError:
-            return  # The header says that the service does not answer; the last states stay.
+            return  # The header reports that the service does not answer, and the last states stay.
         self._reader.ask()
 
     def trouble(self) -> Notice | None:

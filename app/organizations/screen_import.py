@@ -138,7 +138,7 @@ class OrganizationImportScreen(BaseScreen):
             return self._rows[item.line]
         return next((row for row in self._rows.values() if row.problems), None)
 
-    # Its keys
+    # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim or hide the keys that have nothing to do now."""
@@ -150,7 +150,7 @@ class OrganizationImportScreen(BaseScreen):
             can = can_go if action == "go" else self._unknown is not None
             return True if can and not self._is_under_way else None
         if action == "read":
-            # A file that was not read yet, or that has the focus: it may have changed.
+            # The file was not read yet, or may change while its field has the focus.
             text = self._bar.file.value.strip() if self.is_mounted and not self._is_under_way else ""
             return bool(text) and (text != self._file or self._bar.file.has_focus_within)
         if action in {"stop", "file"}:
@@ -176,7 +176,7 @@ class OrganizationImportScreen(BaseScreen):
             self.session.notify("Check it, then press ^s again to create them.", severity="warning")
         else:
             if self._paused and self._unresolved:
-                # This answer covers all further rows that fail in the same way.
+                # This confirmation covers all further rows that fail in the same way.
                 self._past = self._rows[self._unresolved].result.unknown_code
             self._phase, self._paused = "sending", ""
             self.refresh_bindings()
@@ -218,7 +218,7 @@ class OrganizationImportScreen(BaseScreen):
         else:
             self.dismiss()
 
-    # Its widgets' messages
+    # Messages from widgets
 
     @on(FormField.Changed)
     def _typed(self, message: FormField.Changed) -> None:

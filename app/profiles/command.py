@@ -209,7 +209,7 @@ async def _statuses(settings: Settings) -> frozenset[str]:
 
 
 def _unknown_statuses(settings: Settings, root: Table, known: frozenset[str]) -> Iterator[ConfigError]:
-    """The statuses in triggers and in `notify.on` that no run has had: typing errors, which would never match."""
+    """The statuses in triggers and `notify.on` that no run ever had: probably typos, which would never match."""
 
     def mistake(table: Table, key: str, word: str) -> ConfigError:
         meant = closest(word, known)
@@ -227,7 +227,7 @@ def _unknown_statuses(settings: Settings, root: Table, known: frozenset[str]) ->
 
 
 def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
-    """The values that only the console or the start of a profile would find wrong."""
+    """Mistakes that otherwise only the console or the start of a profile would find."""
     from app.api.network import FROM_ENVIRONMENT, NONE, Network, as_proxy  # httpx, which takes long to import
 
     if settings.keys or any(command.key for command in settings.commands):

@@ -93,9 +93,9 @@ class ProfileEngines:
         await asyncio.to_thread(import_module, "app.engine.engine")
         from app.engine.engine import Engine
 
-        # Reading a file costs nothing and asks no one, so a token that was replaced is used from here on.
+        # Reading a file is cheap and prompts nobody, so a replaced token is picked up here.
         if profile.name not in self._tokens and not isinstance(profile.token, EnvToken | FileToken):
-            with suppress(TokenError):  # The engine reports why there is none.
+            with suppress(TokenError):  # The engine reports why the token is missing.
                 self._tokens[profile.name] = await asyncio.to_thread(profile.token.read, os.environ)
         if (token := self._tokens.get(profile.name)) is not None:
             again = None if isinstance(profile.token, EnvToken | ReadToken) else profile.token

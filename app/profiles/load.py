@@ -103,7 +103,7 @@ def _user_folder(variable: str, usual: str) -> Path:
 
 
 class Choice(Struct, frozen=True):
-    """The command line's options, each of which beats the environment. None: not given."""
+    """The command line's options, which override the environment; None: not given."""
 
     config: Path | None = None
     profile: str | None = None
@@ -169,7 +169,7 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
 
 
 def read_text(file: Path) -> str | None:
-    """The text of a file with its own line ends; None: there is none."""
+    """The text of a file with its line ends unchanged; None if the file does not exist."""
     try:
         return file.read_bytes().decode("utf-8")
     except FileNotFoundError:
@@ -386,7 +386,7 @@ def address_of(entries: tuple[RepositoryAddress, ...], repository: Repository) -
 
 
 def _address_problem(address: str) -> str | None:
-    """Why an address must not be passed to git; None: it may."""
+    """Why an address must not be passed to git; None if it is safe."""
     unknown = [name for name in re.findall(r"\{([^{}]*)\}", address) if name not in _PLACEHOLDERS]
     if unknown:
         return f"there is no placeholder {{{unknown[0]}}}, only {', '.join(f'{{{name}}}' for name in _PLACEHOLDERS)}."

@@ -1,4 +1,4 @@
-"""The answers of the first start: their mistakes, and whether the service accepts them."""
+"""The answers given at the first start: their mistakes, and whether the service accepts them."""
 
 import os
 import shlex
@@ -160,7 +160,7 @@ class OnboardingScreen(Screen[str | None]):
         self._field("base_url").take_focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """During the check only leaving is possible."""
+        """Allow only leaving while the check runs."""
         del parameters
         if action == "go":
             return not self._checking
@@ -193,7 +193,7 @@ class OnboardingScreen(Screen[str | None]):
         self.dismiss(None)
 
     def action_next_field(self) -> None:
-        """Go on to the next field."""
+        """Focus the next field."""
         self.focus_next()
 
     @on(FormField.Changed)

@@ -104,7 +104,7 @@ class AllProfilesScreen(RunActions):
         self._show_vitals(self.session.vitals.now)
         self.table.tick(now)
 
-    # The profiles
+    # Reading profiles
 
     async def _read_profiles(self) -> None:
         if not self.is_current:
@@ -173,7 +173,7 @@ class AllProfilesScreen(RunActions):
 
     @property
     def acting_profile(self) -> Profile:
-        """Its profile; without one, that on show."""
+        """The row's profile; without a row, the profile on show."""
         engine = self.acting_engine
         return self.session.profile if isinstance(engine, str) else engine.profile
 
@@ -202,9 +202,9 @@ class AllProfilesScreen(RunActions):
         return {} if row is None else keys_for(row.status, row.summary, is_final=row.is_final)
 
     def trouble(self) -> None:
-        """Nothing: the header has the trouble of each link."""
+        """None: the header shows each link's problem."""
 
-    # The rows
+    # Rows
 
     async def _read_rows(self) -> None:
         if not self._open:
@@ -228,7 +228,7 @@ class AllProfilesScreen(RunActions):
             here = (row for row in self.table.rows_on_show if row.profile == name)
             own = [dataclasses.replace(row, run_id=row.own_id, profile="") for row in here]
             if rows := [row for row in own if engine.summaries.are_due(row)]:
-                # A service that cannot be asked keeps no other one waiting.
+                # An unreachable service must not delay the others.
                 with suppress(ApiError):
                     async with aclosing(engine.summaries.learn(rows)) as learnt:
                         async for row in learnt:
@@ -255,7 +255,7 @@ class AllProfilesScreen(RunActions):
         if message.column in FIELD_BY_NAME:
             self._show(replace(self._query, sort=chosen_order(message.column, self._query.sort)))
 
-    # The query
+    # Search
 
     def _show(self, query: TableQuery) -> None:
         follow = query.sort == self._query.sort

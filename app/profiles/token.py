@@ -25,7 +25,7 @@ _KEYRING_SERVICE: Final = "runwarden"
 
 
 class TokenError(RunwardenError):
-    """There is no usable token; the message names the fix and never contains the token."""
+    """No usable token; the message names the fix and never contains the token."""
 
     kind = "token"
 
@@ -206,7 +206,7 @@ class KeyringToken(Struct, frozen=True):
 
 
 class ReadToken(Struct, frozen=True):
-    """A token that was read before, or why it cannot be used, as with `--token-stdin`."""
+    """A token that was already read, as with `--token-stdin`, or why it cannot be used."""
 
     token: Token | TokenError
     again: FileToken | CommandToken | KeyringToken | None = None
@@ -234,7 +234,7 @@ TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | ReadToken
 
 
 def source_after_refusal(source: TokenSource) -> tuple[FileToken | CommandToken | KeyringToken, float] | None:
-    """Where another token may be after one was refused, and the seconds between two readings; None: nowhere."""
+    """The source that may hold a new token after a refusal, and the seconds between reads; None if no source can."""
     again = source.again if isinstance(source, ReadToken) else source
     if again is None or isinstance(again, EnvToken):
         return None

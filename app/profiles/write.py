@@ -41,7 +41,7 @@ class ChangedError(ConfigError):
 
 
 def name_problem(name: str) -> str | None:
-    """Why a text cannot be a profile's name; None: it can."""
+    """Why a text cannot be a profile's name; None if it can."""
     if not name.strip():
         return "It needs a name, such as acme."
     if name == ENVIRONMENT_PROFILE:

@@ -34,7 +34,7 @@ _SLUG: Final = re.compile(r"[^A-Za-z0-9._]+")
 
 
 class Applied(Struct, frozen=True):
-    """A change that is in a checkout now, not committed."""
+    """A change that was applied to a checkout but not committed."""
 
     folder: Path
     files: int
@@ -95,7 +95,7 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     top = await _top_level(folder, git)
     for file in patch.files:
         for old in (file.names.get("rename from"), file.names.get("copy from")):
-            # The patch does not show the target of a link that it moves.
+            # A patch that moves a link does not show the link's target.
             if old and (top / old).is_symlink() and not _leads_inside(file.path, str((top / old).readlink())):
                 raise GitError(
                     f"The change makes {_names([file.path])} a link out of the checkout. Nothing was applied."
@@ -103,7 +103,7 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     options = ("--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames")
     if dirty := [as_name(line[3:]) for line in (await git.work(top, "status", *options)).split(b"\0") if line]:
         raise GitError(f"{safe_text(str(top))} has uncommitted changes ({_names(dirty)}). Commit or stash them first.")
-    # Of files that are in the way, git would say only that the patch does not fit.
+    # If files are in the way, git would report only that the patch does not apply.
     changed = [file.changed() for file in patch.files]
     gone = {entry.path for entry in changed if entry.kind == "deleted"}
     gone |= {entry.old_path for entry in changed if entry.kind == "renamed" and entry.old_path}
@@ -122,7 +122,7 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
         raise GitError(f"It does not fit this checkout. {fix} {error}") from error
     await git.work(top, *command, stdin=change.patch)
     left: dict[str, bool] = {}
-    for entry in changed:  # A file that becomes a link is two of them: deleted, and added.
+    for entry in changed:  # A file that becomes a link appears twice: deleted and added.
         left[entry.path] = left.get(entry.path, False) or entry.kind != "deleted"
     if missing := _existing(top, left) ^ {path for path, is_there in left.items() if is_there}:
         raise GitError(f"git did not apply the change to {_names(missing)}. See: git status")
@@ -179,10 +179,10 @@ async def check_out(history: CommitHistory, branch: str, folder: Path) -> Checke
     name = re.split(r"[/:]", address.rstrip("/"))[-1].removesuffix(".git")
     parent = beside.parent if beside else folder
     folder = parent / f"{_SLUG.sub('-', name)}-{_SLUG.sub('-', branch).strip('-.')}"
-    with suppress(GitError):  # The folder is free, or its branch is not known.
+    with suppress(GitError):  # The folder is free, or its branch is unknown.
         there = await git.work(folder, "symbolic-ref", "--quiet", "HEAD")
         if as_name(there.removesuffix(b"\n")) != f"refs/heads/{branch}":
-            # That of a branch whose name differs only in other characters.
+            # The folder of a branch whose name differs only in replaced characters.
             mark = hashlib.sha256(branch.encode("utf-8", "surrogatepass")).hexdigest()[:6]
             folder = folder.with_name(f"{folder.name}-{mark}")
     if await asyncio.to_thread(os.path.lexists, folder):
@@ -196,11 +196,11 @@ async def check_out(history: CommitHistory, branch: str, folder: Path) -> Checke
             fetch = ("fetch", "--quiet", "--no-tags", "--", "origin")
             try:
                 await git.work(folder, *fetch, history.head)
-            except GitError:  # Some servers give what a branch leads to, and nothing else.
+            except GitError:  # Some servers return only a branch's tip.
                 await git.work(folder, *fetch, f"refs/heads/{branch}")
         await git.work(folder, "checkout", "--quiet", "--no-recurse-submodules", "-B", branch, history.head, "--")
     except BaseException:
-        # It is ours: it was not there before.
+        # The folder is ours, since it did not exist before.
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         raise
     return CheckedOut(folder, history.head, shares)
@@ -252,12 +252,12 @@ def _comparable(address: str, top: Path) -> str:
 
 
 def _existing(top: Path, paths: Iterable[str]) -> set[str]:
-    """The paths that exist, links that lead nowhere included."""
+    """The paths that exist, including broken links."""
     return {path for path in paths if os.path.lexists(top / path)}
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path stays in the checkout, and out of git's own folder under any of its names."""
+    """Whether a path stays inside the checkout and outside git's own folder, under any spelling."""
     parts = path.split("/")
     plain = {part.casefold().rstrip(". ").split(":")[0] for part in parts}
     return not ({"", ".", ".."} & set(parts) or {".git", "git~1"} & plain)

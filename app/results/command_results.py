@@ -291,7 +291,7 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
             address = run_address(template, run) if template else await engine.extension.page(run.run_id)
         if address is None:
             raise failed("config", NO_PAGE)
-    import webbrowser  # It looks for every installed browser: not before one is needed.
+    import webbrowser  # Searches for every installed browser, so it is imported only when needed.
 
     is_open = webbrowser.open(address)
     invocation.output.record({"url": address, "opened": is_open}, [("url", address)])
@@ -351,7 +351,7 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
         except asyncio.CancelledError:
             if not options["follow"]:
                 raise
-            # The usual end is no error; the exit code is the signal's.
+            # ^C is the usual way to stop and no error; the exit code is the signal's.
             return Exit.DONE
         if options["follow"]:
             ended = require(await engine.extension.turns(run.run_id))

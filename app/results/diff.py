@@ -83,7 +83,7 @@ class FilePatch:
 
 
 class Patch:
-    """A patch, indexed from its beginning as far as was asked for: one thread reads on while another shows."""
+    """A patch, indexed from its start as far as requested: one thread reads ahead while another displays."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -102,7 +102,7 @@ class Patch:
     def read(self, lines: int | None = None) -> None:
         """Read on until so many lines, or all of them, are known; call it on a thread for more than a screenful."""
         while not self.is_complete and (lines is None or len(self.kinds) < lines):
-            with self._lock:  # For one step: a screen must not wait for the thread that reads to the end.
+            with self._lock:  # Locked for one step only: a screen must not wait for the thread that reads to the end.
                 self.is_complete = next(self._steps, None) is None
 
     def line(self, number: int, limit: int = 4_096) -> bytes:
@@ -129,7 +129,7 @@ class Patch:
             if head := _HUNK.match(line):
                 yield from self._hunk(head)
             elif line.startswith(b"GIT binary patch"):
-                # It ends before the next file: base85 has neither blanks nor a `diff --git`.
+                # The data stops before the next file: base85 has neither blanks nor a `diff --git`.
                 if self.files:
                     self.files[-1].is_binary = True
                 self._take(HEADER)
@@ -193,7 +193,7 @@ class Patch:
 
 
 def new_side(patch: Patch, file: FilePatch) -> bytes:
-    """A file's present text, as far as the patch has it: all of it, if the file is new."""
+    """A file's new text as far as the patch contains it; the whole text if the file is new."""
     lines = (number for hunk in file.hunks for number in range(hunk.line + 1, hunk.end) if patch.kinds[number] in b"+ ")
     return b"\n".join(patch.line(number, len(patch.data))[1:] for number in lines)
 
@@ -235,7 +235,7 @@ def _both_names(written: bytes) -> dict[str, str]:
 
 
 def unquoted(written: bytes) -> bytes:
-    """A name that git quoted as C does, without its quotes and escapes."""
+    """A name from git's C-style quotes, without quotes and escapes."""
     end = re.match(rb'"(?:[^"\\]|\\.)*"', written)
     inner = written[1:-1] if end is None else end[0][1:-1]
     return _ESCAPE.sub(lambda escape: bytes([_ESCAPED.get(escape[1]) or int(escape[1], 8) & 0xFF]), inner)

@@ -1,4 +1,4 @@
-"""git as a child process: killable, without questions, and never with an argument of others read as an option.
+"""git as a child process: it can be killed, never prompts, and reads no foreign argument as an option.
 
 Fetching uses the person's own configuration and credentials; reading uses none of it, because a configuration names
 programs (diff.external, textconv, filters, hooks) that git would run.
@@ -63,7 +63,7 @@ class GitError(RunwardenError):
 
 
 class TooLargeError(GitError):
-    """git wrote more than may be kept."""
+    """git's output exceeded the limit."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(f"git's answer is larger than {len(data) >> 20} MB.")
@@ -72,7 +72,7 @@ class TooLargeError(GitError):
 
 
 class Git(Struct, frozen=True):
-    """Runs git; a command that is cancelled, silent or too slow is killed with all that it started."""
+    """Runs git; a cancelled, silent or slow command is killed together with its child processes."""
 
     quiet_s: float = 60.0
     """Seconds without output after which a server counts as silent."""
@@ -165,7 +165,7 @@ class Git(Struct, frozen=True):
             await end_group(process, _GRACE_S)
             raise
         if process.returncode:
-            # The last words of git, as a line: many may be the server's.
+            # git's last words as a line; many come from the server.
             lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
             errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
             text = _LOGIN.sub(r"\1", "; ".join(filter(None, errors)))[-_SHOWN:] or f"exit code {process.returncode}"
@@ -242,7 +242,7 @@ def fetching(network: Network) -> dict[str, str]:
 
 
 def reading(own: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which git knows no configuration but the repository's own, and reaches nothing."""
+    """An environment in which git reads only the repository's own configuration and has no network."""
     return {name: own[name] for name in _PASSED_ON if name in own} | {
         "HOME": os.devnull,
         "XDG_CONFIG_HOME": os.devnull,

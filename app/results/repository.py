@@ -209,7 +209,7 @@ class Mirror:
         return Change(base, head, base_name, files, patch, note=note, is_whole=not note)
 
     async def file(self, commit: str, path: str) -> Change:
-        """A whole file as of a commit, as a change of none of its lines.
+        """A whole file as of a commit, in the form of a patch without changed lines.
 
         Raises:
             GitError: It has none of this name, it is not text, or it cannot be fetched.
@@ -325,7 +325,7 @@ def trim(folder: Path, most_bytes: int) -> None:
 
 
 def _pins(run_id: str) -> str:
-    # A run's id is the service's text: it may be no name for a ref.
+    # The service chooses a run's id, which may be invalid in a ref name.
     return f"refs/runwarden/{sha256(run_id.encode()).hexdigest()[:24]}/"
 
 
@@ -368,7 +368,7 @@ def of_commits(detail: RunDetail, commits: Sequence[Commit]) -> tuple[list[TurnC
         last = max(*marked, len(seen))
         turns = [*seen, *(Turn(number, "completed") for number in range(len(seen) + 1, last + 1))]
         return [with_commits(turn, tuple(marked.get(turn.number, ()))) for turn in turns], ""
-    # Commits made after a turn began and before the next one did; their times are whole seconds.
+    # Commits made between the start of a turn and the start of the next; commit times are whole seconds.
     starts = [None if turn.started_at is None else turn.started_at.replace(microsecond=0) for turn in seen]
     results = []
     for turn, begin, end in zip(seen, starts, (*starts[1:], None), strict=True):
@@ -379,7 +379,7 @@ def of_commits(detail: RunDetail, commits: Sequence[Commit]) -> tuple[list[TurnC
 
 
 def with_commits(turn: Turn, commits: tuple[Commit, ...]) -> TurnCommits:
-    """A turn that made these commits, oldest first."""
+    """The turn that created these commits, oldest first."""
     if not commits:
         return TurnCommits(turn, ())
     last = commits[-1]

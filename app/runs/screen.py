@@ -218,7 +218,7 @@ class RunsScreen(RunActions):
         if (item := self.needs_you.item) is not None:
             self.post_message(GoToTab("inbox", item.key))
 
-    # The table
+    # Table
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable what cannot be done."""
@@ -270,7 +270,7 @@ class RunsScreen(RunActions):
         self._show_remark()
         self._offer_keys()
 
-    # One run or the marked ones
+    # Actions on runs
 
     def action_continue_run(self) -> None:
         """Continue the marked runs, or the one under the cursor."""
@@ -297,7 +297,7 @@ class RunsScreen(RunActions):
         super().was_sent(run_ids)
         self.table.mark(run_ids, is_marked=False)
 
-    # The query
+    # Query
 
     def watch_table_query(self, before: TableQuery, query: TableQuery) -> None:
         """Show another query, and remember its view and order."""
@@ -368,7 +368,7 @@ class RunsScreen(RunActions):
         name = self.table_query.view.name
         return next((index for index, view in enumerate(self.views) if view.name == name), 0)
 
-    # The line
+    # Query line
 
     def action_search(self) -> None:
         """Focus the line behind a blank: typing begins a new term."""
@@ -407,7 +407,7 @@ class RunsScreen(RunActions):
         self._goes_to_rows = False
         self.set_focus(self.table)  # At once: `focus()` does so later, and the next enter would still be the line's.
 
-    # The sheets
+    # Sheets
 
     async def _pick(
         self, sheet: "PickerScreen[Any]", keys: set[KeyName], terms: Callable[[Any], Iterable[str]]
@@ -453,7 +453,7 @@ class RunsScreen(RunActions):
             self.preferences.change(lambda known: replace(known, columns=choice))
             self.split.fit()
 
-    # The views
+    # Saved views
 
     @work
     async def action_views(self) -> None:
@@ -523,7 +523,7 @@ class RunsScreen(RunActions):
         self.split.has_pane = not self.split.has_pane
         self.preferences.change(lambda known: replace(known, detail=self.split.has_pane))
 
-    # Showing changes
+    # Display
 
     def _show_query(self) -> None:
         query, condition = self.table_query, self._condition

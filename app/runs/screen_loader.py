@@ -178,7 +178,7 @@ class RunsLoader:
         """Whether the service could not be asked about runs: it is asked again after the next poll."""
         self._logs = FailureLogs(screen, self.load_run)
 
-    # What asks for rows
+    # Triggers
 
     def show_first(self, first: "FirstPaint") -> None:
         """Show the cached rows before the engine is open."""
@@ -315,7 +315,7 @@ class RunsLoader:
         if self._table.is_running:
             await self._table.wait_for_refresh()
 
-    # Numbers
+    # Counts
 
     async def _read_numbers(self, *, is_counted: bool = True) -> None:
         """Read how many runs match, how many the cache holds, and the missing stretches."""
@@ -381,7 +381,7 @@ class RunsLoader:
             repositories, branches = await cache.repositories(), await cache.branches(RunFilter())
             self.names = Vocabulary(repositories, branches, await cache.agents(), await cache.known_statuses())
 
-    # The run under the cursor
+    # Selected run
 
     async def _read_run(self) -> None:
         engine, row, now = self._session.engine, self._table.row, self._session.run_now()
@@ -392,7 +392,7 @@ class RunsLoader:
         tail = self._logs.tail(engine, None if view is None else view.detail)
         self._pane.show(None if view is None else replace(view, log=tail), now)
 
-    # What runs are about
+    # Summaries
 
     def _unknown_runs(self) -> list[RunRow]:
         """The runs on show of which something may be learnt, the one under the cursor first."""

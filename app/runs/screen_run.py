@@ -187,7 +187,7 @@ class RunScreen(RunActions):
         """Update the ages."""
         self._part.tick(now)
 
-    # Its keys
+    # Keys
 
     @property
     def keys_now(self) -> "dict[str, str]":
@@ -275,7 +275,7 @@ class RunScreen(RunActions):
             self.action_part("review")
         self.session.notify(f"{message.path} is not among the changed files. {message.reason}")
 
-    # The reply
+    # Reply
 
     def action_leave_reply(self) -> None:
         """Leave the box; its text stays."""
@@ -302,7 +302,7 @@ class RunScreen(RunActions):
             if not form.is_waiting:
                 self.session.notify("Sent. The agent's progress appears here.")
 
-    # Showing
+    # Display
 
     def action_part(self, name: str) -> None:
         """Show a part; again, from its beginning."""

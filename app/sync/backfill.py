@@ -249,7 +249,7 @@ class Backfill:
         """Monotonic seconds, and the runs done by then: the speed is measured from there."""
         self._announced_s = -math.inf
 
-    # In the background
+    # Background backfill
 
     async def work(self) -> float:
         """Fill for a while; return the seconds until the next time, longer after each failure."""

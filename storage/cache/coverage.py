@@ -170,7 +170,7 @@ def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> dat
     return None if row is None else from_us(row[0])
 
 
-# Places
+# Resume points
 
 
 def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace | None:
@@ -227,7 +227,7 @@ def load_note(connection: sqlite3.Connection, name: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-# The backfill
+# Backfill
 
 
 def pause_backfill(connection: sqlite3.Connection, *, paused: bool) -> None:

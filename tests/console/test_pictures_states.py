@@ -66,7 +66,7 @@ async def test_after_a_good_day(staged: Staged, picture: SnapshotAssertion) -> N
 
 
 @pytest.mark.parametrize("state", STATES)
-async def test_every_state_is_told(staged: Staged, picture: SnapshotAssertion, state: str) -> None:
+async def test_the_header_names_every_state(staged: Staged, picture: SnapshotAssertion, state: str) -> None:
     """The header names each state, and the notice gives the fix.
 
     `test_after_a_good_day` covers lasting states in every tab.

@@ -190,7 +190,7 @@ async def test_what_was_put_off_is_told_if_it_still_is_so(world: World) -> None:
 
 async def test_it_is_repeated_until_it_is_acknowledged_or_given_up(world: World) -> None:
     """A message repeats hourly for some time; a failure after the acknowledgement is new and repeats as well."""
-    dispatcher, again = await world.began(REPEATED), f"Still so: {FAILED}"
+    dispatcher, again = await world.began(REPEATED), f"Ongoing: {FAILED}"
     await world.run("run_1", "failed")
     assert await world.after(dispatcher, looks=2, seconds=30) == [FAILED]
     assert await world.after(dispatcher, looks=4, minutes=20) == [again]
@@ -235,7 +235,7 @@ async def test_a_reminder_waits_until_the_message_before_it_has_arrived(world: W
     await dispatcher.make_messages()
     assert await world.titles() == []
 
-    assert await world.after(dispatcher, minutes=1) == [f"Still so: {FAILED}"]
+    assert await world.after(dispatcher, minutes=1) == [f"Ongoing: {FAILED}"]
 
 
 async def test_a_recovery_waits_until_the_message_before_it_has_arrived(world: World) -> None:
@@ -257,7 +257,7 @@ async def test_a_host_that_is_well_again_is_no_longer_repeated(world: World) -> 
     await samples(world, 14, github="down")
     assert await world.after(dispatcher) == ["Code host github is down"]
     await samples(world, 13, github="down")
-    assert await world.after(dispatcher) == ["Still so: Code host github is down"]
+    assert await world.after(dispatcher) == ["Ongoing: Code host github is down"]
     await samples(world, 11, github="down")
     await samples(world, 3, github="ok")
     assert await world.after(dispatcher) == []

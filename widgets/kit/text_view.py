@@ -87,7 +87,7 @@ class TextView(CursorView):
         self._x = 0
         self._styles: dict[tuple[str, str], Style] = {}
 
-    # For subclasses
+    # Hooks for subclasses
 
     def head(self) -> Sequence[TextPiece]:
         """The line above the lines."""
@@ -109,7 +109,7 @@ class TextView(CursorView):
         """The text of a line that is searched."""
         raise NotImplementedError
 
-    # For all views
+    # Scrolling and selection
 
     def resize_to(self, total: int) -> None:
         """Make room for this many lines."""
