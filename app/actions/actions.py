@@ -52,7 +52,7 @@ NOT_RECORDED: Final = "not_recorded"
 OutcomeT = TypeVar("OutcomeT")
 
 
-class Verdict(Struct, frozen=True):
+class WriteOutcome(Struct, frozen=True):
     """The known effect of a write."""
 
     state: SettledState
@@ -87,51 +87,51 @@ class Sending:
         self._committing.add_done_callback(lambda task: task.cancelled() or task.exception())
         self.action = self.actions.changed(await asyncio.shield(self._committing))
 
-    async def record(self, verdict: Verdict) -> Action:
-        """Record the verdict. If the ledger cannot take it, the returned action is unknown and says so."""
-        was_sent = self.action.state == "sending" and verdict.state != "not_sent"
-        state: SettledState = verdict.state if was_sent or verdict.state == "confirmed" else "not_sent"
-        error = None if state == "confirmed" else verdict.error
+    async def record(self, outcome: WriteOutcome) -> Action:
+        """Record the outcome. If the ledger cannot take it, the returned action is unknown and says so."""
+        was_sent = self.action.state == "sending" and outcome.state != "not_sent"
+        state: SettledState = outcome.state if was_sent or outcome.state == "confirmed" else "not_sent"
+        error = None if state == "confirmed" else outcome.error
         give_up_s = time.monotonic() + RETRY_S
         while True:
             try:
                 self.action = await self.actions.ledger.settle(
-                    self.action.action_id, state, error, verdict.result_id, verdict.response_json
+                    self.action.action_id, state, error, outcome.result_id, outcome.response_json
                 )
             except WrongStateError as overtaken:
                 # An earlier attempt was stored after all, or another process took us for dead.
                 stored = overtaken.action
                 is_given_up = stored.state == "unknown" and stored.resolution is None
                 why = "Another process had marked it as unknown."
-                self.action = self._unrecorded(verdict, why, was_sent=was_sent) if is_given_up else stored
+                self.action = self._unrecorded(outcome, why, was_sent=was_sent) if is_given_up else stored
             except StorageError as broken:
                 if time.monotonic() < give_up_s and not isinstance(broken, StorageClosedError):
                     await asyncio.sleep(PAUSE_S)
                     continue
                 why = f"The ledger could not record it: {broken.message}"
-                self.action = self._unrecorded(verdict, why, was_sent=was_sent)
+                self.action = self._unrecorded(outcome, why, was_sent=was_sent)
             return self.action
 
-    def _unrecorded(self, verdict: Verdict, why: str, *, was_sent: bool) -> Action:
+    def _unrecorded(self, outcome: WriteOutcome, why: str, *, was_sent: bool) -> Action:
         """The action as the ledger will show it once this process has exited."""
         action = self.action
         task = self._committing
         word = "--not-created"
         # Known by now: a later ledger write has finished.
         was_committed = task is not None and task.done() and not task.cancelled() and task.exception() is None
-        if verdict.state == "confirmed":
-            outcome = f"The service confirmed {verdict.result_id}."
-            word = f"--created {verdict.result_id}"
+        if outcome.state == "confirmed":
+            effect = f"The service confirmed {outcome.result_id}."
+            word = f"--created {outcome.result_id}"
         elif not was_sent and not was_committed:
-            return replace(action, state="not_sent", error=verdict.error)
+            return replace(action, state="not_sent", error=outcome.error)
         elif not was_sent:
-            outcome = f"Nothing was sent: {verdict.error.message}"
-        elif verdict.state == "rejected":
-            outcome = f"The service refused: {verdict.error.message}"
+            effect = f"Nothing was sent: {outcome.error.message}"
+        elif outcome.state == "rejected":
+            effect = f"The service refused: {outcome.error.message}"
         else:
-            return replace(action, state="unknown", error=verdict.error)
+            return replace(action, state="unknown", error=outcome.error)
         fix = f"Once the ledger can be written: {self.actions.command_line} actions resolve {action.action_id} {word}"
-        error = replace(verdict.error, kind=NOT_RECORDED, message=f"{outcome} {why} {fix}")
+        error = replace(outcome.error, kind=NOT_RECORDED, message=f"{effect} {why} {fix}")
         return replace(action, state="unknown", error=error)
 
 
@@ -303,23 +303,24 @@ class Actions(Struct, frozen=True):
             code = error.error_code if isinstance(error, RefusedError) else None
             reason = ActionFailure(error.kind, error.message, getattr(error, "status", None), code)
             state: SettledState = "rejected" if isinstance(error, RefusedError) else "not_sent"
-            return await self._record(sending, Verdict("unknown" if error.may_have_been_executed else state, reason))
+            state = "unknown" if error.may_have_been_executed else state
+            return await self._record(sending, WriteOutcome(state, reason))
         except StorageError as error:
             # From here to the first byte only the ledger is used.
-            return await self._record(sending, Verdict("not_sent", ActionFailure(error.kind, error.message)))
+            return await self._record(sending, WriteOutcome("not_sent", ActionFailure(error.kind, error.message)))
         except asyncio.CancelledError as cancelled:
             reason = ActionFailure("interrupted", "Interrupted before the answer came.")
-            raise SendCancelledError(await self._record(sending, Verdict("unknown", reason))) from cancelled
+            raise SendCancelledError(await self._record(sending, WriteOutcome("unknown", reason))) from cancelled
         except Exception as error:
             # A bug in Runwarden: an action that the ledger has as begun may have been carried out.
             log.exception("a write broke")
             reason = ActionFailure("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
-            settled = await self._record(sending, Verdict("unknown", reason))
+            settled = await self._record(sending, WriteOutcome("unknown", reason))
             if settled.state == "not_sent":
                 raise
             return settled
-        verdict = Verdict("confirmed", result_id=answer.result_id, response_json=answer.raw_json)
-        settled = await self._record(sending, verdict)
+        outcome = WriteOutcome("confirmed", result_id=answer.result_id, response_json=answer.raw_json)
+        settled = await self._record(sending, outcome)
         if answer.run is None:
             return settled
         # The ledger is written: any failure to store the run from here on is a warning.
@@ -335,9 +336,9 @@ class Actions(Struct, frozen=True):
             self._announce(StorageFailed(f"The run is not in the cache yet ({type(error).__name__})."))
         return settled
 
-    async def _record(self, sending: Sending, verdict: Verdict) -> Action:
+    async def _record(self, sending: Sending, outcome: WriteOutcome) -> Action:
         try:
-            return self.changed(await self.in_flight.to_its_end(sending.record(verdict)))
+            return self.changed(await self.in_flight.to_its_end(sending.record(outcome)))
         except asyncio.CancelledError as cancelled:
             # The outcome is recorded anyway.
             raise SendCancelledError(sending.action) from cancelled

@@ -178,8 +178,8 @@ async def retry_runs(
         results = list({row.name: row for row in planned}.values())
         to_send = [row for row in results if row.result.outcome == "to_send"]
         details = (await engine.cache.details([row.name for row in to_send])).values()
-        places = {detail.run.repository.platform for detail in details}
-        invocation.output.note(warning_of(await engine.cache.health(), places, engine.settings.console.health_ok))
+        platforms = {detail.run.repository.platform for detail in details}
+        invocation.output.note(warning_of(await engine.cache.health(), platforms, engine.settings.console.health_ok))
         base_url, cap = engine.client.base_url, engine.settings.console.send_cap
         document = partial(Retry.document, base_url=base_url)
         batches = f", {cap} at a time" if len(to_send) > cap else ""

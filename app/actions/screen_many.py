@@ -276,7 +276,7 @@ class BatchScreen(Sheet[str | None]):
 
     def action_drop(self) -> None:
         """Drop the batch's list, and its line above the keys."""
-        self._session.batches.let_go(self._key)
+        self._session.batches.dismiss(self._key)
         self.dismiss(None)
 
     def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:

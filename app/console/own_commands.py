@@ -16,6 +16,7 @@ from app.console.sheets import ConfirmSheet
 from app.engine.processes import end_group, started
 from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
+from app.profiles.settings import RUN_PLACEHOLDERS
 from storage import RunwardenError
 from storage.records import Run
 from widgets.kit import hidden
@@ -25,7 +26,6 @@ DEADLINE_S: Final = 60.0
 MAX_OUTPUT: Final = 65_536
 """Bytes of output that are kept; the rest is read and dropped."""
 MAX_LINE: Final = 200
-_RUN_PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch", "status"})
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -113,7 +113,7 @@ async def run_own_command(screen: BaseScreen, command: UserCommand) -> None:
     session, profile = screen.session, screen.acting_profile
     name = safe_text(command.name, limit=60)
     try:
-        needs_run = _RUN_PLACEHOLDERS.intersection(_PLACEHOLDER.findall("\n".join(command.argv)))
+        needs_run = set(RUN_PLACEHOLDERS).intersection(_PLACEHOLDER.findall("\n".join(command.argv)))
         run = await _run_in_focus(screen) if needs_run else None
         argv = filled_in(command.argv, placeholder_values(profile.name, profile.base_url, run))
         if command.confirm:

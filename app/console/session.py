@@ -420,8 +420,8 @@ class Batches:
             self._batches[batch.batch_id] = batch
             self._reading.ask()
 
-    def let_go(self, key: str) -> None:
-        """Dismiss a batch."""
+    def dismiss(self, key: str) -> None:
+        """Remove a batch from the list."""
         self._batches.pop(key, None)
         self._reading.ask()
 

@@ -104,12 +104,12 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         match _verdict(alert, at, notify):
             case "hold":
                 pass
-            case "tell" | "passed" as verdict:
+            case "send" | "passed" as verdict:
                 routes = routes_of(alert, notify, at.now)
                 awake = tuple(route for route in routes if not notify.is_quiet(route, at.now))
                 if not routes:
                     unrouted.append(alert)
-                elif verdict == "tell" and awake:
+                elif verdict == "send" and awake:
                     batches[alert.batch, awake].append(alert)
                 elif verdict == "passed":
                     # In quiet hours nobody wants reports of past problems.
@@ -167,7 +167,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
     )
 
 
-def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | Literal["tell", "hold", "passed"]:
+def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | Literal["send", "hold", "passed"]:
     is_snoozed = at.is_snoozed(alert)
     is_failure = alert.kind == "failed"
     # A snoozed event is never reported later, unlike a snoozed problem.
@@ -184,7 +184,7 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
             return "over"
         if is_snoozed or (is_there is None and not is_failure):
             return "hold"
-    return "expired" if waited > MAX_WAIT and (is_failure or not is_there) else "tell"
+    return "expired" if waited > MAX_WAIT and (is_failure or not is_there) else "send"
 
 
 def _counted(

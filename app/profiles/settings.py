@@ -39,8 +39,10 @@ NOTIFY_PLACEHOLDERS: Final = (
     "title", "body", "kind", "level", "profile", "platform", "run_id", "repository", "branch", "status", "count", "id"
 )  # fmt: skip
 """Placeholders in a command's arguments, and in the title and the text of a route."""
-COMMAND_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status", "profile", "base_url")
-"""Placeholders in a command's arguments; the first four are facts of the run in focus."""
+RUN_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status")
+"""Placeholders for facts of the run in focus."""
+COMMAND_PLACEHOLDERS: Final = (*RUN_PLACEHOLDERS, "profile", "base_url")
+"""Placeholders in a command's arguments."""
 
 
 class NotifyRoute(Struct, frozen=True):

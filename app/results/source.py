@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Results:
-    """The results of one profile's runs. Nothing missing is raised: the reason is the answer."""
+    """The results of one profile's runs. Raises nothing for a missing result: it returns the reason."""
 
     def __init__(
         self, settings: Settings, service: ServiceExtension | None = None, network: Network | None = None
@@ -36,7 +36,7 @@ class Results:
 
     async def turns(self, detail: RunDetail) -> RunTurns | Unavailable:
         """The run's turns, from the service or from the commits."""
-        answer = await self._ask(lambda service: service.turns(detail.run.run_id))
+        answer = await self._turns(detail.run.run_id)
         if isinstance(answer, RunTurns):
             return answer
         try:
@@ -54,7 +54,7 @@ class Results:
         """
         run_id = detail.run.run_id
         if run_turns is None:
-            run_turns = await self._ask(lambda service: service.turns(run_id))
+            run_turns = await self._turns(run_id)
         known = {row.number for row in run_turns.turns} if isinstance(run_turns, RunTurns) else set()
         if turn and known and turn not in known:
             return Unavailable(f"The run {safe_text(run_id)} has no turn {turn}; it has {len(known)}.")
@@ -93,12 +93,12 @@ class Results:
 
     async def history(self, detail: RunDetail) -> CommitHistory | Unavailable:
         """The run's commits: git alone has them."""
-        answer = await self._ask(lambda service: service.turns(detail.run.run_id))
+        answer = await self._turns(detail.run.run_id)
         return await _from_git(self.repositories.history(detail, commits_of(answer)))
 
     async def reviews(self, detail: RunDetail, turn: int | None = None) -> tuple[Review, ...] | Unavailable:
         """The agent's findings, and the Markdown that a turn, or the whole run, added or changed; never empty."""
-        answer = await self._ask(lambda service: service.turns(detail.run.run_id))
+        answer = await self._turns(detail.run.run_id)
         written = await self._written(detail, turn, answer)
         turns = answer.turns if isinstance(answer, RunTurns) else ()
         with_findings = [row for row in turns if row.findings is not None and turn in {None, row.number}]
@@ -149,6 +149,9 @@ class Results:
             return await self.repositories.mirror(detail.run.repository).blob(blob)
         except GitError as error:
             return Unavailable(str(error))
+
+    async def _turns(self, run_id: str) -> RunTurns | Unavailable:
+        return await self._ask(lambda service: service.turns(run_id))
 
     async def _ask(self, question: Callable[[ServiceExtension], Awaitable[T | Unavailable]]) -> T | Unavailable:
         if self._service is None:

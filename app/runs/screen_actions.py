@@ -239,8 +239,8 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
         return ()
     if name == "retry":
         task = retried(runs, known)
-        places = {run.repository.platform for run in task.runs}
-        if warning := warning_of(await engine.cache.health(), places, session.healthy_words):
+        platforms = {run.repository.platform for run in task.runs}
+        if warning := warning_of(await engine.cache.health(), platforms, session.healthy_words):
             session.notify(safe_text(warning, limit=300), severity="warning", timeout=FIX_TOAST_S)
     else:
         task = continued(runs, known, await engine.cache.final_statuses())

@@ -37,11 +37,11 @@ class Schedule(Struct, eq=False):
     _failed: Callable[[str], None] = lambda _: None
     """Called with the reason when the work failed or hung."""
     _scheduler: AsyncIOScheduler = field(default_factory=lambda: AsyncIOScheduler(timezone=UTC))
-    broken: dict[str, str] = {}
+    broken: dict[str, str] = field(default_factory=dict)
     """The reason why a job's last run failed, other than one that the work itself reports, by job."""
-    _jobs: dict[str, JobWork] = {}
-    _running: dict[str, asyncio.Task[None]] = {}
-    _due: dict[str, float] = {}
+    _jobs: dict[str, JobWork] = field(default_factory=dict)
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _due: dict[str, float] = field(default_factory=dict)
     """Monotonic seconds, by job; wall-clock times are computed again from these after a jump."""
     _watch: asyncio.Task[None] | None = None
 

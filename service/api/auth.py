@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
-from service.observability.requests import record_of
+from service.observability.requests import request_record
 from service.store import audit, organizations, tokens
 from service.store.organizations import Organization
 from service.store.tokens import TokenRecord
@@ -58,7 +58,7 @@ def _caller(request: Request, context: RequestContext) -> Caller:
     with context.database.read() as connection:
         token = tokens.by_value(connection, value.strip())
         organization = None if token is None else organizations.by_id(connection, token.organization_id)
-    record = record_of(request.scope)
+    record = request_record(request.scope)
     if token is not None:
         record.token_id = token.id
         record.actor = token.alias or token.id

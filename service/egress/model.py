@@ -237,8 +237,8 @@ class ModelProxy(SandboxServer):
                 own = own | {"anthropic-beta": f"{headers['anthropic-beta']},{own['anthropic-beta']}"}
             headers |= own | {"accept-encoding": "identity"}
             base_path = self._base.path.rstrip("/")
-            if self._provider.place is not None:
-                suffix = self._provider.place.sub("", path, count=1)
+            if self._provider.path_prefix is not None:
+                suffix = self._provider.path_prefix.sub("", path, count=1)
             else:
                 suffix = path.removeprefix("/v1") if base_path.endswith("/v1") else path
             target = f"{base_path}{suffix}{f'?{route.query}' if route.query else ''}"

@@ -53,7 +53,7 @@ class Provider:
     """Paths that cost tokens, by POST; the model's name is in the body, or in the group."""
     free: dict[str, re.Pattern[str]]
     """Other paths that agents may use, by method; all others (files, batches, administration) are closed."""
-    place: re.Pattern[str] | None = None
+    path_prefix: re.Pattern[str] | None = None
     """The beginning of a path that the operator's base URL replaces; None: the version, if the URL ends with it."""
 
 

@@ -20,7 +20,7 @@ from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts import HostResponse, HostUnreachableError, ask
 from service.store.database import Database, insert_new
 from service.store.hosts import Host
-from service.store.schema import first, found, host_tokens, hosts
+from service.store.schema import host_tokens, hosts, record_of, records_of
 from service.text import table
 
 _TIMEOUT_S: Final = 20.0
@@ -54,13 +54,13 @@ def successor_of(database: Database, token: str) -> str:
         NoKeyError: It was rotated, and the new one is not known.
     """
     with database.read() as connection:
-        return _token(token, first(connection, RotatedToken, host_tokens, host_tokens.c.digest == _digest(token)))
+        return _token(token, record_of(connection, RotatedToken, host_tokens, host_tokens.c.digest == _digest(token)))
 
 
 def faults(connection: sa.Connection) -> list[str]:
     """Return why tokens of connected hosts are not rotated."""
     rotating = host_tokens.c.variable.in_(sa.select(hosts.c.token_env).where(hosts.c.rotate))
-    return [row.fault for row in found(connection, RotatedToken, host_tokens, rotating) if row.fault]
+    return [row.fault for row in records_of(connection, RotatedToken, host_tokens, rotating) if row.fault]
 
 
 @dataclass(eq=False)
@@ -77,7 +77,7 @@ class TokenRotation:
         for digest, values in [*self._unsaved.items()]:
             self._save(digest, values)
         with self._database.read() as connection:
-            rotating = found(connection, Host, hosts, hosts.c.rotate.is_(True))
+            rotating = records_of(connection, Host, hosts, hosts.c.rotate.is_(True))
         tokens = {token: host for host in rotating if (token := os.environ.get(host.token_env or ""))}
         for token, host in tokens.items():
             try:
@@ -95,7 +95,7 @@ class TokenRotation:
             mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
             connection.execute(sa.update(host_tokens).where(mine, ~there).values(variable=host.token_env))
             connection.execute(sa.update(host_tokens).where(there, ~mine).values(fault=None))
-            row = first(connection, RotatedToken, host_tokens, mine)
+            row = record_of(connection, RotatedToken, host_tokens, mine)
         if row is None:
             return
         lost = f"the answer to the rotation of the token in {host.token_env} was lost, and GitLab has revoked it"

@@ -86,7 +86,7 @@ def observed(app: ASGIApp, count: Callable[[RequestRecord], None]) -> ASGIApp:
     return answer
 
 
-def record_of(scope: Scope) -> RequestRecord:
+def request_record(scope: Scope) -> RequestRecord:
     """Return the record of a request, or an unused one where no observer wraps the application."""
     record: RequestRecord = scope.get("state", {}).get(RECORD) or RequestRecord("", "")
     return record

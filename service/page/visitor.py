@@ -13,7 +13,7 @@ from service.api.auth import READ, Caller, check_rate, scoped
 from service.api.bodies import read_bytes
 from service.api.context import RequestContext, context_of
 from service.api.errors import HttpError, bad_request
-from service.observability.requests import record_of
+from service.observability.requests import request_record
 from service.store import organizations, sessions, tokens
 from service.store.sessions import Session
 from service.store.tokens import TokenRecord
@@ -145,7 +145,7 @@ def anybody(request: Request, context: RequestContext) -> Visitor | None:
     if not owner.active:
         raise HttpError(403, "organization_inactive", f"the organization {owner.slug} is not active")
     caller = Caller(owner, token)
-    record = record_of(request.scope)
+    record = request_record(request.scope)
     record.organization, record.actor = owner.slug, caller.actor
     check_rate(context, owner)
     return Visitor(session, csrf, caller)

@@ -9,7 +9,7 @@ from service import ids
 from service.agents.options import DEFAULT_NAME, REVIEWER, Agent
 from service.store.database import lock_subject
 from service.store.runs import Run
-from service.store.schema import agents, delete, first, found, replace_rows
+from service.store.schema import agents, delete, record_of, records_of, replace_rows
 
 
 def put(connection: sa.Connection, agent: Agent, now: int) -> None:
@@ -37,14 +37,15 @@ def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent
         return None
     for_all = agents.c.organization_id.is_(None)
     condition = (agents.c.name == name, sa.or_(agents.c.organization_id == organization_id, for_all))
-    return first(connection, Agent, agents, *condition, order=[for_all]) or (REVIEWER if name == DEFAULT_NAME else None)
+    agent = record_of(connection, Agent, agents, *condition, order=[for_all])
+    return agent or (REVIEWER if name == DEFAULT_NAME else None)
 
 
 def for_organization(connection: sa.Connection, organization_id: str) -> list[Agent]:
     """Return the agents that an organization may start, by name; its own agents hide shared ones of the same name."""
     for_all = agents.c.organization_id.is_(None)
     condition = sa.or_(agents.c.organization_id == organization_id, for_all)
-    by_key = [REVIEWER, *found(connection, Agent, agents, condition, order=[sa.desc(for_all)])]
+    by_key = [REVIEWER, *records_of(connection, Agent, agents, condition, order=[sa.desc(for_all)])]
     return sorted({agent.name: agent for agent in by_key}.values(), key=lambda agent: agent.name)
 
 
@@ -68,7 +69,7 @@ def of_run(connection: sa.Connection, run: Run | None, fallback: str | None = No
 
 def all_of(connection: sa.Connection) -> list[Agent]:
     """Return every configured agent, by name."""
-    return found(connection, Agent, agents, order=[agents.c.name])
+    return records_of(connection, Agent, agents, order=[agents.c.name])
 
 
 def variables(connection: sa.Connection) -> set[str]:

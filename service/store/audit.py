@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import Clock
-from service.store.schema import audit, event_endpoints, found, given, invitations, members, organizations, tokens
+from service.store.schema import audit, event_endpoints, given, invitations, members, organizations, records_of, tokens
 
 DONE: Final = "done"
 FAILED: Final = "failed"
@@ -86,7 +86,7 @@ def latest(
     if action is not None:
         conditions.append(sa.or_(audit.c.action == action, audit.c.action.startswith(f"{action}.", autoescape=True)))
     newest = [audit.c.at.desc(), audit.c.id.desc()]
-    return found(connection, AuditEntry, audit, *conditions, order=newest, limit=limit)[::-1]
+    return records_of(connection, AuditEntry, audit, *conditions, order=newest, limit=limit)[::-1]
 
 
 def names(connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.rules import CLOSED, NO_CHANGES, SCHEDULE
-from service.store.schema import deliveries, exists, found, given, update
+from service.store.schema import deliveries, exists, given, records_of, update
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"
@@ -125,4 +125,4 @@ def _entries(
     connection: sa.Connection, *conditions: sa.ColumnElement[bool], limit: int | None = None
 ) -> list[DeliveryEntry]:
     newest = [deliveries.c.received_at.desc(), deliveries.c.id.desc()]
-    return found(connection, DeliveryEntry, deliveries, *conditions, order=newest, limit=limit)
+    return records_of(connection, DeliveryEntry, deliveries, *conditions, order=newest, limit=limit)

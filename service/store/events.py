@@ -13,7 +13,7 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.store.database import lock_subject
-from service.store.schema import Network, delete, event_endpoints, events, exists, first, found, given, update
+from service.store.schema import Network, delete, event_endpoints, events, exists, given, record_of, records_of, update
 from service.text import storable
 
 EventType = Literal["run.started", "run.ended", "health.changed", "invitation.accepted"]
@@ -94,13 +94,13 @@ def add_endpoint(
 
 def endpoints(connection: sa.Connection, organization_id: str | None = None) -> list[Endpoint]:
     """Return the endpoints of one organization or of all, oldest first."""
-    return found(connection, Endpoint, event_endpoints, _owned(organization_id), order=[event_endpoints.c.id])
+    return records_of(connection, Endpoint, event_endpoints, _owned(organization_id), order=[event_endpoints.c.id])
 
 
 def endpoint(connection: sa.Connection, endpoint_id: str, organization_id: str | None = None) -> Endpoint | None:
     """Return one endpoint, of an organization or of any."""
     # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
-    return first(connection, Endpoint, event_endpoints, _owned(organization_id), id=storable(endpoint_id))
+    return record_of(connection, Endpoint, event_endpoints, _owned(organization_id), id=storable(endpoint_id))
 
 
 def remove_endpoint(connection: sa.Connection, endpoint_id: str) -> None:
@@ -142,7 +142,7 @@ def record(
 def first_due(connection: sa.Connection, endpoint_id: str, now: int) -> Event | None:
     """Return the endpoint's event that has been due the longest."""
     due, order = (events.c.state == WAITING, events.c.due_at <= now), [events.c.due_at, events.c.id]
-    return first(connection, Event, events, *due, endpoint_id=endpoint_id, order=order)
+    return record_of(connection, Event, events, *due, endpoint_id=endpoint_id, order=order)
 
 
 def mark_delivered(connection: sa.Connection, event_id: str, now: int) -> None:
@@ -181,12 +181,12 @@ def latest(
 ) -> list[Event]:
     """Return the newest events of one organization or of all, optionally only those in one state."""
     chosen = (_of(organization_id), given(events.c.state, state))
-    return found(connection, Event, events, *chosen, order=[events.c.id.desc()], limit=limit)
+    return records_of(connection, Event, events, *chosen, order=[events.c.id.desc()], limit=limit)
 
 
 def by_id(connection: sa.Connection, event_id: str, organization_id: str | None = None) -> Event | None:
     """Return one event, of an organization or of any."""
-    return first(connection, Event, events, _of(organization_id), id=storable(event_id))
+    return record_of(connection, Event, events, _of(organization_id), id=storable(event_id))
 
 
 def replay(connection: sa.Connection, event: Event, now: int) -> None:

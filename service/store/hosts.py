@@ -10,7 +10,7 @@ from service import ids
 from service.reference import location
 from service.store import events
 from service.store.database import lock_subject
-from service.store.schema import GitHubApp, delete, found, hosts, replace_rows, update
+from service.store.schema import GitHubApp, delete, hosts, records_of, replace_rows, update
 
 PROBES: Final = ("api", "git")
 _last_status: Final = sa.func.coalesce(hosts.c.status, "ok")
@@ -98,7 +98,7 @@ def disconnect(connection: sa.Connection, organization_id: str, platform: str) -
 
 def of(connection: sa.Connection, organization_id: str) -> list[Host]:
     """Return an organization's hosts, by platform."""
-    return found(connection, Host, hosts, organization_id=organization_id, order=[hosts.c.platform])
+    return records_of(connection, Host, hosts, organization_id=organization_id, order=[hosts.c.platform])
 
 
 def at(connection: sa.Connection, organization_id: str, platform: str, url: str) -> Host | None:

@@ -10,7 +10,7 @@ from service.clock import DAY_MICROS, SECOND_MICROS
 from service.settings import Role
 from service.store import audit, events
 from service.store.database import lock_subject
-from service.store.schema import first, found, given, invitations, organizations, update
+from service.store.schema import given, invitations, organizations, record_of, records_of, update
 from service.text import storable
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
@@ -65,20 +65,20 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
 def by_id(connection: sa.Connection, invitation_id: str) -> Invitation | None:
     """Return the invitation with an id."""
     # It may come from a URL, and PostgreSQL refuses NUL as a parameter.
-    return first(connection, Invitation, invitations, id=storable(invitation_id))
+    return record_of(connection, Invitation, invitations, id=storable(invitation_id))
 
 
 def all_of(connection: sa.Connection, organization_id: str | None = None) -> list[Invitation]:
     """Return the invitations of one organization or of all, oldest first."""
     mine = given(invitations.c.organization_id, organization_id)
-    return found(connection, Invitation, invitations, mine, order=[invitations.c.id])
+    return records_of(connection, Invitation, invitations, mine, order=[invitations.c.id])
 
 
 def made_by(connection: sa.Connection, parent_id: str, most: int) -> list[Invitation]:
     """Return the invitations to organizations that a partner created, newest first, at most `most`."""
     created = sa.select(organizations.c.id).where(organizations.c.parent_id == parent_id).scalar_subquery()
     theirs = invitations.c.organization_id.in_(created)
-    return found(connection, Invitation, invitations, theirs, order=[invitations.c.id.desc()], limit=most)
+    return records_of(connection, Invitation, invitations, theirs, order=[invitations.c.id.desc()], limit=most)
 
 
 def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: int) -> str | None:
@@ -93,7 +93,7 @@ def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: in
 
 def by_code(connection: sa.Connection, code: str) -> Invitation | None:
     """Return the invitation with a code, in any state."""
-    return first(connection, Invitation, invitations, code_digest=ids.digest(code))
+    return record_of(connection, Invitation, invitations, code_digest=ids.digest(code))
 
 
 def accept(connection: sa.Connection, code: str, now: int) -> str | None:

@@ -12,7 +12,17 @@ from pydantic import ConfigDict, Field
 
 from service import ids
 from service.store.database import lock_subject
-from service.store.schema import batches, first, found, offers, organizations, replace_rows, runs, trials, update
+from service.store.schema import (
+    batches,
+    offers,
+    organizations,
+    record_of,
+    records_of,
+    replace_rows,
+    runs,
+    trials,
+    update,
+)
 
 ENTITLEMENTS: Final = ("ServiceAPI", "CreateOrganizations")
 
@@ -48,7 +58,7 @@ def create(
     """Add an organization; the slug defaults to one made from the name, and gets a suffix if it is taken."""
     new_id, slug = f"org_{ids.ulid(now)}", slug or slug_of(name)
     lock_subject(connection, "organization", slug)
-    if first(connection, Organization, organizations, slug=slug):
+    if record_of(connection, Organization, organizations, slug=slug):
         slug = f"{slug}-{new_id[-8:].lower()}"
     created = Organization(
         new_id, name, slug, parent_id, active=True, entitlements=entitlements, offer_code=offer_code, created_at=now
@@ -70,13 +80,13 @@ def slug_of(name: str) -> str:
 
 def by_id(connection: sa.Connection, organization_id: str) -> Organization | None:
     """Return the organization with an id."""
-    return first(connection, Organization, organizations, id=organization_id)
+    return record_of(connection, Organization, organizations, id=organization_id)
 
 
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
     """Return the organization with a slug (upper or lower case) or an id, as an administrator types it."""
     typed = sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug)
-    return first(connection, Organization, organizations, typed)
+    return record_of(connection, Organization, organizations, typed)
 
 
 def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organization]:
@@ -84,7 +94,7 @@ def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organiza
     known: dict[str, Organization] = {}
     for some in batches(slugs):
         typed = sa.or_(organizations.c.slug.in_([slug.lower() for slug in some]), organizations.c.id.in_(some))
-        for organization in found(connection, Organization, organizations, typed):
+        for organization in records_of(connection, Organization, organizations, typed):
             known |= {organization.slug: organization, organization.id: organization}
     return known
 
@@ -92,12 +102,12 @@ def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organiza
 def of_run(connection: sa.Connection, run_id: str) -> Organization | None:
     """Return the organization to which a run belongs."""
     owner = sa.select(runs.c.organization_id).where(runs.c.id == run_id).scalar_subquery()
-    return first(connection, Organization, organizations, organizations.c.id == owner)
+    return record_of(connection, Organization, organizations, organizations.c.id == owner)
 
 
 def all_of(connection: sa.Connection) -> list[Organization]:
     """Return every organization, oldest first."""
-    return found(connection, Organization, organizations, order=[organizations.c.created_at, organizations.c.id])
+    return records_of(connection, Organization, organizations, order=[organizations.c.created_at, organizations.c.id])
 
 
 def change(connection: sa.Connection, organization_id: str, **values: object) -> None:
@@ -130,12 +140,12 @@ def put_offer(connection: sa.Connection, offer: Offer) -> None:
 
 def offer_by_code(connection: sa.Connection, code: str) -> Offer | None:
     """Return the offer with a code."""
-    return first(connection, Offer, offers, code=code)
+    return record_of(connection, Offer, offers, code=code)
 
 
 def all_offers(connection: sa.Connection) -> list[Offer]:
     """Return every offer."""
-    return found(connection, Offer, offers, order=[offers.c.code])
+    return records_of(connection, Offer, offers, order=[offers.c.code])
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +178,7 @@ def sign_up(connection: sa.Connection, organization_id: str, code: str | None) -
 
 def trial_of(connection: sa.Connection, organization_id: str) -> Trial | None:
     """Return an organization's trial; None if the operator created the organization."""
-    return first(connection, Trial, trials, organization_id=organization_id)
+    return record_of(connection, Trial, trials, organization_id=organization_id)
 
 
 def start_trial(connection: sa.Connection, organization_id: str, now: int) -> Trial | None:

@@ -14,7 +14,7 @@ from service.clock import SECOND_MICROS, rfc3339
 from service.store import agents
 from service.store.database import insert_new
 from service.store.runs import Run
-from service.store.schema import UNDER_WAY, WAITING, WORKS, delete, found, model_outages, runs, turns
+from service.store.schema import UNDER_WAY, WAITING, WORKS, delete, model_outages, records_of, runs, turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def end(connection: sa.Connection, source: str) -> None:
 
 def all_of(connection: sa.Connection) -> list[Outage]:
     """Return the outages, longest first."""
-    return found(connection, Outage, model_outages, order=[model_outages.c.since, model_outages.c.source])
+    return records_of(connection, Outage, model_outages, order=[model_outages.c.since, model_outages.c.source])
 
 
 class ProviderOutages:

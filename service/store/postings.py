@@ -16,7 +16,7 @@ from service.findings import SEVERITIES, counted
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
-from service.store.schema import first, found, postings, turns, update
+from service.store.schema import postings, record_of, records_of, turns, update
 from service.store.schema import runs as runs_table
 from service.store.turn_files import Key
 
@@ -177,7 +177,7 @@ def pull_requests(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str
 def first_due(connection: sa.Connection, run_id: str, now: int) -> Posting | None:
     """Return a run's first due posting; a pull request comes before its review and the comment, which need it."""
     order = [postings.c.wanted_at, postings.c.kind != "pull_request", postings.c.kind]
-    return first(connection, Posting, postings, *_due(now), run_id=run_id, order=order)
+    return record_of(connection, Posting, postings, *_due(now), run_id=run_id, order=order)
 
 
 def put_off(connection: sa.Connection, run: Run, until: int) -> None:
@@ -210,12 +210,12 @@ def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, du
 
 def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
     """Return a run's postings in every state."""
-    return found(connection, Posting, postings, run_id=run_id, order=[postings.c.kind, postings.c.wanted_at])
+    return records_of(connection, Posting, postings, run_id=run_id, order=[postings.c.kind, postings.c.wanted_at])
 
 
 def refused(connection: sa.Connection, limit: int) -> list[Posting]:
     """Return the latest postings that were given up."""
-    return found(connection, Posting, postings, state=REFUSED, order=[postings.c.wanted_at.desc()], limit=limit)
+    return records_of(connection, Posting, postings, state=REFUSED, order=[postings.c.wanted_at.desc()], limit=limit)
 
 
 def _waiting(now: int) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from service.store.schema import (
     default_branches,
     delete,
     exists,
-    first,
-    found,
     given,
     organizations,
     owned,
+    record_of,
+    records_of,
     replace_rows,
     repositories,
     schedules,
@@ -177,19 +177,20 @@ def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:
 
 def of(connection: sa.Connection, organization_id: str) -> list[Repository]:
     """Return an organization's repositories, by name."""
-    return found(connection, Repository, repositories, organization_id=organization_id, order=[repositories.c.name])
+    by_name = [repositories.c.name]
+    return records_of(connection, Repository, repositories, organization_id=organization_id, order=by_name)
 
 
 def by_path(connection: sa.Connection, organization_id: str, platform: str, path: str) -> Repository | None:
     """Return the repository at a path, ignoring case as code hosts do."""
-    return first(connection, Repository, repositories, *_at(platform, path), organization_id=organization_id)
+    return record_of(connection, Repository, repositories, *_at(platform, path), organization_id=organization_id)
 
 
 def named(connection: sa.Connection, organization_id: str, text: str) -> Repository | None:
     """Return the repository configured under a name, otherwise one that is cloned from that URL."""
     has_name = repositories.c.name == text
     either, order = has_name | (repositories.c.url == text), [sa.desc(has_name)]
-    return first(connection, Repository, repositories, either, organization_id=organization_id, order=order)
+    return record_of(connection, Repository, repositories, either, organization_id=organization_id, order=order)
 
 
 def everywhere(connection: sa.Connection, platform: str, path: str) -> list[tuple[str, Repository]]:

@@ -14,7 +14,7 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
-from service.store.schema import exists, first, found, given, organizations, runs, turns, update
+from service.store.schema import exists, given, organizations, record_of, records_of, runs, turns, update
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
@@ -169,7 +169,7 @@ def on_own_branches(connection: sa.Connection, organization_id: str, since: int,
         .group_by(runs.c.url, runs.c.branch)
         .having(latest >= since, latest < before, sa.func.max(is_active) == 0)
     )
-    oldest = found(connection, Run, runs, runs.c.id.in_(of_branch), order=[runs.c.id])
+    oldest = records_of(connection, Run, runs, runs.c.id.in_(of_branch), order=[runs.c.id])
     return [run for run in oldest if is_made_for(run.branch, run.id)]
 
 
@@ -202,12 +202,12 @@ def by_id(connection: sa.Connection, run_id: str) -> Run | None:
     if "\0" in run_id:
         # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
         return None
-    return first(connection, Run, runs, id=run_id)
+    return record_of(connection, Run, runs, id=run_id)
 
 
 def by_ids(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Run]:
     """Return runs, keyed by id."""
-    return {run.id: run for run in found(connection, Run, runs, runs.c.id.in_(run_ids))}
+    return {run.id: run for run in records_of(connection, Run, runs, runs.c.id.in_(run_ids))}
 
 
 def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int | None) -> list[Run]:
@@ -215,7 +215,7 @@ def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | N
     wanted = conditions(filters)
     if after is not None:
         wanted.append(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
-    return found(connection, Run, runs, *wanted, order=[runs.c.created_at.desc(), runs.c.id.desc()], limit=size)
+    return records_of(connection, Run, runs, *wanted, order=[runs.c.created_at.desc(), runs.c.id.desc()], limit=size)
 
 
 def active(connection: sa.Connection, filters: Filters, limit: int | None) -> list[Run]:

@@ -45,7 +45,7 @@ class GitHubApp:
     """Whether GitHub's API makes the commits, which signs them."""
 
 
-def found(
+def records_of(
     connection: sa.Connection,
     record: type[Record],
     table: sa.Table,
@@ -70,7 +70,7 @@ def _all(record: Any, table: sa.Table, limit: int | None = None, *equal: str) ->
     return sa.select(*columns).where(*(table.c[name] == sa.bindparam(name) for name in equal)).limit(limit)
 
 
-def first(
+def record_of(
     connection: sa.Connection,
     record: type[Record],
     table: sa.Table,
@@ -79,7 +79,7 @@ def first(
     **equal: object,
 ) -> Record | None:
     """Return the first such record; None if there is none."""
-    return next(iter(found(connection, record, table, *conditions, order=order, limit=1, **equal)), None)
+    return next(iter(records_of(connection, record, table, *conditions, order=order, limit=1, **equal)), None)
 
 
 def owned(

@@ -13,7 +13,7 @@ from service.errors import ServiceError
 from service.settings import Role
 from service.store import invitations
 from service.store.database import insert_new, lock_subject
-from service.store.schema import delete, first, found, members, sessions, update
+from service.store.schema import delete, members, record_of, records_of, sessions, update
 from service.store.tokens import SCOPES, Scope
 
 ROLES: Final[Mapping[str, tuple[Scope, ...]]] = {
@@ -79,7 +79,7 @@ def begin(
 
 def by_value(connection: sa.Connection, value: str, now: int, secret: str = "") -> Session | None:
     """Return a session that was used within twelve hours and opened within seven days."""
-    session = first(connection, Session, sessions, digest=ids.digest(value + secret))
+    session = record_of(connection, Session, sessions, digest=ids.digest(value + secret))
     if session is None or now - session.seen_at >= IDLE_MICROS or now - session.opened_at >= LIFE_MICROS:
         return None
     return session
@@ -97,24 +97,24 @@ def end(connection: sa.Connection, digest: str) -> None:
 
 def member(connection: sa.Connection, member_id: str) -> Member | None:
     """Return a member."""
-    return first(connection, Member, members, id=member_id)
+    return record_of(connection, Member, members, id=member_id)
 
 
 def members_of(connection: sa.Connection, organization_id: str) -> list[Member]:
     """Return an organization's members, by address."""
-    return found(connection, Member, members, organization_id=organization_id, order=[members.c.email])
+    return records_of(connection, Member, members, organization_id=organization_id, order=[members.c.email])
 
 
 def memberships(connection: sa.Connection, emails: Iterable[str]) -> list[Member]:
     """Return the members with the given addresses, in all organizations."""
-    return found(connection, Member, members, members.c.email.in_([email.lower() for email in emails]))
+    return records_of(connection, Member, members, members.c.email.in_([email.lower() for email in emails]))
 
 
 def add_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role = "admin") -> Member:
     """Return the member with an address, adding it with a role if the organization does not have it yet."""
     added = Member(f"mem_{ids.ulid(now)}", organization_id, email.lower(), role, now)
     insert_new(connection, members, asdict(added))
-    return found(connection, Member, members, organization_id=organization_id, email=added.email)[0]
+    return records_of(connection, Member, members, organization_id=organization_id, email=added.email)[0]
 
 
 def put_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role) -> Member:

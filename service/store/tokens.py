@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS
-from service.store.schema import first, found, tokens, update
+from service.store.schema import record_of, records_of, tokens, update
 
 Scope = Literal["admin", "organizations:create", "runs:read", "runs:write", "settings"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -53,17 +53,17 @@ def create(
 
 def by_value(connection: sa.Connection, value: str) -> TokenRecord | None:
     """Return the token with a value, even if it has expired or was revoked."""
-    return first(connection, TokenRecord, tokens, digest=ids.digest(value))
+    return record_of(connection, TokenRecord, tokens, digest=ids.digest(value))
 
 
 def by_id(connection: sa.Connection, token_id: str) -> TokenRecord | None:
     """Return the token with an id, even if it has expired or was revoked."""
-    return first(connection, TokenRecord, tokens, id=token_id)
+    return record_of(connection, TokenRecord, tokens, id=token_id)
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[TokenRecord]:
     """Return an organization's tokens, oldest first."""
-    return found(connection, TokenRecord, tokens, organization_id=organization_id, order=[tokens.c.id])
+    return records_of(connection, TokenRecord, tokens, organization_id=organization_id, order=[tokens.c.id])
 
 
 def revoke(connection: sa.Connection, token_id: str, now: int) -> str | None:

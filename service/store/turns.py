@@ -17,10 +17,10 @@ from service.store.schema import (
     UNDER_WAY,
     WAS_CANCELLED,
     exists,
-    first,
-    found,
     given,
     of_turn,
+    record_of,
+    records_of,
     runs,
     turns,
     update,
@@ -392,19 +392,19 @@ def last_turns(
 
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
     """Return one turn of a run."""
-    return first(connection, Turn, turns, run_id=run_id, number=number)
+    return record_of(connection, Turn, turns, run_id=run_id, number=number)
 
 
 def newest_of(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Turn]:
     """Return the last turn of each of the runs, keyed by run id."""
     number = sa.select(runs.c.turn).where(runs.c.id == turns.c.run_id).scalar_subquery()
-    last = found(connection, Turn, turns, turns.c.run_id.in_(run_ids), turns.c.number == number)
+    last = records_of(connection, Turn, turns, turns.c.run_id.in_(run_ids), turns.c.number == number)
     return {turn.run_id: turn for turn in last}
 
 
 def of(connection: sa.Connection, run_id: str) -> list[Turn]:
     """Return a run's turns, oldest first: its conversation."""
-    return found(connection, Turn, turns, run_id=run_id, order=[turns.c.number])
+    return records_of(connection, Turn, turns, run_id=run_id, order=[turns.c.number])
 
 
 def _is_latest(turn: Turn) -> tuple[sa.ColumnElement[bool], ...]:

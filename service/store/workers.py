@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from service.clock import SECOND_MICROS, Clock
 from service.store.database import Database, now_in
-from service.store.schema import delete, found, meta, replace_rows, update, workers
+from service.store.schema import delete, meta, records_of, replace_rows, update, workers
 
 _CHANNEL: Final = "runwarden"
 _CHECK_S: Final = 20.0
@@ -67,12 +67,12 @@ def sign_off(connection: sa.Connection, executor: str) -> None:
 def heard_within(connection: sa.Connection, ttl_s: float, clock: Clock) -> list[Worker]:
     """Return the workers with a heartbeat within the last `ttl_s` seconds, oldest first."""
     earliest = now_in(connection, clock) - int(ttl_s * SECOND_MICROS)
-    return found(connection, Worker, workers, workers.c.seen_at >= earliest, order=[workers.c.started_at])
+    return records_of(connection, Worker, workers, workers.c.seen_at >= earliest, order=[workers.c.started_at])
 
 
 def all_of(connection: sa.Connection) -> list[Worker]:
     """Return all known workers."""
-    return found(connection, Worker, workers, order=[workers.c.started_at])
+    return records_of(connection, Worker, workers, order=[workers.c.started_at])
 
 
 def forget(connection: sa.Connection, executor: str) -> None:
