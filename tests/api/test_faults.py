@@ -8,7 +8,7 @@ import pytest
 from app.api.client import Client
 from app.api.errors import ApiError, RequestTimeoutError, UnreachableError, UnusableAnswerError
 from app.profiles.token import Token
-from tests.contract.conftest import ORGANIZATION, create, nothing, read
+from tests.api.conftest import ORGANIZATION, create, nothing, read
 from tests.lab import Drip, Drop, Hang, Raw, Respond, Server, Step
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

@@ -14,7 +14,7 @@ from app.api.errors import (
     ServerFailedError,
 )
 from app.profiles.token import FileToken
-from tests.contract.conftest import create, read
+from tests.api.conftest import create, read
 from tests.lab import Raw, Respond, Server, Step
 
 

@@ -17,7 +17,7 @@ from app.api.errors import (
 )
 from app.api.requests import CancelRun, ResendInvitation, SayToRun, WriteRequest
 from storage.records.results import LogChunk, ModelUsage, ReportedFinding, Turn
-from tests.contract.conftest import nothing
+from tests.api.conftest import nothing
 from tests.lab import Respond, Server
 
 COMMIT = "4f1c" * 10

@@ -10,7 +10,7 @@ from app.api.errors import ApiError, UnusableAnswerError
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, RunQuery, StartAgent, StartRun
 from app.version import __version__
 from storage.records import Repository
-from tests.contract.conftest import nothing
+from tests.api.conftest import nothing
 from tests.lab import ORGANIZATION, Respond, Server
 
 API = Repository.parse("acme/api")

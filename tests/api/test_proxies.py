@@ -14,8 +14,8 @@ from app.notify.channels import relayed
 from app.profiles import NotifyRoute
 from app.profiles.token import Token
 from app.results.git import Git, GitError
-from tests.contract.conftest import ORGANIZATION
-from tests.contract.conftest import create as fails_to_create
+from tests.api.conftest import ORGANIZATION
+from tests.api.conftest import create as fails_to_create
 from tests.lab import ORGANIZATION as CREATED
 from tests.lab import Respond, Server
 from tests.proxy import ADDRESS, Proxy

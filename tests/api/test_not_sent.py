@@ -11,7 +11,7 @@ from app.api.errors import NoTokenError, NotSendableError, RejectedError, Unreac
 from app.api.requests import CancelRun, StartAgent, StartRun
 from app.profiles.token import Token, TokenError
 from storage.records import Repository
-from tests.contract.conftest import ORGANIZATION, create, nothing
+from tests.api.conftest import ORGANIZATION, create, nothing
 from tests.lab import Drop, Respond, Server, free_port
 
 
