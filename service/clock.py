@@ -44,7 +44,7 @@ def rfc3339(micros: int) -> str:
 
 
 def rfc3339_or_none(micros: int | None) -> str | None:
-    """Format an instant as `rfc3339` does; None: there is none."""
+    """Format an instant as `rfc3339` does; None stays None."""
     return None if micros is None else rfc3339(micros)
 
 
@@ -95,7 +95,7 @@ def parse_duration(text: str) -> int:
 
 
 def seconds_until(text: str, now_s: float) -> float | None:
-    """Return the seconds until an instant in a header, or those of a duration there; None: it is neither.
+    """Return the seconds until the instant, or of the duration, in a header; None if it is neither.
 
     An instant is a number of seconds since 1970, in RFC 3339, or an HTTP date; a duration is `30`, `1m30s` or `500ms`.
     """

@@ -105,7 +105,7 @@ def environment(home: Path) -> dict[str, str]:
         | {
             "no_proxy": direct,
             "HOME": str(home),
-            # Of names and messages git reads the bytes; another locale would only be loaded by each process.
+            # git handles names and messages as bytes; another locale would only slow each process.
             "LC_ALL": "C",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
@@ -118,7 +118,7 @@ def environment(home: Path) -> dict[str, str]:
             "GIT_ALLOW_PROTOCOL": ALLOWED_PROTOCOLS,
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_LFS_FORCE_PROGRESS": "1",
-            # A proxy gets the login that its address has, without being asked for it.
+            # Send the login in a proxy's address without a challenge.
             "GIT_HTTP_PROXY_AUTHMETHOD": "basic",
         }
     )
@@ -147,7 +147,7 @@ class Login(Protocol):
         """Return git's variables for the login at this moment."""
 
     def renew(self) -> bool:
-        """Return whether there is another login, since this one was refused."""
+        """Return whether another login exists, after this one was refused."""
 
     def at(self, url: str) -> Self:
         """Return the login for another address on the host."""

@@ -85,7 +85,7 @@ class HookEvent:
 
     @property
     def cause(self) -> str:
-        """The cause, which starts a run of each rule only once."""
+        """The event's cause, for which each rule starts at most one run."""
         return self.occasion or self.head_sha
 
     @property
@@ -156,7 +156,7 @@ class TriggerRule(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=T
         return next(fire_times(self.schedule or "", self.timezone, after))
 
     def mismatch(self, event: HookEvent) -> str | None:
-        """The reason why an event starts no run by this rule; None: it starts one."""
+        """Why this rule starts no run for an event; None if it starts one."""
         has_label, is_assigned = _share(self.labels, event.labels), _share(self.assignees, event.assignees)
         is_command = event.command == self.command
         if event.kind not in self.on:
@@ -169,7 +169,7 @@ class TriggerRule(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=T
             return f"{event.sender} is not among its authors"
         if event.kind == FAILED and not any(fnmatchcase(event.check, pattern) for pattern in self.checks):
             return f"not for the check {event.check}"
-        # As long as the pull request is not known, any branch may be its target.
+        # While the pull request is unknown, any branch may be its target.
         if event.base and not any(fnmatchcase(event.base, pattern) for pattern in self.branches):
             return f"not for the branch {event.base}"
         if self.labels and not has_label and event.issue is None:

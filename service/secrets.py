@@ -42,7 +42,7 @@ class Secrets:
 
     def masked(self, data: bytes) -> bytes:
         """Return the bytes without the values."""
-        # Much faster than the pattern, and most output has none.
+        # Much faster than the pattern, and most output has no secrets.
         return self._pattern.sub(MASK.encode(), data) if any(form in data for form in self._forms) else data
 
     def unchanging(self, data: bytes) -> int:
@@ -52,7 +52,7 @@ class Secrets:
         if any(form in data for form in self._forms):
             for match in self._pattern.finditer(data):
                 if match.start() > certain:
-                    # It may be the beginning of a longer value.
+                    # The end may be the beginning of a longer value.
                     return match.start()
                 ends = match.end()
         return max(ends, len(data) - len(self._tail(data)))

@@ -41,7 +41,7 @@ def shown_in_one_line(text: str) -> str:
     """
     if not text.strip():
         raise ValueError("it is blank")
-    # Blanks of other scripts, and the joiners of some.
+    # Blanks and joiners of other scripts.
     bad = (mark for mark in text if not (mark in "\u200c\u200d" or unicodedata.category(mark) == "Zs"))
     if (mark := next((mark for mark in bad if one_line(mark) != mark), None)) is not None:
         name = unicodedata.name(mark, "a line break, a tab or another control character")
@@ -77,10 +77,10 @@ def _picture(mark: str) -> str:
 
 
 def table(value: object) -> dict[str, Any]:
-    """Return an object of JSON from outside; empty: it is none."""
+    """Return a JSON object from outside; empty if the value is something else."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: object) -> list[Any]:
-    """Return a list of JSON from outside; empty: it is none."""
+    """Return a JSON list from outside; empty if the value is something else."""
     return value if isinstance(value, list) else []

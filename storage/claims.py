@@ -1,4 +1,4 @@
-"""Claims: of all processes, one works on a row, be it an action, a decision or a delivery; and one has a lease.
+"""Claims: only one process works on a row (an action, a decision or a delivery), and only one holds a lease.
 
 A claim is made under the write lock and names its process. When that process has ended, the row is abandoned, and
 another process finds out, or assumes, how far the work came. A reused process id does not count as the same process.
@@ -38,7 +38,7 @@ _STARTED_FIELD: Final = 19
 
 
 class Owner(Struct, frozen=True):
-    """A process, distinguished from all others before and after it."""
+    """A process, distinguishable from every other, even if its process id is reused."""
 
     pid: int
     started: str
@@ -49,7 +49,7 @@ class Owner(Struct, frozen=True):
     """Where its process id is valid: a container has its own."""
 
     def as_json(self) -> str:
-        """The owner as a claim stores it."""
+        """The owner in the form that a claim stores."""
         return json.dumps(astuple(self))
 
 
@@ -71,7 +71,7 @@ class Claims(Struct, frozen=True):
         expected: Mapping[str, str | int | None],
         change: Mapping[str, str | int | None],
     ) -> bool:
-        """Change a row and make it this process's, if it still is as expected: one process wins."""
+        """Change and claim a row if it is still as expected: one process wins."""
         assignments = ", ".join(f"{column} = ?" for column in ("owner_json", "owned_us", *change))
         conditions = " AND ".join((f"{self.key} = ?", *(f"{column} IS ?" for column in expected)))
         claimed = connection.execute(
@@ -81,7 +81,7 @@ class Claims(Struct, frozen=True):
         return claimed.rowcount == 1
 
     def adopt(self, connection: sqlite3.Connection, key: str | int, at: datetime) -> bool:
-        """Make an abandoned row this process's; False: its process may still run. Needs a transaction."""
+        """Claim an abandoned row; False if its process may still be running. Needs a transaction."""
         query = f"SELECT owner_json, owned_us FROM {self.table} WHERE {self.key} = ? AND {self.under_way}"
         row = connection.execute(query, (key,)).fetchone()
         if row is None or not (row[0] == this_process().as_json() or _is_abandoned(row[0], row[1], at)):
@@ -89,7 +89,7 @@ class Claims(Struct, frozen=True):
         return self.claim(connection, key, at, expected={}, change={})
 
     def abandoned(self, connection: sqlite3.Connection, at: datetime) -> tuple[str | int, ...]:
-        """The keys of the rows under way whose process has ended, oldest first."""
+        """The keys of rows in progress whose process has exited, oldest first."""
         rows = connection.execute(
             f"SELECT {self.key}, owner_json, owned_us FROM {self.table}"
             f" WHERE {self.under_way} AND owner_json IS NOT NULL ORDER BY rowid"
@@ -117,19 +117,19 @@ def acquire_lease(connection: sqlite3.Connection, now: datetime, name: str, owne
         "INSERT INTO leases (name, owner, until_us) VALUES (:name, :owner, :until) ON CONFLICT (name) DO UPDATE"
         " SET owner = excluded.owner, until_us = excluded.until_us"
         " WHERE owner = excluded.owner OR until_us <= :now OR until_us > :unbelievable",
-        # No lease ends so late: the clock was set back, and the lease would outlast its holder.
+        # No lease lasts this long: the clock was set back, and the lease would outlive its holder.
         {"name": name, "owner": owner, "until": now_us + ttl_us, "now": now_us, "unbelievable": now_us + 2 * ttl_us},
     )
     return taken.rowcount == 1
 
 
 def release_lease(connection: sqlite3.Connection, name: str, owner: str) -> None:
-    """Give the lease back, if the owner holds it."""
+    """Release the lease if the owner holds it."""
     connection.execute("DELETE FROM leases WHERE name = ? AND owner = ?", (name, owner))
 
 
 def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:
-    """The time until which a lease is held; None: it is not held."""
+    """When a lease expires; None if nobody holds it."""
     row = connection.execute("SELECT until_us FROM leases WHERE name = ?", (name,)).fetchone()
     return None if row is None else from_us(row[0])
 

@@ -85,7 +85,7 @@ def immediate(connection: sqlite3.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        # A full disk or a failed one may have rolled back already.
+        # A full or failing disk may have caused a rollback already.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -93,7 +93,7 @@ def immediate(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Several reads of one state; nested ones share the outer one."""
+    """Several reads of one snapshot; nested ones share the outer snapshot."""
     if connection.in_transaction:
         yield
         return

@@ -20,7 +20,7 @@ class StorageError(RunwardenError):
 
 
 class DatabaseNewerError(StorageError):
-    """A newer Runwarden wrote the file; this one does not know all that is in it."""
+    """A newer Runwarden wrote the file, with content that this version does not know."""
 
     kind = "database_newer"
 
@@ -38,7 +38,7 @@ class DatabaseDamagedError(StorageError):
 
 
 class DatabaseReadOnlyError(StorageError):
-    """The file, or the folder for its journal, may not be written."""
+    """No permission to write the file, or the folder for its journal."""
 
     kind = "database_read_only"
 
@@ -56,7 +56,7 @@ class DatabaseBusyError(StorageError):
 
 
 class DiskFullError(StorageError):
-    """No space is left for the write; nothing of it was kept."""
+    """The disk is full; no part of the write was kept."""
 
     kind = "disk_full"
 
@@ -78,7 +78,7 @@ class LedgerRefusedError(RunwardenError):
 
 
 class EarlierActionError(LedgerRefusedError):
-    """An earlier action is in the way."""
+    """An earlier action blocks this one."""
 
     def __init__(self, existing: Action, why: str) -> None:
         super().__init__(f"{existing.action_id} {why}")
@@ -118,7 +118,7 @@ class NoSuchActionError(LedgerRefusedError):
 
 
 class AmbiguousActionError(LedgerRefusedError):
-    """More than one entry's id begins like this."""
+    """Several entries' ids begin with this text."""
 
     kind = "ambiguous"
 

@@ -102,7 +102,7 @@ def move_aside(path: Path, why: str, stamp: str) -> Path:
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """A file's identity, which differs for a file that replaces it; None: there is none."""
+    """A file's identity, which changes when another file replaces it; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -147,7 +147,7 @@ def file_system(folder: Path) -> str | None:
     for line in lines:
         before, _, after = line.partition(" - ")
         point = Path(_OCTAL.sub(lambda match: chr(int(match[1], 8)), before.split(" ")[4]))
-        # Of several mounts at one point the last one is on top.
+        # If several mounts share a mount point, the last one is visible.
         if path.is_relative_to(point) and len(point.parts) >= best:
             best, kind = len(point.parts), after.split(" ")[0]
     return kind

@@ -1,4 +1,4 @@
-"""One thread owns one connection: SQLite never runs on the event loop, and never in two places at once."""
+"""One thread owns one connection: SQLite never runs on the event loop or in two places at once."""
 
 import asyncio
 import sqlite3
@@ -88,11 +88,11 @@ class DatabaseThread:
     def _submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
         if self._is_ended:
             raise self._closed_error()
-        # A loop returns a future of its own as it is.
+        # An event loop returns its own futures unchanged.
         return asyncio.get_running_loop().run_in_executor(self, call)  # type: ignore[arg-type]
 
     def submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run the call in its turn, as the loop's executors do."""
+        """Run the call after earlier ones, like the event loop's executors."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.put((future, call))
         return future
@@ -105,7 +105,7 @@ class DatabaseThread:
                     settle = partial(_settle, future, future.set_result, call())
                 except BaseException as error:  # noqa: BLE001 — the awaiting caller gets and handles it
                     settle = partial(_settle, future, future.set_exception, error)
-                with suppress(RuntimeError):  # The loop has ended, and nobody awaits the job.
+                with suppress(RuntimeError):  # The event loop is closed, and nobody awaits the job.
                     future.get_loop().call_soon_threadsafe(settle)
                 del settle
             del job, future, call  # Otherwise the result would be kept until the next job.
@@ -165,7 +165,7 @@ class DatabaseThread:
 
 @dataclass(eq=False)
 class ThreadedStore:
-    """A database with a thread that writes and one that reads; they may be the same."""
+    """A database with a writer thread and a reader thread, which may be the same."""
 
     writer: DatabaseThread
     reader: DatabaseThread

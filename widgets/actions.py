@@ -1,4 +1,4 @@
-"""How writes are shown: a line of the table for each, the facts of one, and the bar above them."""
+"""How writes are shown: a table with one line each, the facts of one write, and the bar above."""
 
 import json
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ class ActivityEntry(Struct, frozen=True):
 
     @property
     def run_id(self) -> str | None:
-        """The run that it made or continued; None: it made none."""
+        """The run that the write created or continued, or None."""
         return self.source.result_id or (self.source.subject if self.source.kind == "run.continue" else None)
 
     def cells(self, now: datetime) -> TableLine:
@@ -143,6 +143,6 @@ class ActivityBar(Horizontal):
         super().__init__(ListSearch(placeholders), ChipBar(id="activity-filters"), SteadyText(id="activity-extent"))
 
     def show(self, filters: tuple[Chip, ...], extent: Content) -> None:
-        """Show the filters, and how many entries are shown."""
+        """Show the filters and the number of visible entries."""
         self.query_one("#activity-filters", ChipBar).chips = filters
         self.query_one("#activity-extent", SteadyText).update(extent)

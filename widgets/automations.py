@@ -83,7 +83,7 @@ class RuleView(Struct, frozen=True):
 
     @property
     def name(self) -> SafeText:
-        """Its name, safe to show."""
+        """The rule's name, safe to show."""
         return safe_text(self.key, limit=100)
 
     def cells(self, now: datetime) -> TableLine:
@@ -97,7 +97,7 @@ class RuleView(Struct, frozen=True):
         return state, (self.name, "plain"), (self.sentence, "quiet"), (coming, "plain"), *strip
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
-        """Its effect, its limits and its next times."""
+        """The rule's effect, limits and next times."""
         badge = MODES[self.mode]
         why = {"on": "", "paused": f" {self.paused}; press P to resume", "off": "; press D to enable"}[self.mode]
         yield "automation", (self.name, "plain")

@@ -65,7 +65,7 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: W
 
 
 def next_poll(wait: Wait | None, now: datetime) -> str:
-    """When the service is asked again, counted down to the second; None: another process decides."""
+    """The countdown to the next poll, in seconds; None if another process decides."""
     left_s = 0 if wait is None else ceil((wait.until - now).total_seconds())
     return f"asking again in {span(left_s)}" if left_s > 0 else "asking again"
 
@@ -120,7 +120,7 @@ class Vitals(Struct, frozen=True):
 
 
 class Brevity(IntEnum):
-    """How much is abbreviated where there is little room."""
+    """How much is abbreviated when space is short."""
 
     FULL = 0
     WORDS = 1
@@ -196,7 +196,7 @@ class HeaderBar(ClickableLine):
         if vitals.runs_link is not None and vitals.runs_link.in_lab:
             yield Content.styled(" lab", STYLES["wait"])
         if vitals.links:
-            # If there is little room, those that answer are only counted.
+            # If space is short, working hosts are only counted.
             shown = [(mark, badge) for mark, badge in vitals.links if not is_brief or badge.tone != "good"]
             for mark, badge in shown:
                 word = badge.word if brevity is Brevity.FULL else _in_brief(badge.word)
@@ -343,7 +343,7 @@ NOTICE_MARGIN: Final = 2
 
 
 class Notice(Struct, frozen=True):
-    """What happened, what still holds, and which key helps."""
+    """A notice: what happened, what still works, and which key helps."""
 
     glyph: str
     title: str

@@ -115,14 +115,14 @@ class NeedsYouRow(InboxRow, frozen=True):
 
 
 class NeedsYou(LineTable[NeedsYouRow]):
-    """The items that cannot wait, in no more lines than there are."""
+    """The urgent items, in at most as many lines as fit."""
 
     def __init__(self, now: datetime) -> None:
         super().__init__(now, (Column("needs you", 10), Column("", 8, grows=1), Column("when", 9)))
         self.display = self.marks_resting = False
 
     def show_urgent(self, items: Sequence[InboxItem], most: int) -> None:
-        """Show those of the inbox's items that cannot wait, in at most so many lines."""
+        """Show the inbox's urgent items in at most this many lines."""
         # A host that is down is listed only if runs failed on it; old failures are in the inbox.
         fresh = (item for item in items if item.kind in URGENT and item.severity != "look")
         rows = tuple(NeedsYouRow(item) for item in fresh if item.kind != "host" or item.run_ids)

@@ -101,7 +101,7 @@ def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:
 
 
 def extent(view: InsightsView) -> str:
-    """The number of runs, their period, and whether all are known: `1,204 runs since 1 May · complete`."""
+    """The number of runs, the period, and whether the data is complete: `1,204 runs since 1 May · complete`."""
     if view.step == "day":
         since = day(view.since, view.at)
     else:
@@ -231,7 +231,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         if pushed > 0 and not _stand_apart(shown, pushed + 1):
             shown = shown[1:]
         self.plt.xticks([position for position, _ in shown], [label for _, label in shown])
-        # Plotext would write them in the random order of a set, which moves some of them.
+        # Plotext would draw them in a set's random order, which moves some labels.
         monitor = cast("Any", self.plt).monitor
         named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
         monitor.xticks[0], monitor.xlabels[0] = [position for position, _ in named], [text for _, text in named]

@@ -1,4 +1,4 @@
-"""Organizations: the attempts to create them, and the rows of an import, each as a table with its parts."""
+"""Organizations: tables of the attempts to create them and of the rows of an import."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -151,7 +151,7 @@ class ImportLine(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its line in the file."""
+        """The row's line in the file."""
         return str(self.line)
 
     def cells(self, now: datetime) -> TableLine:

@@ -54,13 +54,13 @@ def report(kind: str, **facts: object) -> None:
 
 
 def without_traceback(remark: logging.LogRecord) -> bool:
-    """Shorten a remark of the library on a line that is no message."""
+    """Shorten the library's remark about a line that is not a message."""
     remark.exc_info = None
     return True
 
 
 class Messages(NdjsonTransport):
-    """The program's messages; other JSON that it prints, as libraries for logs do, is shown and ignored."""
+    """The program's messages; other JSON in its output, such as log records, is shown and ignored."""
 
     def __init__(self, lines: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         super().__init__(lines, MessageSender(writer, TaskSupervisor(source="runwarden")))
@@ -133,7 +133,7 @@ class Turn:
                 await connection.cancel(self._session)
 
     async def run(self, connection: ClientSideConnection, instructions: str) -> None:
-        """Let the program work, and print why it stopped.
+        """Run one prompt of the program, and print why it stopped.
 
         Raises:
             RequestError: The program answered with an error.
@@ -219,7 +219,7 @@ class Turn:
         return new.session_id
 
     def printed(self, event: StreamEvent) -> None:
-        """Print a report of the program, or hold it back."""
+        """Print a report of the program, or hold it back until it is complete."""
         message = event.message
         kind = {"session/update": "update", "session/request_permission": "toolCall"}.get(str(message.get("method")))
         params = message.get("params")
@@ -245,7 +245,7 @@ class Call:
     _has_ended: bool = False
 
     def add(self, update: dict[str, Any]) -> None:
-        """Print the news in an update."""
+        """Print the new parts of an update."""
         if self._has_ended:
             return
         self._known |= {key: value for key, value in update.items() if value is not None}
@@ -284,14 +284,14 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
             ) as (printed, writer, process),
             ClientSideConnection(client, Messages(printed, writer), observers=[turn.printed]) as connection,
         ):
-            # Not through our own pipe: a program may make it non-blocking, for us as well.
+            # Not through our own pipe: the program may make it non-blocking, which would affect us too.
             forwarding = asyncio.create_task(_forward(process))
             listening = asyncio.create_task(turn.listen(connection, lines))
             try:
                 await turn.run(connection, instructions)
             except (RequestError, OSError, ValueError) as error:
                 if isinstance(error, ConnectionError):
-                    # It exited, and its last lines say why.
+                    # The program exited, and its last lines show why.
                     await asyncio.wait([forwarding], timeout=_FAREWELL_S)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(process.wait(), _FAREWELL_S)
@@ -328,5 +328,5 @@ if __name__ == "__main__":
     logging.basicConfig(stream=sys.stdout, format="%(message)s")
     logging.root.handlers[0].addFilter(without_traceback)
     status = asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_text("utf-8"), sys.argv[3:]))
-    # Not by the interpreter's own exit, which complains about a program that had to be killed.
+    # Skip the interpreter's own exit, which prints errors about a program that had to be killed.
     os._exit(status)

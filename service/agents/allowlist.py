@@ -33,7 +33,7 @@ class Entry:
         """Read an entry, such as `*.example.com:8443` or `registry.corp:8443=10.1.2.3`.
 
         Raises:
-            ValueError: It is none, or leads where clouds hand out a machine's credentials.
+            ValueError: It is not a valid entry, or leads to a cloud's metadata service, which hands out credentials.
         """
         match = _ENTRY.fullmatch(text)
         if match is None or text != text.lower():
@@ -42,7 +42,7 @@ class Entry:
         port = int(match["port"] or TLS_PORT)
         fixed = ipaddress.ip_address(match["address"]) if match["address"] else host.ip
         is_named = host.ip is None and bool(_PUBLIC_NAME.fullmatch(host.text))
-        # A host that is not reached by public DNS is written with its port and address, and a wildcard has none.
+        # A host outside public DNS needs a port and an address, and a wildcard cannot have an address.
         if (fixed is None and not is_named) or (fixed is not None and (match["wild"] or not match["port"])):
             raise ValueError("no such form")
         if not 0 < port <= MAX_PORT or match["host"] != host.text:
@@ -53,7 +53,7 @@ class Entry:
         return cls(host, match["wild"] is not None, port, None if fixed is None else str(fixed))
 
     def fits(self, host: Host) -> bool:
-        """Whether the entry is about a host; an address is never below a name."""
+        """Whether the entry covers a host; an address is never below a name."""
         if self.is_wildcard:
             return host.ip is None and host.text.endswith(f".{self.host.text}")
         return host == self.host
@@ -80,7 +80,7 @@ def addresses_of(host: Host, port: int, fixed: str | None, *, by_name: bool = Fa
     `by_name`: a proxy is given the name, which this machine may be unable to look up.
 
     Raises:
-        RefusedError: There is none.
+        RefusedError: The host has no usable address.
     """
     if fixed is not None:
         return [(fixed, port)]

@@ -29,7 +29,7 @@ InputName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
 
 
 class InputError(ServiceError):
-    """An input is not one that the agent takes; the text names it."""
+    """The agent does not accept an input; the text names it."""
 
 
 class AgentInput(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
@@ -56,8 +56,8 @@ class AgentInput(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=Tr
         return self
 
     def fault(self, value: JsonValue) -> str | None:
-        """Return which value is expected instead; None: it is right."""
-        # 1 equals true in Python, and not in JSON.
+        """Return a description of the expected value; None if the value is valid."""
+        # 1 equals true in Python, but not in JSON.
         is_chosen = any(item == value and isinstance(item, bool) == isinstance(value, bool) for item in self.choices)
         if self.choices and not is_chosen:
             return f"one of {', '.join(map(_as_json, self.choices))} is expected, not {_as_json(value)}"

@@ -19,7 +19,7 @@ PROXY_PORT: Final = 3128
 MODEL_PORT: Final = 3129
 _PROXY_URL: Final = f"http://127.0.0.1:{PROXY_PORT}"
 _PROXY: Final = {
-    # Some programs know only one of these, or only one case.
+    # Some programs read only one of these variables, or only one case.
     **dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), _PROXY_URL),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
     "NODE_USE_ENV_PROXY": "1",
@@ -76,7 +76,7 @@ def preset_of(agent: Agent) -> Preset:
         return PLAIN
     preset = preset_for(agent.options.preset, agent.argv)
     if agent.options.trust_repository:
-        # The program itself reads the guidance of such a repository.
+        # In a trusted repository, the program itself reads the guidance.
         return replace(preset, untrusted=(), untrusted_environment={}, hidden=(), guidance=())
     return preset
 
@@ -139,7 +139,7 @@ def of(
         server_argv, server_variables = preset.servers(setup.mcp_servers, names)
     else:
         server_argv, server_variables = (), {}
-    # For some programs, resuming is a subcommand, which follows the options.
+    # In some programs, resuming is a subcommand, which follows the options.
     last = filled(*preset.untrusted, *model.argv, *name, *agent.argv[1:], *resume)
     return CommandTemplate(
         words=(*filled(*preset.before), program, *filled(*preset.argv), *hears_argv, *server_argv, *last),

@@ -1,4 +1,4 @@
-"""A key or token of short life, printed by a command of the operator."""
+"""A short-lived key or token, printed by the operator's command."""
 
 import contextlib
 import os
@@ -25,11 +25,11 @@ _WORD: Final = re.compile(r"[!-~]{1,16384}")
 
 
 class NoKeyError(ServiceError):
-    """There is no key that can be sent; the text says why."""
+    """No usable key; the text says why."""
 
 
 class PrintedKey:
-    """The key that a command prints; threads that ask at the same time share its answer."""
+    """The key that a command prints; concurrent threads share one run of the command."""
 
     def __init__(self, name: str, command: Sequence[str], patience_s: float = _MAX_S + 1) -> None:
         """`name`: the setting with the command, such as `key_command`, for errors; `patience_s`: how long one waits."""
@@ -79,7 +79,7 @@ class PrintedKey:
 
     def _printed(self) -> str:
         program = self._command[0]
-        # Files, since a process that it leaves behind may hold pipes open.
+        # Files, since a process that the command leaves behind may hold pipes open.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
                 process = subprocess.Popen(

@@ -85,12 +85,12 @@ class ModelAccess(_Options):
 
     @property
     def shown(self) -> str:
-        """Whom the key is for, in words: the provider, or the host of another address."""
+        """The recipient of the key, in words: the provider, or the host of a custom address."""
         return urlsplit(self.base_url).netloc if self.base_url else _PROVIDERS[self.provider]
 
     @property
     def source(self) -> str:
-        """What fails for all that share it: the provider, its address and the key."""
+        """Identifies everything that fails together: the provider, its address and the key."""
         return f"{self.provider} {self.base_url or ''} {self.key_env or ' '.join(self.key_command)}"
 
     @field_validator("base_url")
@@ -261,12 +261,12 @@ class AgentOptions(_Options):
 
     @property
     def waits_s(self) -> float:
-        """How long a limit or an outage is waited for before a fallback continues."""
+        """How long to wait for a limit or an outage before a fallback continues."""
         return parse_duration(self.fallback_after) / SECOND_MICROS if self.fallback else inf
 
     @property
     def idle_s(self) -> float | None:
-        """How long it may neither print nor compute; None: for ever."""
+        """How long the agent may neither print nor compute; None: no limit."""
         return (self.idle_timeout_s or _IDLE_S) if self.preset else self.idle_timeout_s
 
     @model_validator(mode="after")

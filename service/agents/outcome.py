@@ -24,7 +24,7 @@ _PLAIN: Final = (
 
 
 def sentence_in(body: str) -> str | None:
-    """Return the sentence in an error's body, which may be JSON, an event of a stream, a page or text; None: none."""
+    """Return the message in an error's body, which may be JSON, a stream event, HTML or text; None if there is none."""
     start = body.find("{")
     if start >= 0 and (match := _json_message(body, start)) is not None:
         return in_words(match[0]) or None
@@ -215,7 +215,7 @@ def codex(event: dict[str, object], report: AgentReport) -> None:
 
 
 def is_remark(update: dict[str, Any]) -> bool:
-    """Whether a message is the program's own, and not the model's, as Claude Code marks it."""
+    """Whether Claude Code marks a message as its own instead of the model's."""
     return table(table(update.get("_meta")).get("claudeCode")).get("kind") == "informational"
 
 
@@ -243,7 +243,7 @@ def acp(event: dict[str, object], report: AgentReport) -> None:
 
 def aider(line: str, report: AgentReport) -> None:
     """Read a line of aider's output; aider exits with 0 even after an error of the model."""
-    # It has one history in its home, without a name.
+    # aider keeps one unnamed history in its home.
     report.session = "history"
     if line.startswith("Tokens: "):
         report.ended, report.error = True, None
@@ -331,5 +331,5 @@ def _text(value: object) -> str | None:
 
 
 def _session(value: object) -> str | None:
-    # It becomes an argument of the next turn.
+    # The session becomes an argument in the next turn.
     return value if isinstance(value, str) and _SESSION.fullmatch(value) else None

@@ -41,7 +41,7 @@ def _codex_servers(servers: Servers, names: Sequence[str]) -> ServerWords:
     words: list[str] = []
     for name, server in servers.items():
         for key, value in _server(server, {} if server.url else {"env_vars": names}).items():
-            # JSON's texts and lists are valid TOML, too.
+            # JSON strings and lists are also valid TOML.
             words += ("-c", f"mcp_servers.{name}.{key}={json.dumps(value, ensure_ascii=False)}")
     return tuple(words), {}
 
@@ -63,7 +63,7 @@ _OPENCODE: Final[dict[str, object]] = {
     "autoupdate": False,
     "share": "disabled",
     "permission": "allow",
-    # It would choose the model by itself.
+    # Otherwise the program chooses the model itself.
     "agent": {"title": {"disable": True}},
     "instructions": ["{guidance}"],
 }
@@ -200,7 +200,7 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
         small=("*claude-haiku-*", "*claude-3-5-haiku*"),
         environment={
             "CLAUDE_CONFIG_DIR": "{home}/.claude",
-            # Over ACP it offers models by other names than the configured one.
+            # Over ACP, the program uses other names for its models than the configured one.
             "ANTHROPIC_MODEL": "{model}",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
@@ -224,7 +224,7 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
             *("-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false"),
             *("-c", "features.apps=false", "-c", "features.plugins=false"),
         ),
-        # Without a prompt it reads its input; only this command needs the dash for that.
+        # Without a prompt the program reads its input; only this subcommand needs the dash for that.
         resume=("resume", "{session}", "-"),
         models={
             "openai": ModelWords(
@@ -313,10 +313,10 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
         keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY", "OPENROUTER_API_KEY"),
         is_prompted=False,
         small=_SMALL,
-        # It breaks its lines for a terminal of this width.
+        # The program wraps its lines for a terminal of this width.
         environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "BROWSER": "false", "COLUMNS": "4000"},
         folders=(".aider", ".aider/caches"),
-        # Without a list of prices it asks a host for one, in each turn.
+        # Without a price list the program downloads one in each turn.
         settings={".aider/caches/model_prices_and_context_window.json": '{"": {}}'},
         hidden=(".aider.conf.yml", ".aider.model.settings.yml", ".aider.model.metadata.json", ".env"),
         left_behind=(".aider*",),
@@ -365,5 +365,5 @@ _KNOWN: Final[Mapping[str, Preset]] = {
 
 
 def preset_for(name: PresetName, argv: Sequence[str]) -> Preset:
-    """Return a preset; that of ACP takes the configuration of a program that is known."""
+    """Return a preset; the ACP preset uses the configuration of a known program."""
     return PRESETS[name] if name != "acp" else _KNOWN.get(PurePath(argv[0]).name if argv else "", ACP)

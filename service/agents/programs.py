@@ -38,7 +38,7 @@ class Program:
 
     @property
     def is_wrapper(self) -> bool:
-        """Whether it is a script of the operator's, not one that npm installed: it may read its input to the end."""
+        """Whether the program is the operator's script, not one from npm: it may read its input to the end."""
         return _NODE_MODULES not in self.path.parts and bool(_shebang(self.path))
 
 
@@ -65,7 +65,7 @@ def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
     environment = next((root for root in roots if (root / "pyvenv.cfg").is_file()), None)
     if environment is not None:
         yield environment.resolve()
-        # And the installation that the environment was made from.
+        # Also the installation that the environment was created from.
         for line in (environment / "pyvenv.cfg").read_text("utf-8", "replace").splitlines():
             key, _, value = line.partition("=")
             if key.strip() == "home":
@@ -152,7 +152,7 @@ def missing(agent: Agent, data: Path) -> Iterator[str]:
 
 
 def missing_key(agent: Agent) -> str | None:
-    """Return that the key of the agent's model is missing, with the fix; None: it is there, or none is needed."""
+    """Return the problem and fix if the key of the agent's model is missing; None if it is set or not needed."""
     options = agent.options
     needed: tuple[str, ...] = () if options.preset is None else preset_for(options.preset, ()).keys
     allowed = tuple(name for name in needed if name in agent.environment)
@@ -180,7 +180,7 @@ def hears(agent: Agent) -> bool:
     try:
         return name is not None and not find(name).is_wrapper
     except NoProgramError:
-        # It may be installed on other machines, as its preset knows it.
+        # Other machines may have the program installed, since it has a preset.
         return True
 
 

@@ -33,7 +33,7 @@ _MAX_FIGURE: Final = 1e14
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step; None: not known."""
+    """One step; None means unknown."""
 
     kind: StepKind
     text: str = ""
@@ -51,7 +51,7 @@ class Step:
     """The line on which it begins, counted from 0 in the piece that was read."""
 
     def document(self) -> dict[str, object]:
-        """Return it as the API shows it, in text that UTF-8 can hold."""
+        """Return the step as the API shows it, in valid UTF-8."""
         shown = asdict(self) | {"text": self.text.encode("utf-8", "replace").decode()}
         del shown["joins"], shown["line"]
         return shown
@@ -275,7 +275,7 @@ def _path(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """Return any value as text: text as it is, the texts of a list's parts, anything else as JSON."""
+    """Return any value as text: a text unchanged, a list as the texts of its parts, anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):

@@ -81,7 +81,7 @@ async def receive_delivery(platform: str, request: Request, context: RequestCont
         delivery = await context.parsing.run(read)
         decisions: list[DeliveryDecision] = []
         if delivery is not None:
-            # So that a host that hangs holds up only deliveries of the same owner.
+            # A hanging host then delays only deliveries of the same owner.
             share = f"{turns.WEBHOOK}:{platform}:{delivery.event.path.partition('/')[0]}"
             ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
             delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, share))

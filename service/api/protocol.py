@@ -55,7 +55,7 @@ class HttpProtocol(H11Protocol):
         """Pass the transport to the application, since the lab breaks real connections."""
         super().connection_made(transport)
         self.conn = StrictConnection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD)
-        # Everything that the system does not accept at once counts as unread.
+        # Everything that the kernel does not accept immediately counts as unread.
         transport.set_write_buffer_limits(high=0)
         self.app_state: dict[str, object] = {**self.app_state, TRANSPORT: transport}
         if len(self.connections) > self.most_open:

@@ -94,7 +94,7 @@ class UsageBody(BaseModel):
 
 
 class MessageBody(BaseModel):
-    """What a caller said to a run while it was active."""
+    """A caller's message to an active run."""
 
     message_id: str
     text: str

@@ -263,7 +263,7 @@ async def _refuse_protected(context: Context, target: Repository, request: TurnR
             try:
                 branch = default_of(read_head(context.database, host, url, context.settings.probing.timeout_s))
             except GitCommandError:
-                # The worker asks again before the run starts.
+                # The worker checks again before the run starts.
                 return None
             if branch is not None:
                 with context.database.write() as connection:
@@ -324,7 +324,7 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
                 near = get_close_matches(name, known, 1)
                 advice = f"did you mean {near[0]!r}?" if near else "ask the operator of the service to add it"
                 raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
-            # By its configured name, full URL, `owner/repo` or `group/project`.
+            # The repository by its configured name, full URL, `owner/repo` or `group/project`.
             owner, text = caller.organization.id, start.repository.strip()
             exact = repositories.named(connection, owner, text)
             platforms, path = [*PLATFORMS], text

@@ -61,7 +61,7 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
         done = [row for row in result["applied"] if row["outcome"] != "unchanged"]
         acts += [(_ACTIONS[row["kind"]], row["name"], row["organization"]) for row in done]
         audit.record_each(change.connection, operator(), acts, now_micros)
-    # Those of agents are checked with them.
+    # The rules of agents' repositories are checked with the agents.
     secrets = {host.token_env for org in document.organizations for host in org.hosts}
     secrets |= {repo.webhook_secret_env for org in document.organizations for repo in org.repositories}
     unset = [] if elsewhere else sorted(name for name in secrets if name and not os.environ.get(name))

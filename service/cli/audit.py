@@ -36,7 +36,7 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
     except ValueError as error:
         raise SetupError(f"--since: {error}") from error
     with admin.read() as connection:
-        # A deleted organization has no slug any longer, but its id is still in the trail.
+        # A deleted organization no longer has a slug, but the trail still has its id.
         is_id = slug is not None and slug.startswith("org_")
         wanted = slug if is_id else owner_of(connection, slug)
         rows = trail.latest(connection, limit, organization_id=wanted, since=begin, action=action)

@@ -19,13 +19,13 @@ _logger = logging.getLogger(__name__)
 
 
 class EnvironmentFile:
-    """The operator's file of variables, and those that the environment has from it."""
+    """The operator's file of variables, and the variables set from it."""
 
     def __init__(self) -> None:
         self._variables: dict[str, str] = {}
 
     def load(self, check: Callable[[Mapping[str, str]], object] = lambda _: None) -> list[str]:
-        """Put the file's variables into the environment; those that are no longer in it go.
+        """Load the file's variables into the environment, and remove those that were dropped from the file.
 
         Return the names of those that changed. `check` raises a SettingsError if the new environment cannot be used.
 

@@ -56,7 +56,7 @@ elsewhere_option = click.option(
 
 
 def data_folder(named: Path | None) -> DataFolder:
-    """Return the data folder that is named, or the usual one."""
+    """Return the named data folder, or the default one."""
     return DataFolder(named or user_data_path("runwarden") / "service")
 
 
@@ -162,7 +162,7 @@ def line(*parts: object) -> str:
 
 
 def missing(kind: str, name: object, where: str) -> SetupError:
-    """Return the error that there is no such thing; `where` is the command that lists what there is."""
+    """Return the "no such" error; `where` is the command that lists the existing ones."""
     return SetupError(f"there is no {kind} {name!r}; list them with: runwarden {where}")
 
 
@@ -170,7 +170,7 @@ def required(found: Found | None, kind: str, name: object, where: str) -> Found:
     """Return the result of a look-up.
 
     Raises:
-        SetupError: Nothing was found; `where` is the command that lists what there is.
+        SetupError: Nothing was found; `where` is the command that lists the existing ones.
     """
     if found is None:
         raise missing(kind, name, where)

@@ -47,12 +47,12 @@ class UsageMeter(Protocol):
         """Store the use of one request, made at a time (seconds since 1970; 0: not known): the provider answers."""
 
     def away_s(self) -> float | None:
-        """Store that the provider gave no answer; return since how long it gave nobody one, None if it did."""
+        """Store that the provider gave no answer; return for how long it has answered nobody, None if it did."""
 
 
 @dataclass
 class MemoryMeter:
-    """Keeps usage for as long as it lives."""
+    """Keeps usage in memory."""
 
     used: list[tuple[str, Usage, int | None]] = field(default_factory=list)
 
@@ -66,7 +66,7 @@ class MemoryMeter:
         self.used.append((model, usage, usage.micro_usd(price)))
 
     def away_s(self) -> None:
-        """Return that it is not known: there is no other agent here, and no turn that could wait."""
+        """Return None: there is no other agent here to compare with, and no turn that could wait."""
 
 
 class BudgetSpentError(ServiceError):
@@ -75,7 +75,7 @@ class BudgetSpentError(ServiceError):
 
 @dataclass
 class SpendingWatch:
-    """Holds an agent to its budget."""
+    """Enforces an agent's budget."""
 
     budget: SpendingLimits
     meter: UsageMeter
@@ -117,7 +117,7 @@ class SpendingWatch:
                 self._settled.notify_all()
 
     def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> str | None:
-        """Store one request's use, and return which budget is spent by now; None: none is."""
+        """Store one request's usage, and return the budget that is spent now, or None."""
         with self._settled:
             self.meter.add(model, usage, price, asked_at)
             try:

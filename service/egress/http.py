@@ -28,7 +28,7 @@ Headers = Sequence[tuple[str, str]]
 
 
 class BodyError(ServiceError):
-    """A request's body is longer than any model accepts, or is not HTTP."""
+    """A request body is longer than any model accepts, or violates HTTP."""
 
 
 def _encoded(headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -243,7 +243,7 @@ class SandboxServer(AbstractContextManager[object]):
             connection.close()
 
     def _accept(self) -> None:
-        # This thread closes the listener: otherwise accept() could continue with a new socket of the same number.
+        # This thread closes the listener; otherwise accept() could continue on a new socket with the same number.
         with self._listener, contextlib.suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
@@ -252,7 +252,7 @@ class SandboxServer(AbstractContextManager[object]):
 
     def _one(self, connection: socket.socket) -> None:
         try:
-            # If either side closes its connection, there is nothing to answer.
+            # If either side closes its connection, no answer is needed.
             with contextlib.suppress(OSError), self.closing(connection):
                 self.serve(connection)
         finally:

@@ -89,7 +89,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Why a turn waits without its slot."""
+    """Why a turn waits without a slot."""
 
     failure: TurnFailure
     limit_s: float | None
@@ -144,7 +144,7 @@ class ModelState:
             self.end = self.end or (failure if is_final else None)
 
     def count(self, change: int) -> None:
-        """Count requests in or out of `waiting`."""
+        """Add requests to `waiting`, or remove them."""
         with self._lock:
             self.waiting += change
 
@@ -165,7 +165,7 @@ class ModelState:
             self._silent = self._silent or (at, explain)
 
     def heard(self) -> None:
-        """Record that the provider said something."""
+        """Record that the provider sent something."""
         self._silent = None
 
     def stopped(self, least_s: float) -> None:
@@ -283,7 +283,7 @@ class ModelProxy(SandboxServer):
             spread = random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 — no secret
             pause_s = max(min(usual_s, self._state.limits.model_pause_s) * spread, refusal.wait_s or 0)
             until = time.monotonic() + pause_s
-            # What costs nothing, such as a list of models, is not worth waiting for.
+            # Free requests, such as a list of models, are not worth waiting for.
             is_held = refusal.then == "ask_again" and bool(request.model)
             if is_held and not self._state.allows(begun, until):
                 self._state.fail(refusal.failure, is_final=True)
@@ -296,7 +296,7 @@ class ModelProxy(SandboxServer):
             usual_s *= 2
 
     def _ask(self, agent: AgentConnection, request: ModelRequest, refused: str | None = None) -> Refusal | None:
-        """Make a request once, and pass the answer back; return why there is none to pass back.
+        """Send a request once and pass the answer back; return the failure if there is no answer to pass back.
 
         A key that was refused is replaced once, if there is another.
         """
@@ -324,7 +324,7 @@ class ModelProxy(SandboxServer):
                     start += piece
             except (OSError, h11.RemoteProtocolError) as error:
                 if self.closed.is_set():
-                    # Cut by this side, as the agent has ended.
+                    # This side closed the connection, since the agent has exited.
                     raise ConnectionAbortedError from error
                 silent_s = None if outside is None else request.silent_s
                 refusal = refusals.unreachable(self._access, request.model, error, silent_s)
@@ -363,7 +363,7 @@ class ModelProxy(SandboxServer):
                 meter.feed(piece)
             is_complete = not request.model or meter.is_whole
         except (OSError, h11.RemoteProtocolError):
-            pass  # The rest of the answer is lost.
+            pass  # Ignore the rest of the answer.
         finally:
             if request.model:
                 spent = self._budget.add(request.model, meter.total(is_complete=is_complete), request.price, asked_at)

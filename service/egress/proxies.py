@@ -182,7 +182,7 @@ def open_proxies(
     reported: set[str] = set()
 
     def report(key: str, text: str) -> None:
-        # Each refusal once, and not without end.
+        # Report each refusal once, and only a limited number.
         if key not in reported and len(reported) < _REPORTED_REFUSALS:
             reported.add(key)
             say(printable(text))

@@ -162,14 +162,14 @@ _BROKEN: Final[dict[type[Exception], str]] = {
 
 
 def _wait_s(headers: Mapping[str, str], body: str, now_s: float) -> float | None:
-    """Return the seconds until the provider wants to be asked again, as it says itself; None: it does not."""
+    """Return the seconds until the provider accepts requests again, if it states them, otherwise None."""
     headers = {name.lower(): value for name, value in headers.items()}
     for text in (f"{headers.get('retry-after-ms', '')}ms", headers.get("retry-after", "")):
         if (wait_s := seconds_until(text, now_s)) is not None:
             return wait_s
     if match := _RETRY_INFO.search(body):
         return seconds_until(match[1], now_s)
-    # Of several limits only those that are used up hold requests back.
+    # If the answer states several limits, only exhausted ones hold requests back.
     spent = []
     for name, value in headers.items():
         if match := _RESET.fullmatch(name):

@@ -29,11 +29,11 @@ _ALIAS: Final = re.compile(r"[a-z]+")
 
 
 class BlockedRequestError(ServiceError):
-    """A request is not passed on; the text says why."""
+    """A request was blocked; the text says why."""
 
 
 class ClosedPathError(BlockedRequestError):
-    """The path is closed. This is no fault of the agent: programs also ask for updates and send statistics."""
+    """The path is closed. This is not the agent's fault: programs also check for updates and send statistics."""
 
 
 def _path(pattern: str) -> re.Pattern[str]:
@@ -42,7 +42,7 @@ def _path(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """How to ask a provider."""
+    """A provider's address, headers and open paths."""
 
     base_url: str
     header: str
@@ -161,7 +161,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def models_in(document: dict[str, Any]) -> Iterator[str]:
-    """Yield every model that a body names: for the answer, to fall back to, and for a tool."""
+    """Yield every model that a body names: the main model, fallbacks, and models for tools."""
     lists = (items(document.get(key)) for key in ("models", "fallbacks", "tools"))
     for holder in chain([document], *lists):
         name = holder.get("model") if isinstance(holder, dict) else holder

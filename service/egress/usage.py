@@ -34,7 +34,7 @@ class EventStream:
     def feed(self, piece: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield the events that a piece completes; CR, LF and CR LF end a line."""
         if self._skips_newline and piece:
-            # A CR ended its line at once; an LF that follows belongs to it.
+            # The CR already ended its line, and a following LF belongs to it.
             piece, self._skips_newline = piece.removeprefix(b"\n"), False
         self._skips_newline |= piece.endswith(b"\r")
         first, *lines = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
@@ -145,7 +145,7 @@ class Meter:
         """Whether the answer is complete; a closed connection alone does not prove that."""
         if self._has_events or (self._is_declared and not self._is_document):
             return (self._has_ended or self._events.is_cut) and self.error is None
-        # Of a document it is enough to look at both ends.
+        # For a document, looking at both ends is enough.
         is_closed = not self._is_document or self._held.strip()[-1:] in b"}]"
         return self._has_ended or (self._is_document is not None and is_closed)
 
@@ -174,7 +174,7 @@ class Meter:
             for name, data in self._events.feed(piece):
                 self._read_event(name, data)
         if len(self._held) > _MAX_ANSWER:
-            # What cannot be held cannot be read, and counts as whole.
+            # An answer too large to keep cannot be parsed, and counts as complete.
             self._held, self._is_document, self._has_ended = bytearray(), False, True
 
     def total(self, *, is_complete: bool) -> Usage:
@@ -236,7 +236,7 @@ def _usage_in(document: dict[str, object]) -> Usage:
 
 
 def _ending_in(document: dict[str, Any]) -> Ending | None:
-    """Return how an answer ended, by the words of Anthropic, of OpenAI's two interfaces, or of Gemini."""
+    """Return why an answer stopped, from the fields of Anthropic, OpenAI's two interfaces, or Gemini."""
     if table(document.get("promptFeedback")).get("blockReason"):
         return "refused"
     choices = items(document.get("choices") or document.get("candidates"))

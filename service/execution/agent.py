@@ -90,7 +90,7 @@ def run(
         if failure is not None:
             raise AgentFailedError(failure.text, failure.reason)
         if status:
-            # It may have failed because others filled the disk.
+            # The agent may have failed because others filled the disk.
             _check_disk(command)
             why = (
                 ", as where a command is missing or may not be executed: its last lines are in the log; "
@@ -138,7 +138,7 @@ def _pausing(command: AgentCommand, model: ModelState) -> Iterator[None]:
             model.stopped(command.agent.timeout_s / 2)
         if error.reason not in _WAITED_FOR or (pause := model.pause) is None:
             raise
-        # Without an answer there may be no session that could be resumed.
+        # Without an answer there may be no session to resume.
         if model.has_answered:
             command.note_session(command.invocation.reader.report.session)
         raise PausedAgentError(pause, has_begun=model.has_answered) from error
@@ -191,7 +191,7 @@ class _SupervisedAgent:
         self._usage = UsageWatch(self._pid, command.share, is_boxed, command.session, cache)
 
     def _send(self, line: bytes = b"") -> None:
-        """Send as much as its pipe has room for, and the rest later."""
+        """Send as much as the agent's pipe accepts, and the rest later."""
         self._unsent += line
         if self._unsent and self._stdin is not None:
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
@@ -336,7 +336,7 @@ class _AgentLog:
             self._left -= len(first)
             self._put(first)
             self._tail += rest
-            # Only now and then: each cut copies the kept bytes.
+            # Rarely, since each cut copies the kept bytes.
             if len(self._tail) > 2 * self._half:
                 self._cut()
 
@@ -374,7 +374,7 @@ class _AgentLog:
         with self._writing:
             self._cut()
             if self._dropped:
-                # Not from the middle of a line.
+                # Start at the beginning of a line.
                 skipped = self._tail.find(b"\n") + 1
                 del self._tail[:skipped]
                 self._put(b"\n" if self._is_in_line else b"")

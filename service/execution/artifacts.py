@@ -63,7 +63,7 @@ def keep(
 
 
 def refusal(name: str, status: os.stat_result, limits: ArtifactLimits, held: dict[str, int], beside: int) -> str | None:
-    """Return why a file is left out, after "because"; None: it may be kept."""
+    """Return why a file is left out, worded to follow "because"; None if it is kept."""
     together = status.st_size + sum(held.values()) - held.get(name, 0)
     checks = {
         "links are not followed": stat.S_ISLNK(status.st_mode),

@@ -84,7 +84,7 @@ class Checkout:
             self._has_attributes = bool(self.part)
         if base:
             self.git("read-tree", "--reset", "-u", "HEAD", git_dir=history, work_tree=self._tree)
-            # With its time, by which git knows the files that changed right after it was written.
+            # Keep the index's time, by which git recognizes files that changed right after it was written.
             shutil.copy2(history / "index", self._index)
             if self.part is None and not os.path.lexists(self._tree / ".gitmodules"):
                 self._plain = base
@@ -104,7 +104,7 @@ class Checkout:
                 config.write(FILTER)
                 (history / "info/attributes").write_text("* -text -ident -working-tree-encoding\n")
         if filled:
-            # Otherwise they would look changed to the agent.
+            # Otherwise the files would look changed to the agent.
             paths = "".join(f"{name}\0" for name in filled)
             self.git.feed(paths, "update-index", "-z", "--stdin", git_dir=history, work_tree=self._tree)
 
@@ -141,7 +141,7 @@ class Checkout:
                 with contextlib.suppress(OSError):
                     status, name = entry.stat(follow_symlinks=False), f"{path}{entry.name}"
                     if not stat.S_ISDIR(status.st_mode):
-                        # Older ones are as the turn began with them.
+                        # Older files are unchanged since the turn began.
                         is_older = status.st_ctime_ns < since_ns
                         self._prepared[name] = b"" if is_older else self._digest(name) or b""
 
@@ -212,7 +212,7 @@ class Checkout:
 
     def _written(self, compared: str | None) -> tuple[str, ChangedFiles]:
         """Write the index as a tree; return it with the files that differ from a commit."""
-        # The contents of other files need not be here.
+        # The contents of other files may be missing here.
         tree = self.git("write-tree", "--missing-ok", git_dir=self.git_dir)
         return tree, commits.changed_between(self.git, self.git_dir, compared, tree)
 
@@ -221,7 +221,7 @@ class Checkout:
         (self.git_dir / "info" / "exclude").write_text("".join(f"{pattern}\n" for pattern in self.left_behind), "utf-8")
         gone, locked = self._prepare()
         if compared is not None:
-            # From the index of the checkout git knows which files are unchanged, without reading them.
+            # From the checkout's index, git knows which files are unchanged without reading them.
             shutil.copy2(self._index, self.git_dir / "index")
         if compared is None or compared != self._plain:
             self._run("read-tree", *(("--empty",) if compared is None else ("-i", "-m", compared)))
@@ -239,7 +239,7 @@ class Checkout:
                 self._run("add", "--all", "--ignore-errors", *chosen)
         except GitCommandError as error:
             names = self._names("ls-files", "-z", "--others", "--modified", "--exclude-standard", *chosen)
-            # With any other status git has stored nothing, for a reason that no file need have.
+            # Any other status means that git stored nothing, for a reason unrelated to the files.
             if error.status != _SOME_NOT_ADDED or not names:
                 raise
             _logger.info("%s", error)
@@ -274,7 +274,7 @@ class Checkout:
         borders = {parent for commit in made for parent in commit[1:]} - own
         wanted = "".join(f"{sha}\n" for sha in (*own, *(f"^{sha}" for sha in borders)))
         pack = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=self._theirs)
-        # With a part of the repository, git cannot check what the unchanged entries of trees lead to.
+        # In a partial repository, git cannot check the objects behind unchanged tree entries.
         strict = ("unpack-objects", "-q", "--strict")
         checked = ("index-pack", "--stdin", "--fix-thin", "--fsck-objects")
         git.feed(pack, *(checked if self.part else strict), git_dir=git_dir)
@@ -336,7 +336,7 @@ class Checkout:
     def pack(self, commit: str) -> bytes:
         """Return a commit with everything that the repository does not have yet, as a pack of git."""
         wanted = "".join(f"{sha}\n" for sha in (commit, *(f"^{known}" for known in self.snapshot.branches.values())))
-        # Another machine need not have the contents that a thin pack would build on.
+        # Another machine may lack the contents that a thin pack builds on.
         thin = ("--thin",) if self.part is None else ()
         packed = self.git.feed(wanted, "pack-objects", "--quiet", "--revs", *thin, "--stdout", git_dir=self.git_dir)
         return packed.encode("utf-8", "surrogateescape")
@@ -348,7 +348,7 @@ class Checkout:
         self.git.feed(pack.decode("utf-8", "surrogateescape"), "unpack-objects", "-q", git_dir=self.git_dir)
 
     def _indexed(self, paths: Sequence[str], *more: str) -> list[str]:
-        """Return those of the paths, or the files in them, that are in the index."""
+        """Return the indexed files among the paths or inside them."""
         return self._names("ls-files", "-z", "--cached", *more, "--", *(f":(top,literal){path}" for path in paths))
 
     def _names(self, *arguments: str) -> list[str]:
@@ -358,7 +358,7 @@ class Checkout:
         return self.git(*arguments, git_dir=self.git_dir, work_tree=self._tree)
 
     def _prepare(self) -> tuple[list[str], list[str]]:
-        """Make the checkout readable for git; return the folders of files that had to go, and those that stay locked.
+        """Make the checkout readable for git; return the folders whose files were removed, and those that stay locked.
 
         Nothing may be writing to it. Folders that the agent locked belong to the service's user, and are unlocked.
         """

@@ -152,7 +152,7 @@ class AgentCommand:
         if (missing := programs.missing_key(self.agent)) is not None:
             raise AgentFailedError(missing, "no_key")
         for name in self.invocation.preset.folders:
-            # A link in the last part of the path is not followed, and all folders before it are ours.
+            # A link in the last part of the path is not followed, and all parent folders are ours.
             with contextlib.suppress(FileExistsError):
                 (self.home / name).mkdir(mode=0o700)
         for name, content in self.invocation.preset.settings.items():
@@ -257,7 +257,7 @@ class AgentCommand:
             variables["GIT_WORK_TREE"] = self.inside.tree
         variables |= {"HOME": self.inside.home, "TMPDIR": self.inside.temporary}
         variables |= {**_QUIET, **self.invocation.environment}
-        # The path of the result outside the sandbox: the processes of a dead worker are found by it.
+        # The path of the result outside the sandbox, which identifies the processes of a dead worker.
         return variables | {"RUNWARDEN_RESULT": str(self.workspace.result_file)}
 
     def note_session(self, session: str | None) -> None:

@@ -22,12 +22,12 @@ class Usage(NamedTuple):
     files: int = 0
 
     def above(self, other: "Usage") -> "Usage":
-        """Return what this has more than the other, 0 where it has less."""
+        """Return the excess of this usage over the other, at least 0 in each field."""
         return Usage(max(0, self.size - other.size), max(0, self.files - other.files))
 
 
 class Shortage(NamedTuple):
-    """A disk that has less left than is kept free."""
+    """A disk whose free room is below the reserve."""
 
     of: Literal["size", "files"]
     text: str
@@ -35,13 +35,13 @@ class Shortage(NamedTuple):
 
 
 def left(folder: Path) -> Usage:
-    """Return the room for an ordinary user on a folder's disk; some file systems have no limit of files."""
+    """Return the free room for an ordinary user on a folder's disk; some file systems do not limit files."""
     status = os.statvfs(folder)
     return Usage(status.f_bavail * status.f_frsize, status.f_favail if status.f_files else 1 << 62)
 
 
 def shortage(folder: Path, limits: AgentLimits) -> Shortage | None:
-    """Compare a folder's disk with the reserve; None: there is enough room."""
+    """Compare a folder's disk with the reserve; None if there is enough room."""
     free = left(folder)
     if free.size < limits.disk_reserve_bytes:
         kept = mib(limits.disk_reserve_bytes)
@@ -67,7 +67,7 @@ def usage_of(folders: Iterable[Path]) -> Usage:
 
 
 def mib(size: int) -> str:
-    """Return a size in words."""
+    """Return a size with its unit."""
     return f"{size / _MIB:.0f} MiB"
 
 
@@ -107,7 +107,7 @@ class DiskShare:
         self.added = taken.above(self._begun_with)
 
     def fault(self) -> str | None:
-        """Describe this turn's part in a shortage; None: the disk has room, or others filled it.
+        """Describe how this turn caused a shortage; None if the disk has room or others filled it.
 
         The turn to blame has added more than its share, and more than any other turn at work in this process.
         """

@@ -56,7 +56,7 @@ class LargeFiles:
         """Put the contents in place of the pointers in a new checkout of a commit; return the names of the files.
 
         Raises:
-            GitCommandError: The code host does not give them.
+            GitCommandError: The code host does not deliver them.
         """
         wanted = {name: oid for name in names if (oid := object_in(tree / name)) is not None}
         if any(not self._file(oid).exists() for oid in wanted.values()):
@@ -93,11 +93,11 @@ class LargeFiles:
         """Send the contents of pointers to the code host, of those that are kept here.
 
         Raises:
-            GitCommandError: The code host does not take them.
+            GitCommandError: The code host does not accept them.
         """
         oids = set()
         for blob in blobs:
-            # Zeros, which git does not find: the file is only before or after.
+            # An id of zeros, which git does not find: the file exists only before or after.
             with contextlib.suppress(GitCommandError):
                 if int(self.git("cat-file", "-s", blob, git_dir=git_dir)) <= _MAX_POINTER:
                     content = self.git.feed(None, "cat-file", "blob", blob, git_dir=git_dir)

@@ -70,7 +70,7 @@ class RepositoryMirror:
         self._url = url
 
     def fetch(self, branch: str, run: Run | None = None) -> RepositorySnapshot:
-        """Bring only one branch and the default branch up to date: a repository may have thousands.
+        """Update only one branch and the default branch: a repository may have thousands.
 
         For a run on a pull request's head, that head is fetched instead of the branch.
 
@@ -85,7 +85,7 @@ class RepositoryMirror:
             try:
                 snapshot = self._fetch(branch, wanted)
             except GitCommandError as error:
-                # Lock files that a power cut left are older than any git command may run.
+                # Lock files left by a power cut are older than the longest git command.
                 oldest = time.time() - self._git.timeout_s
                 stale = [file for file in self.git_dir.rglob("*.lock") if file.stat().st_mtime < oldest]
                 for file in stale:
@@ -99,7 +99,7 @@ class RepositoryMirror:
         return snapshot
 
     def fetch_commit(self, sha: str) -> None:
-        """Bring one commit, unless it is here.
+        """Fetch one commit, unless it is already here.
 
         Raises:
             GitCommandError: The repository cannot be read, or does not give the commit.
@@ -114,7 +114,7 @@ class RepositoryMirror:
             self._bring(f"+{sha}:{_BRANCH}")
 
     def fill(self, snapshot: RepositorySnapshot, branch: str, bases: Iterable[str | None] = ()) -> None:
-        """Bring the contents that a turn on the branch reads, in batches, to a mirror that has a part.
+        """Fetch the contents that a turn on the branch reads, in batches, into a partial mirror.
 
         In addition to its checkout, they are those that differ from the default branch and from `bases`, commits that
         changes were made on, for merges and patches.
@@ -132,7 +132,7 @@ class RepositoryMirror:
             if " blob " in about and (is_read or lies_in(path, self._part)):
                 wanted[about.rpartition(" ")[2]] = None
         for other in {*bases, snapshot.default} - {None, base}:
-            # They may have no common history, or a base may be gone.
+            # The commits may have no common history, or a base may be gone.
             with contextlib.suppress(GitCommandError):
                 fork = self._git("merge-base", base, str(other), git_dir=self.git_dir)
                 for end in (base, str(other)):
@@ -238,7 +238,7 @@ def limit(git_dir: Path, part: Sequence[str]) -> None:
 
 
 def default_of(listed: str) -> str | None:
-    """Return the default branch that `git ls-remote --symref` names; None when it names none."""
+    """Return the default branch from the output of `git ls-remote --symref`, or None."""
     mark = "ref: refs/heads/"
     heads = (line.partition("\t") for line in listed.splitlines() if line.startswith(mark))
     return next((target.removeprefix(mark) for target, _, name in heads if name == "HEAD"), None)

@@ -31,7 +31,7 @@ def set_up(
     """
     for folder in command.kept:
         folder.mkdir(mode=0o700, parents=True)
-        # There is none at first, while another turn has it, or on another disk.
+        # No folder yet, another turn has it, or it is on another disk.
         with contextlib.suppress(OSError):
             if cache is not None:
                 (cache / folder.name).rename(folder)

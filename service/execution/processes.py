@@ -135,7 +135,7 @@ class UsageWatch:
             return f"processes: {threads} at once, threads included, {limits.processes} allowed (processes)"
         opened = list(_open_files(tree))
         buffers = set[str]()
-        # Few open files cannot be too many sockets and pipes.
+        # With few open files there cannot be too many sockets and pipes.
         for name in opened if len(opened) > limits.sockets else ():
             with contextlib.suppress(OSError):
                 if (target := os.readlink(name)).startswith(("socket:", "pipe:")):
@@ -147,7 +147,7 @@ class UsageWatch:
         self.cpu_s = ticks / _TICKS_PER_S
         if self.cpu_s > limits.cpu_s:
             return f"CPU time: {self.cpu_s:.0f} s, {limits.cpu_s:g} s allowed (cpu_s)"
-        # What no file backs.
+        # Memory that no file backs.
         lines = [line for pid in tree for line in _read(pid, "status").splitlines()]
         memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
         if memory > limits.memory_bytes:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class InterruptedTurnError(Exception):
-    """The service stops; the next worker recovers the turn."""
+    """The service is stopping; the next worker recovers the turn."""
 
 
 class SupersededError(Exception):
@@ -50,7 +50,7 @@ class TurnAtWork:
         self._shared = self.log_file.stat().st_size if self.log_file.exists() else 0
 
     def unheard(self) -> list[Message]:
-        """Return the messages that are for the agent at work and have not reached it."""
+        """Return the messages for the active agent that have not reached it."""
         return [message for message in self.waiting if message.timing == "now" and message.id not in self.heard]
 
     def share(self, database: Database, finish: Callable[[sa.Connection], None] | None = None) -> None:
@@ -105,11 +105,11 @@ class TurnRecorder:
         return self.retried(write)
 
     def begin(self, at_work: TurnAtWork) -> None:
-        """Watch over an attempt from now on."""
+        """Start to watch an attempt for cancellation and messages."""
         self._at_work.append(at_work)
 
     def finish(self, at_work: TurnAtWork) -> None:
-        """Stop watching over an attempt, and store the rest of its log and its patches; large ones are artifacts."""
+        """Stop watching an attempt, and store the rest of its log and its patches; large patches are artifacts."""
         self._at_work.remove(at_work)
         sizes = {kind: file.stat().st_size for kind, file in at_work.diffs.items() if file.exists()}
         large = {name: sizes[kind] for name, kind in PATCHES.items() if sizes.get(kind, 0) > MAX_DIFF}
@@ -157,6 +157,6 @@ class TurnRecorder:
 
 
 def stop_reason(waiting: Sequence[Message]) -> str | None:
-    """Return why one of the waiting messages stops the turn; None: none does."""
+    """Return why a waiting message stops the turn, or None."""
     message = next((message for message in waiting if message.timing == "stop"), None)
     return None if message is None else f"{turns.STOPPED} {message.caller or 'a caller'}"

@@ -1,4 +1,4 @@
-"""Retention and deletion: old and deleted data is removed, and nothing that the API shows or a run needs."""
+"""Retention and deletion: remove old and deleted data, but nothing that the API shows or a run needs."""
 
 import fcntl
 import logging
@@ -105,7 +105,7 @@ class Deletion:
 
 
 def _remove(path: Path) -> None:
-    # Tried twice, as another process may be removing the same files.
+    # Try twice, since another process may be removing the same files.
     if not trees.remove(path) and not trees.remove(path):
         raise OSError(f"{path} cannot be removed; remove it by hand, and the rest is removed at the next start")
 

@@ -21,7 +21,7 @@ from service.settings import ExecutionSettings
 from service.store.workers import MISSING
 
 _CALLS: Final = {
-    # System V memory stays when its segment is detached; keys live in the kernel, for the whole user.
+    # System V memory outlives its processes, and kernel keys belong to the whole user.
     "x86_64": (0xC000003E, 157, (29, 248, 249, 250)),
     "aarch64": (0xC00000B7, 167, (194, 217, 218, 219)),
 }
@@ -166,7 +166,7 @@ class Sandbox:
         # These come first, because later mounts may lie inside them.
         mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — the sandbox has a separate /dev/shm
         relay = [Path(sys.base_prefix), Path(relay_script.__file__)] if view.ports else []
-        # What the command itself reads: the files it names, the interpreter, and this package.
+        # The files that the command itself reads: named files, the interpreter, and this package.
         read = [path for path in map(Path, argv) if path.is_absolute() and path.is_file()]
         if argv[0] == sys.executable:
             read += [Path(sys.base_prefix), Path(sys.prefix), PACKAGE_ROOT / "service"]
@@ -257,7 +257,7 @@ def _probe(program: str, starter: tuple[str, ...]) -> list[str]:
 
 
 def _fault(name: str, command: list[str]) -> str | None:
-    """Run a probe and return why it failed; None when it did not."""
+    """Run a probe and return why it failed, or None."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PROBE_S, check=False, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:

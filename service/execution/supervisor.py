@@ -51,7 +51,7 @@ def _become_agent(request: Mapping[str, Any], fault: int) -> NoReturn:
                 file.write("0")
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for kind, limit in ((resource.RLIMIT_FSIZE, "file_bytes"), (resource.RLIMIT_NOFILE, "open_files")):
-            # Nobody may raise what the service's own process was limited to.
+            # The limits of the service's own process cannot be raised.
             wanted, most = request[limit], resource.getrlimit(kind)[1]
             resource.setrlimit(kind, (wanted if most == resource.RLIM_INFINITY else min(wanted, most),) * 2)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
@@ -123,7 +123,7 @@ def _supervise(control: int, stdin: int, stdout: int, asked: int) -> None:
         if not clean:
             select.poll().poll(_PAUSE_MS)
     report = f"fault {fault}" if fault else "ended" if status is None else f"exit {status}"
-    # The worker may be gone: then the report has no reader.
+    # The worker may be gone, which leaves nobody to read the report.
     with contextlib.suppress(OSError):
         os.write(control, (report if clean else f"left {report}").encode())
 

@@ -1,4 +1,4 @@
-"""Turns: each is claimed, worked on, and given an outcome, however its work went."""
+"""Turns: each is claimed, executed, and given an outcome, however the work went."""
 
 import errno
 import logging
@@ -99,7 +99,7 @@ class TurnExecution:
             if claimed is None:
                 raise SupersededError(f"{run_id} turn {number} has ended already")
             run, turn = claimed
-            # Unless an agent has done it already, and only the push is left.
+            # Unless an earlier attempt's agent has finished and only the push is left.
             if turn.agent is None and turn.pushing_sha is None and not run.is_restricted:
                 sources = outages.ProviderOutages(connection)
                 instead = sources.stand_in(run.organization_id, run.agent, self.recorder.clock())
@@ -207,7 +207,7 @@ class TurnExecution:
         except Exception:  # One guard at the boundary of an attempt: it must get an outcome.
             _logger.exception("%s failed in the service itself", attempt.trailer)
             outcome = _failed_turn(attempt.turn, OWN_FAULT)
-        # A patch of what filled the disk would fill it further.
+        # A patch of the files that filled the disk would fill it further.
         is_kept = outcome.status == "failed" and attempt.share.fault() is None
         if is_kept and (change := attempt.keep()) is not None:
             outcome = replace(outcome, **asdict(change))
@@ -290,7 +290,7 @@ class TurnExecution:
         """Whether an attempt failed because this machine is short of something, which is not the turn's fault."""
         if any(isinstance(one, OSError) and one.errno in _SHORTAGES for one in (error, error.__cause__)):
             return True
-        # git has its own words for a full disk.
+        # git words a full disk differently.
         return isinstance(error, GitCommandError) and shortage(self.folder.root, self.settings.agent) is not None
 
 

@@ -96,7 +96,7 @@ class Attempt:
         self.log.flush()
 
     def masked(self, text: str) -> str:
-        """Return a text as it may be stored."""
+        """Return a text that is safe to store, with secrets masked."""
         return storable(self.secrets.mask(text))
 
     def keep_commit(self) -> dict[str, str | None]:
@@ -166,7 +166,7 @@ class Attempt:
         with self.tracer.step("check out"):
             checkout.fill(run.branch)
         if git.signing_key is not None:
-            # Before the agent works in vain.
+            # Check now, before the agent does useless work.
             commits.check_signing(git.signing_key)
         self.note(f"branch {run.branch} at {checkout.base or 'nothing: the repository is empty'}")
         begun = self._apply_kept()
@@ -297,7 +297,7 @@ class Attempt:
         if agent.options.keeps_session and self.conversation and not (folder.sessions / run.id).exists():
             self.note("this worker does not have the session of earlier turns: the agent's program gets them as text")
         if self.turn.agent is not None:
-            # The session of the run's agent will know nothing of this turn.
+            # The session of the run's own agent does not include this turn.
             trees.remove(folder.sessions / run.id)
         if self._setup.mcp_servers and not programs.takes_servers(agent):
             self.note(f"the repository's MCP servers are left out: {programs.TAKES_NONE}")
@@ -314,7 +314,7 @@ class Attempt:
             meter,
             self._setup,
         )
-        # A fork's head gets no cached folder and leaves none.
+        # A fork's head neither uses nor fills the cached folders.
         cache = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}") if not run.head_ref else None
         with self.tracer.step("set up"):
             since_ns = set_up(command, cache, self.log, self.secrets, self._check)

@@ -310,7 +310,7 @@ class TurnWorker:
 
     def _take_over(self) -> None:
         """Begin the turns that have a slot but no living worker, up to this worker's free slots; drop such jobs."""
-        # In this order: a worker that starts now is on record before it has anything, and a turn ends before its worker
+        # In this order: a starting worker is recorded before it has work, and a turn ends before its worker
         # lets it go.
         held = self._engine.held()
         with self._database.read() as connection:

@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The agent's report on its work."""
+    """The agent's report about its work."""
 
     summary: str | None = None
     commit_message: str | None = None
@@ -116,7 +116,7 @@ class Workspaces:
             with contextlib.suppress(FileNotFoundError):
                 if lock_file.stat().st_ino == os.fstat(self._lock.fileno()).st_ino:
                     break
-            # Another worker removed the new lock file, taking it for a dead worker's.
+            # Another worker mistook the new lock file for a dead worker's and removed it.
             self._lock.close()
 
     def path_of(self, turn: str) -> Path:

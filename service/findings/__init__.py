@@ -43,7 +43,7 @@ def _in_lines(text: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Return the text, or its beginning and an ellipsis if it is longer."""
+    """Return the text, cut with an ellipsis if it is longer than the limit."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -125,7 +125,7 @@ def read_json(data: bytes) -> Any:
     """Return a JSON document.
 
     Raises:
-        FindingsError: it is none.
+        FindingsError: It is not JSON.
     """
     try:
         return json.loads(data)
@@ -137,7 +137,7 @@ def drafts(document: Any) -> list[Any]:
     """Return the findings of a document, as they were written.
 
     Raises:
-        FindingsError: it is of another kind, or of a version that is not known here.
+        FindingsError: It has another format, or an unknown version.
     """
     findings, version = table(document).get("findings"), table(document).get("version")
     if not isinstance(findings, list):

@@ -1,4 +1,4 @@
-"""What an agent asks in a file of its checkout, which may hold anything, and what its last message offers."""
+"""Questions: from a file in the checkout, which is not trusted, or at the end of an agent's last message."""
 
 import errno
 import re
@@ -78,7 +78,7 @@ def asked(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Questio
 
 
 def offer(words: str | None) -> str | None:
-    """Return the question or offer with which an agent's last message ends; None: it only reports.
+    """Return the question or offer at the end of an agent's last message; None if the message only reports.
 
     Nothing depends on it but what people are shown: the turn is completed either way.
     """

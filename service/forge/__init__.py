@@ -188,5 +188,5 @@ def harmless(text: str, limit: int) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the text, or its beginning and an ellipsis if it is longer than the limit."""
+    """Return the text, cut with an ellipsis if it is longer than the limit."""
     return text if len(text) <= limit else text[: limit - 2].rstrip() + " …"

@@ -250,7 +250,7 @@ class Forgejo(GitHub):
             head, _, hunks = text.partition("\n@@")
             if (named := _ADDED.search(head)) is not None:
                 name, quoted = named.groups("")
-                # Git quotes other characters as C does, and the bytes of a character one by one.
+                # git quotes other characters as C does, byte by byte.
                 name = name or quoted.encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
                 shown[name] = shown_lines(f"@@{hunks}", with_context=True)
         return shown

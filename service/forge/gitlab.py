@@ -29,7 +29,7 @@ class GitLab:
         """Return the merge requests of a branch of this project, newest first."""
         query = {"source_branch": branch, "state": "all", "order_by": "created_at", "sort": "desc"}
         documents = self._http.pages(f"{self._project}/merge_requests", **query)
-        # A fork may have a branch of that name, too.
+        # A fork may have a branch with the same name.
         own = (row for row in documents if row.get("source_project_id") == row.get("target_project_id"))
         return [_merge_request(document) for document in own]
 

@@ -64,7 +64,7 @@ def _find(database: Database, host: Host, project_id: int | None, path: str | No
         # An address without TLS is accepted only if the operator connected the API without TLS.
         is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
         root = api.path.partition("/api/")[0].strip("/")
-        # It may lead elsewhere: to another host, another project, or a folder of this machine.
+        # The address may lead to another host, another project, or a folder on this machine.
         expected = (host.host, f"{root}/{path}".strip("/").lower())
         if not is_trusted or where is None or (where.host, where.path.lower()) != expected:
             other = f"{url!r} is not the project {path} on {host.host}"

@@ -64,7 +64,7 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
         due_at = clock() + int(wait_s * SECOND_MICROS)
         is_over = failure.is_final or due_at > posting.wanted_at + int(settings.forge.give_up_s * SECOND_MICROS)
         with database.write() as connection:
-            # Any other failure is this posting's own.
+            # Any other failure concerns only this posting.
             if failure.retry_after_s is not None or failure.is_away:
                 postings.put_off(connection, run, due_at)
             postings.mark_failed(connection, posting, str(failure), due_at=None if is_over else due_at)
@@ -80,7 +80,7 @@ def forge_of(database: Database, connected: Sequence[Host], run: Run | Repositor
     """
     where = location(run.url)
     for host in connected:
-        # The same path on another host is another repository.
+        # The same path on another host is a different repository.
         if host.platform == run.platform and where is not None and where.host == host.host:
             try:
                 token = token_of(database, host)

@@ -91,7 +91,7 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
     marks, account = Marks(report.agent), own_account(forge)
     own = [thread for thread in forge.threads(number) if account in {None, thread.author.lower()}]
-    # A crash of the forge may have doubled a thread; the first one counts.
+    # A forge crash may have duplicated a thread; the first one counts.
     threads = {key: thread for thread in reversed(own) if (key := marks.id_of(thread.body)) is not None}
     reviews = (posted for posted in forge.reviews(number) if account in {None, posted.author.lower()})
     review = next((posted for posted in reviews if marks.memory_of(posted.body) is not None), None)

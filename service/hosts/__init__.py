@@ -63,7 +63,7 @@ class HostResponse:
 
     @property
     def wait_s(self) -> float | None:
-        """The seconds that the host wants to be left without requests; None: it does not say."""
+        """The seconds for which the host wants no requests; None if it does not state them."""
         headers, resets = self.headers, ["retry-after"]
         resets += [f"{kind}-reset" for kind in ("x-ratelimit", "ratelimit") if headers.get(f"{kind}-remaining") == "0"]
         waits = (seconds_until(headers.get(name, ""), time.time()) for name in resets)

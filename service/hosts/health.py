@@ -138,7 +138,7 @@ class HealthProbes:
 
     def _judged(self, host: Host, answer: HostResponse) -> HostState:
         answered = f"{host.host} answered {answer.status}"
-        # GitHub answers 403 for too many requests, too, and says so in headers.
+        # GitHub also answers 403 for too many requests, which its headers show.
         is_spent = answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
         if answer.status == HTTPStatus.TOO_MANY_REQUESTS or (answer.status in _UNAUTHORIZED and is_spent):
             return HostState("degraded", f"{answered}: the rate limit of the token is spent")

@@ -144,7 +144,7 @@ class TokenRotation:
             _logger.warning("%s", fault)
 
     def _save(self, digest: str, values: dict[str, object]) -> None:
-        # A new token is known nowhere else.
+        # The new token is stored nowhere else.
         self._unsaved[digest] = values
         with self._database.write() as connection:
             connection.execute(sa.update(host_tokens).where(host_tokens.c.digest == digest).values(**values))

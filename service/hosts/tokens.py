@@ -35,7 +35,7 @@ _REFUSED: Final = frozenset({401, 403, 404})
 
 
 class TokenError(HostUnreachableError):
-    """A host's token cannot be had now; the text has the reason and the fix."""
+    """A host's token is unavailable now; the text has the reason and the fix."""
 
     def __init__(self, text: str, *, is_away: bool = False, is_lasting: bool = False) -> None:
         super().__init__(text)
@@ -60,7 +60,7 @@ def token_of(database: Database, host: Host, refused: str | None = None) -> str 
         if host.token_command:
             return _printed_key("token_command", host.token_command, _PATIENCE_S).get(refused)
         token = (os.environ.get(host.token_env) or None) if host.token_env else None
-        # Even if `rotate` was dropped since: GitLab has revoked the variable's token.
+        # Even if `rotate` was removed since then: GitLab has revoked the variable's token.
         return rotation.successor_of(database, token) if token and host.platform == "gitlab" else token
     except NoKeyError as error:
         raise TokenError(f"there is no token for {host.host}: {error}") from error

@@ -144,7 +144,7 @@ class Lab:
         _logger.warning("THE LAB IS ON: faults, shifted expiry and made-up runs can be ordered under %s", PREFIX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or break it as the script says."""
+        """Answer one request, or break it according to the script."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -174,7 +174,7 @@ class Lab:
         _logger.warning("lab: fault %d (%s) hits %s", entry.fault_id, fault.kind, path)
         await asyncio.sleep(fault.delay_s)
         if fault.kind in {"status", "reset"}:
-            # The client has sent everything when it is answered.
+            # Answer only after the client has sent everything.
             while (await receive()).get("more_body", False):
                 pass
         if fault.kind == "reset":

@@ -142,7 +142,7 @@ def _rows(spec: HistoryRequest, owner: str, repos: list[Repository], since: int,
     rng = random.Random(spec.seed)
     for number in range(spec.runs):
         created_at = until - int((until - since) * (1 - (number + rng.random()) / spec.runs))
-        # Some repositories see far more runs than others.
+        # Some repositories have far more runs than others.
         repository = repos[int(len(repos) * rng.random() ** 2)]
         lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _MAX_S) * SECOND_MICROS)
         status = "failed" if rng.random() < _FAILED_SHARE else "completed"

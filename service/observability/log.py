@@ -59,7 +59,7 @@ class Masks:
         self.renew()
 
     def renew(self) -> None:
-        """Mask what the variables hold now, and still what they held before."""
+        """Mask the variables' current values and their earlier ones."""
         names = {*self._names, *filter(_SECRET_NAME.search, os.environ)}
         self._values |= set(of_environment(names).values())
         self._secrets = Secrets({value: value for value in self._values})
@@ -99,7 +99,7 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
         """Mask secrets, and show control characters; put the fields in order."""
         error = (event.get("exc_info") or (None, None))[1]
         if isinstance(error, ServiceError):
-            # Only its text: only a programming fault needs a traceback.
+            # Only the text, since only a bug needs a traceback.
             del event["exc_info"]
             event["event"] = f"{event['event']}: {error}"
         event = structlog.processors.format_exc_info(logger, method, event)

@@ -1,4 +1,4 @@
-"""Requests as an operator sees them: an id for each, one line in the log, and a count."""
+"""Requests for operators: each has an id, one log line, and a count in the metrics."""
 
 import logging
 import re

@@ -122,7 +122,7 @@ def invitation_message(
         "expires": f"{expires:%d %B %Y, %H:%M} UTC",
         "code": code,
     }
-    # Seven bits, because not every server on the way accepts eight.
+    # Seven bits, because not every relaying server accepts eight.
     message = EmailMessage(policy=(SMTP if recipient.isascii() else SMTPUTF8).clone(cte_type="7bit"))
     message["From"] = settings.mail.sender
     message["To"] = recipient

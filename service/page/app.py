@@ -112,7 +112,7 @@ async def _show_failure(request: Request, error: Exception) -> Response:
     status, message, headers = refusal.status, refusal.message, refusal.headers
     typed: dict[str, str] = {}
     if request.method == "POST":
-        # What cannot be read, or was read in part, is not shown.
+        # A form that could not be read completely is not shown.
         with contextlib.suppress(HttpError, RuntimeError):
             typed = (await read_form(request)).typed
     title = _TITLES.get(status, "The service failed")

@@ -25,7 +25,7 @@ router = APIRouter()
 
 @router.get("/")
 def enter(visitor: Anybody) -> Response:
-    """Lead to the first page of the person."""
+    """Redirect to the visitor's first page."""
     if visitor is None:
         return leads_to("/sign-in")
     if visitor.caller is None:

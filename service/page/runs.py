@@ -43,7 +43,7 @@ router = APIRouter()
 def _site_of(run: Run) -> str | None:
     """Return the repository's address on its code host, with which those of branches and commits begin; or None."""
     where = location(run.url)
-    # A page on another port than the repository's may be anything.
+    # A page on a different port from the repository's could be anything.
     if where is None or not where.host or re.search(r"//[^/]*:\d+(/|$)", run.url):
         return None
     return f"https://{where.host}/{where.path}{'/-' if PLATFORMS[run.platform].has_groups else ''}"
@@ -174,7 +174,7 @@ async def reply(run_id: str, context: RequestContext, form: Writer, caller: RunW
 
 @router.post("/runs/{run_id}/message")
 def say(run_id: str, context: RequestContext, form: Writer, caller: RunWriter, visitor: Anybody) -> Response:
-    """Say the visitor's text to an active run."""
+    """Send the visitor's text to an active run."""
     words = form.fields.get(INSTRUCTIONS, "")
     try:
         message = RunMessage.model_validate({"text": words, "when": form.get("when") or "now"})

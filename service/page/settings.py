@@ -236,7 +236,7 @@ def _endpoint(connection: Connection, endpoint_id: str, caller: Caller) -> event
 
 @router.post("/events/{event_id}/replay")
 def replay_event(event_id: str, context: RequestContext, _: Writer, caller: Configurer) -> Response:
-    """Deliver an event again, whatever became of it."""
+    """Deliver an event again, whatever its state."""
     with context.database.write() as connection:
         row = events.by_id(connection, event_id, caller.organization.id)
         if row is None:

@@ -51,7 +51,7 @@ class NotSignedInError(HttpError):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A person who is signed in."""
+    """A signed-in visitor."""
 
     session: Session
     csrf: str
@@ -117,7 +117,7 @@ AnyForm = Annotated[Form, Depends(_own_form)]
 
 
 def anybody(request: Request, context: RequestContext) -> Visitor | None:
-    """Return the person whose session the browser sent; None: there is none, or it has ended."""
+    """Return the visitor of the browser's session; None if there is no session or it has expired."""
     value = request.cookies.get(COOKIE)
     if not value:
         return None

@@ -20,14 +20,14 @@ _REVIEW_BYTES: Final = 2 << 20
 
 
 class TaskError(ServiceError):
-    """The reviewer was started in a way in which it cannot work."""
+    """The reviewer was started with an unusable task or checkout."""
 
 
 _WORDS: Final = BeforeValidator(lambda value: value.replace(",", " ").split() if isinstance(value, str) else value)
 
 
 class Inputs(BaseModel, extra="forbid"):
-    """How a review differs from the usual one."""
+    """Options that change a review."""
 
     focus: Annotated[list[Topic], _WORDS] = []
     paths: Annotated[list[str], _WORDS] = []
@@ -55,7 +55,7 @@ def read_task(raw: bytes, configured: list[str]) -> Task:
     """Read a task; inputs of the agent's configuration, such as `focus=security`, hold where it has none.
 
     Raises:
-        TaskError: it cannot be read; the text names the field.
+        TaskError: It cannot be read; the text names the field.
     """
     try:
         document: dict[str, Any] = dict(json.loads(raw))

@@ -63,7 +63,7 @@ class Checkout:
         """The size of each regular file, by path; links and submodules are left out."""
         for record in self._ask("ls-tree", "-r", "-l", "-z", "--full-tree", self.head).split("\0"):
             about, _, path = record.partition("\t")
-            # A content that was not fetched has no size.
+            # Contents that were not fetched have no size.
             if about.startswith("100") and (size := about.split()[3]).isdecimal():
                 self.sizes[path] = int(size)
         self.reason = "not compared with another branch"
@@ -79,7 +79,7 @@ class Checkout:
         self._lines: dict[str, frozenset[int]] = {}
         self.is_whole = not self.changes
         if self.is_whole:
-            self.base = self._ask("hash-object", "-t", "tree", "--stdin").strip()  # a tree without a file
+            self.base = self._ask("hash-object", "-t", "tree", "--stdin").strip()  # an empty tree
             self.changes = self._changes()
         else:
             self.reason = f"compared with {default_branch} where the branch left it"
@@ -104,7 +104,7 @@ class Checkout:
         return sizes
 
     def _ask(self, *arguments: str) -> str:
-        # Each missing content would cost a process that cannot fetch it.
+        # Each missing content would start a process that cannot fetch it.
         offline = ("-c", "remote.not-fetched.promisor=false")
         return self._git.feed("", *offline, *arguments, work_tree=self.root)
 
@@ -130,7 +130,7 @@ class Review:
         own = [finding for finding in found if checkout.has_changed(finding.path, finding.line, finding.end_line)]
         self._older = len(findings) - len(own)
 
-        # Each is a path, a folder above it, or a glob for it or its name.
+        # Each entry is a path, a parent folder, or a glob for the path or the file name.
         bare = [path.removeprefix("./").rstrip("/") for path in paths]
         patterns = [pattern for path in bare for pattern in (path, f"{path}/*", f"*/{path}")]
 

@@ -37,7 +37,7 @@ def topic(rule: str) -> Topic:
 
 
 def _severity(rule: str, path: str = "") -> Severity:
-    """Return how much a finding weighs; what looks like a secret in a test is most likely made up."""
+    """Return a finding's severity; an apparent secret in a test is most likely made up."""
     if _NOTE.match(rule) or (topic(rule) == "security" and _TEST.search(path)):
         return "note"
     return "blocker" if _BLOCKER.match(rule) else "major" if _MAJOR.match(rule) else "minor"
@@ -78,7 +78,7 @@ def read_files(root: Path, sizes: Mapping[str, int]) -> tuple[list[dict[str, obj
                 elif path.endswith(".toml"):
                     tomllib.loads(text)
             except RecursionError:
-                pass  # it is nested too deeply for the parser, and may be correct
+                pass  # the file is nested too deeply for the parser, but may be correct
             except ValueError as error:
                 place = re.search(r"line (\d+)", str(error))
                 reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is not valid TOML"

@@ -116,7 +116,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
                 probed |= {outages.of(owner, row.agent)} - {None}
             taken[owner] += 1
             lanes.add((row.url, row.branch))
-            # It is now the one served most recently.
+            # This organization is now the one served most recently.
             able.append(owner)
     return chosen
 
@@ -201,7 +201,7 @@ def _reason(
     if not run.is_restricted:
         outage = ProviderOutages(connection).of(run.organization_id, turn.agent or run.agent)
         if outage is not None:
-            # A turn at work may not have asked it.
+            # An active turn may not have sent it a request.
             at_work = f"{outage.shown} has not answered since {clock_time(outage.since)}"
             return outage.text if turn.status == "queued" else at_work
     if turn.status != "queued" or turn.executor == MADE_UP:

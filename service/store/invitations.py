@@ -119,7 +119,7 @@ def withdraw_all(connection: sa.Connection, organization_id: str, email: str, no
 
 def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
     """Close an invitation permanently and stop its mail; False if none that is unused and not withdrawn has that id."""
-    # An expired one as well: it could be sent again.
+    # Expired invitations too, since they could be sent again.
     unused = (invitations.c.id == invitation_id, invitations.c.accepted_at.is_(None), invitations.c.mail != "withdrawn")
     return update(connection, invitations, *unused, expires_at=now, mail="withdrawn", code=None) > 0
 

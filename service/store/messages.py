@@ -1,4 +1,4 @@
-"""Messages: what a caller says to a run while a turn is under way. Each reaches one agent, or starts the next turn."""
+"""Messages from callers to a run during a turn. Each reaches one agent, or starts the next turn."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -33,7 +33,7 @@ class Message:
     sent_at: int
 
     def document(self) -> dict[str, object]:
-        """Return it as the API shows it."""
+        """Return the message as the API shows it."""
         shown = {"message_id": self.id, "text": self.text, "when": self.timing, "state": self.state}
         return shown | {"caller": self.caller, "sent_at": rfc3339(self.sent_at)}
 
@@ -62,13 +62,13 @@ def by_turn(connection: sa.Connection, run_id: str) -> defaultdict[int, list[Mes
 
 
 def mark(connection: sa.Connection, some: Sequence[Message], state: str) -> None:
-    """Move those that still wait to another state."""
+    """Move waiting messages to another state."""
     for message in some:
         same = (messages.c.run_id == message.run_id, messages.c.id == message.id, messages.c.state == "waiting")
         update(connection, messages, *same, state=state)
 
 
 def with_messages(instructions: str, some: Sequence[Message]) -> str:
-    """Return a turn's instructions with what was said to its agent later."""
+    """Return a turn's instructions, followed by the later messages to its agent."""
     later = (f"Said later:\n\n{message.text}" for message in some if message.state == "delivered")
     return "\n\n".join([instructions, *later])

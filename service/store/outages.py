@@ -29,7 +29,7 @@ class Outage:
 
     @property
     def text(self) -> str:
-        """The reason for turns that wait."""
+        """Why turns wait, in words."""
         return f"waiting for {self.shown} since {clock_time(self.since)}"
 
 

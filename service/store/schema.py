@@ -259,7 +259,7 @@ sessions = _table(
     "sessions",
     *_texts("digest", key=True),
     _owner(nullable=True),
-    # Both NULL: the operator's.
+    # Both NULL: the operator's session.
     _child_of("tokens", "token_id", key=False, nullable=True),
     _child_of("members", "member_id", key=False, nullable=True),
     *_large("opened_at", "seen_at"),
@@ -354,7 +354,7 @@ runs = _entity(
     sa.Column("is_restricted", sa.Boolean),
     sa.Index("runs_newest", "organization_id", "created_at", "id"),
     sa.Index("runs_by_status", "organization_id", "status", "created_at", "id"),
-    # For the operator.
+    # Shown to the operator only.
     sa.Index("runs_newest_of_all", "created_at", "id"),
     sa.Index("runs_of_all_by_status", "status", "created_at", "id"),
     sa.Index("runs_by_repository", "organization_id", "path_key", "created_at", "id"),

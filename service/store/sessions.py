@@ -53,7 +53,7 @@ class Member:
 
 
 class LastAdminError(ServiceError):
-    """Nobody would be left who may change members and tokens."""
+    """Without this member, nobody could change members and tokens."""
 
 
 def begin(
@@ -141,7 +141,7 @@ def set_role(connection: sa.Connection, organization_id: str, member_id: str, ro
     has_admin = role == "admin" or any(other.role == "admin" for other in others.values())
     if changed.role == "admin" and not has_admin and (role or others):
         raise LastAdminError("this is the last admin: make another member an admin first")
-    # None of them gives back an older role.
+    # None of these invitations can restore an older role.
     invitations.withdraw_all(connection, organization_id, changed.email, now)
     if role:
         update(connection, members, members.c.id == member_id, role=role)

@@ -159,7 +159,7 @@ class _CheckDelivery(_Delivery):
         at = check.completed_at or check.updated_at
         if not own or at is None:
             return None
-        # Several pull requests may have one head: the run is about the head.
+        # Several pull requests can share a head; the run is about the head.
         linked = next((pull for pull in own if pull.head.sha == check.head_sha), own[0])
         about = self.repository.done_by(self.sender) | linked.about(self.repository)
         head = linked.head.sha
@@ -182,7 +182,7 @@ class _Retitled(Part):
 
 
 class _ForgejoPullRequestDelivery(_PullRequestDelivery):
-    """Here it is the title that makes a draft."""
+    """Whether the title marks it as a draft: the only way on Forgejo."""
 
     changes: _Retitled = _Retitled()
 

@@ -65,7 +65,7 @@ class Payload(Part):
     is_comment: ClassVar[bool] = False
 
     def event(self, mention: str) -> HookEvent | None:
-        """Return its event; None: it has none that a rule can name."""
+        """Return the payload's event; None if rules have no name for it."""
         raise NotImplementedError
 
 
@@ -83,7 +83,7 @@ class Account(Part):
     type: str = "User"
 
     def is_one(self, other: "Account | None") -> bool:
-        """Whether another account has its name."""
+        """Whether another account has the same name."""
         return other is not None and other.name == self.name
 
 
@@ -98,7 +98,7 @@ class Repository(Part):
     default_branch: Name | None = None
 
     def done_by(self, sender: Account) -> dict[str, Any]:
-        """Return the fields of an event in it."""
+        """Return the repository's fields of an event."""
         is_bot = sender.type == "Bot" or _BOT.fullmatch(sender.name) is not None
         return {"path": self.path, "default_branch": self.default_branch, "sender": sender.name, "is_bot": is_bot}
 
@@ -124,10 +124,10 @@ class Issue(Part):
 
     @property
     def about(self) -> dict[str, Any]:
-        """The fields of an event about it."""
+        """The fields of an event about the issue."""
         whole = self.body.replace("\r", "")
         text, rest = whole[:_MAX_WORDS], len(whole) - _MAX_WORDS
-        # Markdown has no hidden parts in blocks of code.
+        # Code blocks in Markdown have no hidden parts.
         lines = re.split(r"(?<=\n)", text)  # as the parser counts them
         parts, end = list[str](), 0
         for begin, after in [token.map for token in _MARKDOWN.parse(text) if token.type in _CODE and token.map]:
@@ -142,7 +142,7 @@ class Issue(Part):
     def changed(
         self, sender: dict[str, Any], mention: str, change: str, labels: Names, assignees: Names, *, is_authors: bool
     ) -> HookEvent | None:
-        """Return the event of its change, which adds the `labels` and the `assignees`."""
+        """Return the event for a change that adds the `labels` and the `assignees`."""
         about = sender | self.about | {"changed_at": micros(self.updated_at)}
         if change in {CLOSED, CONFIDENTIAL}:
             return HookEvent(kind=CLOSED, **about, occasion=change)
@@ -174,12 +174,12 @@ def asked(body: str, mention: str) -> dict[str, str] | None:
 
 
 def over(state: str) -> str:
-    """Return why a comment on a pull request in this state starts nothing; empty: it may."""
+    """Return why a comment on a pull request in this state starts nothing; empty if it can start a run."""
     return "" if state in _OPEN else f"the pull request is {state}"
 
 
 def faults(body: str, subject: str, *, is_edited: bool, is_authors: bool) -> str:
-    """Return why a comment starts nothing; empty: nothing is wrong with it. `subject`: what is wrong with that."""
+    """Return why a comment starts nothing; empty if it can. `subject`: the problem with the commented subject."""
     reasons = (
         ("<!-- runwarden" in body, "the service wrote it"),
         (is_edited, "the comment was edited: only a new one counts"),
@@ -197,7 +197,7 @@ def commented(about: dict[str, Any], number: int, fault: str, at: datetime) -> H
 
 
 def failed(about: dict[str, Any], name: str, commit: str, at: datetime) -> HookEvent:
-    """Return the event of a failed check, whose sender means nothing: it pushed, or is the program that checks."""
+    """Return the event of a failed check; its sender is ignored, being the pusher or the checking program."""
     about |= {"is_bot": False, "head_sha": commit, "changed_at": micros(at), "check": name}
     return HookEvent(kind=FAILED, **about, occasion=f"{commit} {name}")
 

@@ -99,13 +99,13 @@ def start_due(database: Database, settings: Settings, clock: Clock, key: str) ->
         if due is None:
             return
         rule, repository = due.rule, due.repository
-        # Times that are too late to start a run need not be counted.
+        # Times that are too old to start a run need not be counted.
         since = max(due.due_at, now - parse_duration(rule.catch_up)) - 1
         in_time = [*takewhile(now.__ge__, fire_times(rule.schedule or "", rule.timezone, since))]
         at, path = in_time[-1] if in_time else due.due_at, repository.path.lower()
         subject = SubjectKey(due.organization_id, repository.platform, path, deliveries.NO_NUMBER)
         event = HookEvent(SCHEDULE, path, SCHEDULE, is_bot=False, changed_at=at, occasion=rfc3339(at))
-        # Rules may change places, so neither the place nor the time makes it unique.
+        # Rules can be reordered, so neither the index nor the time is unique.
         name = f"{path}@{event.cause}#{ids.ulid(now)[-8:]}"
         delivery = WebhookDelivery(repository.platform, name, event, frozenset())
         case = _Case(connection, settings, now, subject, repository, delivery, event)
@@ -167,7 +167,7 @@ class _Case:
             return DeliveryDecision("repeated", f"{rule.agent} has had this {subject} by this rule")
         mine = [entry for entry in past if (entry.event, entry.agent) == (event.kind, rule.agent)]
         if event.kind == FAILED:
-            # No agent starts that works on this commit, or made it.
+            # Start no agent that is working on this commit or created it.
             here = [entry.run_id for entry in mine if entry.run_id and entry.head_sha == event.head_sha]
             if turns.open_runs(connection, here):
                 return DeliveryDecision("own", f"{rule.agent} is at work on this commit")
@@ -221,13 +221,13 @@ class _Case:
         return "older than the decisions that are kept (retention.deliveries_days)" if is_old else None
 
     def hour_limit(self) -> str | None:
-        """Return that the repository had its runs of an hour; None: it may have more."""
+        """Return the refusal if the repository reached its hourly number of runs, or None."""
         most, hour_ago = self.settings.triggers.repository_runs_an_hour, self.now - DAY_MICROS // 24
         is_reached = deliveries.started_since(self.connection, self.subject, hour_ago, in_repository=True) >= most
         return f"repository_runs_an_hour: {plural(most, 'run')} for one repository" if is_reached else None
 
     def _close(self) -> DeliveryDecision:
-        """Decide on the end of a pull request or an issue: its runs have nothing to work for."""
+        """Decide on the closing of a pull request or an issue, which makes its runs pointless."""
         if reason := self._late():
             return DeliveryDecision("stale", reason)
         past = deliveries.acted_on(self.connection, self.subject)

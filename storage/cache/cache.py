@@ -83,7 +83,7 @@ class Cache(ThreadedStore):
 
     def _begin(self) -> None:
         self.opened += 1
-        # Remembered positions and counts are worthless in another file.
+        # Cached positions and counts are invalid for another file.
         self._remembered = read_runs.Remembered()
         self.store_runs = run_writes.AnswerQueue(self.writer).store
         self._indexed: set[str] = set()
@@ -274,7 +274,7 @@ class Cache(ThreadedStore):
 
     async def data_version(self) -> int:
         """A number that changes when another process writes to the cache; our own writes do not change it."""
-        # The writer is asked, because the reader's connection would count our own writes, too.
+        # Asks the writer's connection; the reader's would also count our own writes.
         return await self.writer.run(data_version)
 
     async def _prepare(self, condition: RunFilter, sort: RunSort = _NEWEST_FIRST, *orders: str) -> None:

@@ -119,7 +119,7 @@ def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
     newest = connection.execute("SELECT as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
     if before is None or ahead_us > before or newest is None:
         return False
-    # Times from before the clock was set back order nothing.
+    # Times from before the clock was set back cannot be ordered.
     connection.execute("DELETE FROM written")
     present_us = newest[0] + ahead_us - step_us
     connection.execute("DELETE FROM coverage WHERE start_us > ?", (present_us,))
@@ -174,7 +174,7 @@ def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> dat
 
 
 def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace | None:
-    """Where the walk stopped that reached down to this creation time. None: there is no such walk."""
+    """Where the walk down to this creation time stopped; None if no walk reached it."""
     sql = "SELECT token, total FROM places WHERE bottom_us = ?"
     row = connection.execute(sql, (to_sortable_us(bottom),)).fetchone()
     return None if row is None else ListPlace(*row)
@@ -183,7 +183,7 @@ def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace 
 def store_place(
     connection: sqlite3.Connection, bottom: datetime | None, token: str | None, total: int | None = None
 ) -> None:
-    """Store where a walk stopped that reached down to this creation time. No token: it came to the list's end.
+    """Store where the walk down to this creation time stopped. No token: it reached the end of the list.
 
     No bottom: the list's order proves nothing.
     """
@@ -206,7 +206,7 @@ def note_no_results(connection: sqlite3.Connection, at: datetime) -> None:
 
 
 def has_no_results(connection: sqlite3.Connection, now: datetime) -> bool:
-    """Whether that was found out within a day."""
+    """Whether the service was found within the last day to offer no results."""
     found_us = load_note(connection, "no_results_us")
     return found_us is not None and abs(now - from_us(found_us)) < REMEMBERED
 
@@ -249,7 +249,7 @@ def _progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress
         return None
     phase, done_runs, estimated_runs, seconds_left, until_us, why, reported_us = row
     until, reported_at = from_us_or_none(until_us), from_us(reported_us)
-    # A process that waits reports nothing until the wait is over.
+    # A waiting process reports nothing until the wait is over.
     if not reported_at - SILENT <= now <= max(until or reported_at, reported_at) + SILENT:
         return None
     return BackfillProgress(phase, done_runs, estimated_runs, seconds_left=seconds_left, until=until, why=why)

@@ -111,7 +111,7 @@ def changes(connection: sqlite3.Connection, after: Watermark, since: datetime, l
 
 
 def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_failures: bool) -> RunEvents | None:
-    """The first events after a cursor, at most `limit`; None: the cursor is of another cache, or events are gone.
+    """The first events after a cursor, at most `limit`; None if the cursor is from another cache or events are gone.
 
     An empty cursor means the place before the oldest event, `now` the one after the newest. A failure that turned out
     to be a cancellation is left out, unless it was returned before that was known.

@@ -65,7 +65,7 @@ def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[Repos
 
 
 def failed_between(connection: sqlite3.Connection, wanted: RunFilter, start: datetime, end: datetime) -> FailedRuns:
-    """The runs among these that failed between two times."""
+    """The matching runs that failed between two times."""
     condition = where(wanted)
     count, created_us = connection.execute(
         "SELECT count(*), min(created_us) FROM runs INDEXED BY runs_updated"

@@ -61,7 +61,7 @@ class MergedCaches(Struct, eq=False):
         return RunWindow(total, offset, shown, shift, cursor)
 
     async def _place(self, row: str | None, condition: RunFilter, sort: RunSort) -> int | None:
-        """The row's number; None: it is not in the list."""
+        """The row's number; None if it is not in the list."""
         profile, run_id = whose(row or "")
         key = await self._caches[profile].key(run_id, condition, sort) if profile in self._caches else None
         if key is None:
@@ -73,5 +73,5 @@ class MergedCaches(Struct, eq=False):
         )
 
     async def _each(self, read: Callable[[str, Cache], Awaitable[T]]) -> list[T]:
-        """What is read of each cache, in the order of the profiles."""
+        """The results of one read per cache, in the order of the profiles."""
         return await asyncio.gather(*(read(name, cache) for name, cache in self._caches.items()))

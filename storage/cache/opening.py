@@ -27,7 +27,7 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
     "temp_store": "FILE",
     # Four times the usual: index pages that every batch changes are then copied back once for many batches.
     "wal_autocheckpoint": 4000,
-    # A WAL that a long batch made larger than this is cut back to it.
+    # If a long batch grew the WAL beyond this size, it is truncated to it.
     "journal_size_limit": 16 * 1024 * 1024,
 }
 
@@ -96,12 +96,12 @@ def is_held(path: Path) -> bool:
         except sqlite3.OperationalError as error:
             return is_busy(error)
         except sqlite3.DatabaseError:
-            pass  # It is damaged: opening it says so.
+            pass  # The file is damaged, which opening it reports.
     return False
 
 
 def mark_damaged(path: Path) -> None:
-    """Mark the file as damaged for the next opening, which may not read the place that is damaged."""
+    """Mark the file as damaged, since the next opening may not read the damaged place."""
     # If the mark cannot be made, the next read of the damage tries again.
     with suppress(OSError):
         _mark(path).touch(mode=0o600)

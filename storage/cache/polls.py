@@ -99,7 +99,7 @@ def change_budget(connection: sqlite3.Connection, change: Callable[[BudgetState]
 def run_clock(connection: sqlite3.Connection) -> RunClock:
     """The clock that dates the runs, as far as it is known."""
     state = budget(connection)
-    # In a list out of order, the times may be local ones.
+    # If the list is out of order, its times may be local times.
     is_known = bool(state.clock_heard) and not is_disordered(connection)
     return RunClock(timedelta(seconds=state.clock_ahead_s), is_known=is_known)
 

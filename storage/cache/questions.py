@@ -48,7 +48,7 @@ def of_failed_runs(connection: sqlite3.Connection) -> dict[str, OpenQuestion]:
 
 
 def mark_cancelled(connection: sqlite3.Connection, run_ids: Iterable[str]) -> tuple[str, ...]:
-    """Give those of these runs that failed the status `cancelled`, within a transaction; return their ids."""
+    """Set the status of failed runs among these to `cancelled`, within a transaction; return their ids."""
     named = json.dumps([sqlite_text(run_id) for run_id in run_ids])
     failed = "SELECT id, run_id FROM runs WHERE status = 'failed' AND run_id IN (SELECT value FROM json_each(?))"
     runs = connection.execute(failed, (named,)).fetchall()
@@ -56,7 +56,7 @@ def mark_cancelled(connection: sqlite3.Connection, run_ids: Iterable[str]) -> tu
         bound = {"run": number, "status": CANCELLED}
         connection.execute("UPDATE runs SET status = :status WHERE id = :run", bound)
         last = "(SELECT max(id) FROM transitions WHERE run = :run)"
-        # It was cancelled before, and then touched by the service.
+        # The run was already marked as cancelled, and the service updated it afterwards.
         connection.execute(f"DELETE FROM transitions WHERE id = {last} AND old = :status", bound)
         last = f"UPDATE transitions SET new = :status WHERE id = {last}"
         if not connection.execute(last, bound).rowcount:

@@ -120,7 +120,7 @@ def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:
 
 
 def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """The statuses of which it is not known whether they are final, those with most runs first; at most `UNSETTLED`."""
+    """Statuses that may or may not be final, by falling number of runs; at most `UNSETTLED`."""
     named = ", ".join(f"'{status}'" for status in STATUS_ORDER)
     sql = f"SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({named})"
     return _firsts(connection.execute(f"{sql} ORDER BY runs DESC, status LIMIT ?", (UNSETTLED,)))
@@ -192,7 +192,7 @@ def row_of(values: Sequence[Any]) -> RunRow:
 
 
 def _summary(summary_json: str | None, status: str, updated_at: datetime | None) -> RunSummary:
-    """The summary of a run in this state; of an earlier state only its instructions."""
+    """The summary of a run in this state; for an earlier state, only the instructions."""
     if summary_json is None:
         return RunSummary()
     summary = msgspec.json.decode(summary_json, type=RunSummary)

@@ -91,7 +91,7 @@ def where(condition: RunFilter) -> Where:
 
 
 def search_words(condition: RunFilter) -> list[str]:
-    """The words that a run's text has to have."""
+    """The words that a run's text must contain."""
     return sqlite_text(condition.search).casefold().split()[:MAX_WORDS]
 
 
@@ -104,7 +104,7 @@ def orders_used(condition: RunFilter, sort: RunSort) -> frozenset[str]:
 
 
 def about_text(run_id: str, repository: str, branch: str) -> str:
-    """What a search reads of every run, case-folded: one field a line, so that no word spans two."""
+    """The case-folded text that a search reads for every run: one field per line, so no word spans two fields."""
     about = f"{run_id}\n{repository}\n{branch}".casefold()
     return about.replace(KNOWN_FROM, " ").replace(RESULT_FROM, " ")
 
@@ -219,7 +219,7 @@ def turns_after(turns: TurnTimes, at_us: int, *, was_final: bool, is_final: bool
     """The times after a change at `at_us`, which may have ended a turn or begun one."""
     since_us, worked_us, took_us = turns
     if was_final and is_final:
-        # An ended run was updated later: that is no further work.
+        # An update after the run ended is not further work.
         return turns
     if was_final:
         since_us, worked_us = at_us, max(0, took_us)

@@ -360,7 +360,7 @@ class RunMerge(Struct, frozen=True):
         others: list[str] = []
         for stored, received in changed:
             arrived = received
-            # The run was cancelled, and only another field changed: the service continues to call it a failure.
+            # The run was cancelled and another field changed; the service still reports a failure.
             if (received.run.status, stored.status, received.updated_us) == ("failed", CANCELLED, stored.updated_us):
                 arrived = replace(received, run=replace(received.run, status=CANCELLED))
             run_id, status, branch, repository, created_us, updated_us, about = _columns(arrived)

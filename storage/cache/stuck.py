@@ -40,7 +40,7 @@ ON CONFLICT (run) DO UPDATE SET last_us = excluded.last_us, since_us = CASE
     ELSE excluded.since_us END
 """
 """Extends the time for which polls saw the active runs."""
-# A flag counts only if it was set in this turn: a continued run starts over.
+# A flag counts only if it was set during this turn; a continued run starts over.
 _CANDIDATES: Final = """
 SELECT r.id, r.run_id, r.repository, r.active_since_us,
     w.last_us + :ahead - max(r.active_since_us, w.since_us + :ahead) AS taken_us,

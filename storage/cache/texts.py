@@ -78,7 +78,7 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter) -> dict[str,
 
 
 def _matching(connection: sqlite3.Connection, numbers: Iterable[int], rest: RunFilter) -> list[Place]:
-    """The places of those of these runs that the rest of the filter lets through."""
+    """The positions of these runs, as far as they pass the rest of the filter."""
     if not (some := list(numbers)):
         return []
     condition = where(rest)
@@ -112,7 +112,7 @@ def _numbers(block: int, texts: bytes, words: Sequence[bytes]) -> Iterator[int]:
 
 
 def _missing(connection: sqlite3.Connection) -> list[int]:
-    """The blocks that are not made, or were dropped because a text changed; the last one is not full yet."""
+    """The missing blocks: never built, or dropped because a text changed; the last one is not full yet."""
     stored = {block for (block,) in connection.execute("SELECT block FROM texts INDEXED BY texts_newest")}
     return [block for block in range(_last(connection) // BLOCK) if block not in stored]
 

@@ -1,4 +1,4 @@
-"""Windows of rows: runs in their order with gaps between them, or in groups, the one with most failures first."""
+"""Windows of rows: runs in order with gaps between them, or in groups, by falling number of failures."""
 
 import json
 import sqlite3
@@ -258,7 +258,7 @@ def _grouped(
 def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy) -> tuple[RunGroup, ...]:
     """The groups of the matching runs, the worst first."""
     wanted = where(condition)
-    # Few are stuck or active: those have separate indexes, and only failures are counted among all runs.
+    # Stuck and active runs are few and have separate indexes; only failures are counted among all runs.
     # The plus keeps SQLite from using the index of the grouped column instead of the condition's.
     few = f"SELECT {by} AS name, count(*) AS runs FROM runs WHERE {{}} AND {wanted.sql} GROUP BY +{by}"
     counted = connection.execute(

@@ -1,4 +1,4 @@
-"""The ledger: every write is here before it is anywhere else. Its file is never rebuilt."""
+"""The ledger: every write is recorded here first. Its file is never rebuilt."""
 
 import sqlite3
 from contextlib import closing, suppress
@@ -39,7 +39,7 @@ _TABLES: Final = (
         response_json TEXT, result_id TEXT, resolution TEXT, superseded_by TEXT,
         base_url TEXT, user TEXT, host TEXT, surface TEXT, owner_json TEXT NOT NULL, owned_us INTEGER NOT NULL
     ) STRICT""",
-    # An action that certainly had no effect leaves its key free.
+    # An action that certainly had no effect does not occupy its key.
     "CREATE UNIQUE INDEX actions_used_key ON actions (key) WHERE state NOT IN ('not_sent', 'rejected', 'not_created')",
     """CREATE UNIQUE INDEX actions_open_subject ON actions (kind, subject)
     WHERE subject <> '' AND state IN ('prepared', 'sending', 'unknown') AND resolution IS NULL""",

@@ -134,7 +134,7 @@ def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
 
 
 def results(connection: sqlite3.Connection, keys: Collection[str]) -> dict[str, str]:
-    """The ids of what was made under these keys, by key; a key also counts with `-` and more behind it."""
+    """The ids of the results under these keys, by key; a longer key counts if it continues with `-`."""
     # Two ranges of the index `actions_key`: `.` follows `-`.
     sql = (
         "SELECT value, result_id FROM json_each(?) JOIN actions"
@@ -145,7 +145,7 @@ def results(connection: sqlite3.Connection, keys: Collection[str]) -> dict[str, 
 
 
 def run_ids(connection: sqlite3.Connection) -> frozenset[str]:
-    """Ids of all runs that actions are about, or made."""
+    """Ids of all runs that actions targeted or created."""
     rows = connection.execute(
         "SELECT result_id FROM actions WHERE result_id IS NOT NULL"
         " UNION SELECT subject FROM actions WHERE subject <> ''"
@@ -154,7 +154,7 @@ def run_ids(connection: sqlite3.Connection) -> frozenset[str]:
 
 
 def agents(connection: sqlite3.Connection) -> dict[str, str]:
-    """The named agents that were started from here, by the id of their execution, which may be a run's."""
+    """The named agents started from here, by execution id, which may also be a run's id."""
     rows = connection.execute(
         "SELECT result_id, path FROM actions WHERE kind = 'agent.start' AND state = 'confirmed'"
         " AND result_id IS NOT NULL ORDER BY seq DESC LIMIT 10000"

@@ -1,4 +1,4 @@
-"""How an action is entered and changes its state: a table of legal transitions, and nothing else, even after a crash.
+"""How actions are added and change state: only by a table of legal transitions, even after a crash.
 
 Each is checked and written under one lock, with its step in the audit, so that of two processes one gets a key.
 """

@@ -19,7 +19,7 @@ ActionKind = Literal[
 
 
 class WriteKind(Struct, frozen=True):
-    """One kind of write: its words, the document that shows its result, and how an unknown outcome is resolved."""
+    """One kind of write: its wording, the document with its result, and how users resolve an unknown outcome."""
 
     words: str
     """Its name in lists: `start run`."""
@@ -237,7 +237,7 @@ class Action(Struct, frozen=True):
 
 
 class UnknownSpan(Struct, frozen=True):
-    """A time in which an action's outcome was unknown."""
+    """A period in which an action's outcome was unknown."""
 
     action: Action
     since: datetime

@@ -96,7 +96,7 @@ class RunClock(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """Why no request is sent now, and until when."""
+    """Why requests have to wait, and until when."""
 
     reason: WaitReason
     until: datetime

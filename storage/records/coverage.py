@@ -33,7 +33,7 @@ class CoverageGap(Struct, frozen=True):
     """None: up to the newest run."""
 
     def overlaps(self, other: "CoverageGap") -> bool:
-        """Whether the two gaps have some time in common, as they do after a part of one was fetched."""
+        """Whether the two gaps overlap, as an old gap and its unfetched rest do."""
         return _is_before(self.after, other.before) and _is_before(other.after, self.before)
 
 

@@ -128,5 +128,5 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
 
 
 def error_kind(kind: str | None) -> ErrorKind:
-    """The row of a kind of error; of an unknown one, what holds for every error of the service."""
+    """The row of a kind of error; for an unknown kind, the row of any service error."""
     return ERROR_KINDS.get(kind or "", OTHER_ERROR)

@@ -76,7 +76,7 @@ class StatusChange(ObservedChange, frozen=True):
     is_final: bool
 
     def happened(self, ahead: timedelta) -> datetime:
-        """When it happened, by our clock, with the service's so far ahead; what we saw counts more than its times."""
+        """When the change happened, by our clock, given the service's lead; our own observation beats its times."""
         return max(self.at - ahead, self.after)
 
 

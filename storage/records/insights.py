@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class RunCounts(Struct, frozen=True):
-    """How many of some runs ended, and how."""
+    """The number of runs by outcome."""
 
     completed: int = 0
     failed: int = 0
@@ -50,6 +50,6 @@ class RepositoryFigures(RunCounts, frozen=True, kw_only=True):
 
     @property
     def success(self) -> float | None:
-        """The completed part of the finished, 0 to 1. None: none has finished."""
+        """The completed share of the finished runs, 0 to 1; None if none has finished."""
         finished = self.completed + self.failed
         return self.completed / finished if finished else None

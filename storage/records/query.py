@@ -68,7 +68,7 @@ class Suggestion(Struct, frozen=True):
 
 
 class RunFilter(Struct, frozen=True):
-    """All conditions hold together; an empty one excludes nothing."""
+    """A filter whose conditions must all hold; an empty condition excludes nothing."""
 
     statuses: tuple[str, ...] = ()
     not_statuses: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class RunFilter(Struct, frozen=True):
 
     @property
     def undecided(self) -> Self | None:
-        """The filter of the runs of which it is not known whether they match; None: it is known of all."""
+        """The filter for runs that may or may not match; None if every run is known to match or not."""
         if "unknown" in self.findings or "" in self.agents:
             return None
         if self.findings or self.not_findings:
@@ -205,7 +205,7 @@ class RunWindow(Struct, frozen=True):
         return self.heads[at][1] if at < len(self.heads) and self.heads[at][0] == index else None
 
     def group_at(self, index: int) -> RunGroup | None:
-        """The group that the row of that number is in, as its head or as one of its runs."""
+        """The group of the row with that number, whether the row is its head or one of its runs."""
         return next((group for number, group in reversed(self.heads) if number <= index), None)
 
     def row_of_run(self, run_id: str) -> int | None:
@@ -214,7 +214,7 @@ class RunWindow(Struct, frozen=True):
         return next((index for index in here if (row := self.row(index)) is not None and row.run_id == run_id), None)
 
     def holds(self, first: int, last: int) -> bool:
-        """Whether all rows from first to last, up to the table's end, are here."""
+        """Whether all rows from first to last are loaded; rows beyond the table's end do not count."""
         end = self._run_at(min(last, self.total - 1) + 1)
         return self.offset <= max(0, first) and end <= self._run_at(self.offset) + len(self.rows)
 

@@ -84,7 +84,7 @@ class Artifact(Struct, frozen=True):
 
 
 class RunMessage(Struct, frozen=True):
-    """What was said to a run while one of its turns was under way."""
+    """A message to a run during one of its turns."""
 
     message_id: str = ""
     text: str = ""
@@ -150,7 +150,7 @@ class OpenQuestion(Struct, frozen=True):
 
 
 class FailureFacts(Struct, frozen=True):
-    """Runs with the status `failed` that did not fail."""
+    """Runs that the service reports as `failed` but that asked a question or were cancelled."""
 
     questions: tuple[OpenQuestion, ...] = ()
     """The open questions of their agents, newest first."""
@@ -158,7 +158,7 @@ class FailureFacts(Struct, frozen=True):
 
 
 class PostingStatus(Struct, frozen=True):
-    """Something that the run's code host shows, or is about to."""
+    """A result that was posted on the run's code host, or will be."""
 
     kind: str = ""
     """`pull_request`, `review`, `status` or `comment`; others as the service names them."""

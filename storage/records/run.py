@@ -53,13 +53,13 @@ class Repository(Struct, frozen=True, gc=False):
 
     @property
     def data(self) -> dict[str, object]:
-        """The reference's `data` object, as the service's JSON has it; empty where that is something else."""
+        """The reference's `data` object from the service's JSON; empty if that is not an object."""
         loaded = json.loads(self.data_json)
         return loaded if isinstance(loaded, dict) else {}
 
     @property
     def path(self) -> str:
-        """Its usual name: `owner/repo` or `group/project`; the raw data if the platform is unknown."""
+        """The usual name: `owner/repo` or `group/project`; the raw data if the platform is unknown."""
         data = self.data
         for shape in (("owner", "repo"), ("group", "project"), ("project_path",), ("path",)):
             parts = [data.get(key) for key in shape]
@@ -70,7 +70,7 @@ class Repository(Struct, frozen=True, gc=False):
 
     @property
     def label(self) -> str:
-        """The path, with its platform unless that is GitHub; `parse` reads it back."""
+        """The path, with a platform prefix unless it is GitHub; `parse` reads it back."""
         if self.platform in {"", DEFAULT_PLATFORM} and self.data_json in _NONE:
             return "(no repository)"
         return self.path if self.platform in {"", DEFAULT_PLATFORM} else f"{self.platform}:{self.path}"
@@ -153,7 +153,7 @@ class RunField(Struct, frozen=True):
 def _indexed(
     name: str, order: str, up: str = "a to z", down: str = "z to a", *, covers: str = "status", is_down: bool = False
 ) -> RunField:
-    """A field whose index has the columns of its order, and those that counts and figures then read from it alone."""
+    """A field with an index that covers its order, and the columns that counts and figures read from it."""
     return RunField(name, order, f"{order}, {covers}", up, down, begins_descending=is_down)
 
 
@@ -215,7 +215,7 @@ class WorkTime(Struct, frozen=True):
     """The time when an active run would have begun if it had worked without a pause."""
 
     def until(self, as_of: datetime) -> float | None:
-        """The seconds up to then; all of them, once it has ended."""
+        """The seconds worked up to that time; the total once the run has ended."""
         return self.seconds if self.since is None else max(0.0, (as_of - self.since).total_seconds())
 
 
@@ -249,7 +249,7 @@ ASKS: Final = "asks: "
 
 
 class ActiveRun(Struct, frozen=True, gc=False):
-    """What a poll needs of each active run, of which there may be very many."""
+    """The facts that a poll needs about each active run; kept small, since there may be very many."""
 
     run_id: str
     status: str

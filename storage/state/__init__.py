@@ -79,7 +79,7 @@ _FIX: Final = "Put it back, or end Runwarden and start it again: then every auto
 
 
 def version(connection: sqlite3.Connection) -> int:
-    """Return a number that changes whenever anything that a screen shows of this file changes; leases are not shown."""
+    """Return a number that changes with any change that a screen shows; leases are not shown."""
     row = connection.execute(
         "SELECT (SELECT count(*) FROM inbox), (SELECT max(marked_us) FROM inbox), (SELECT max(step) FROM inbox_undo),"
         " (SELECT max(id) FROM decisions), (SELECT group_concat(outcome) FROM decisions WHERE settled_us IS NULL),"

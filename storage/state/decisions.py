@@ -1,4 +1,4 @@
-"""The decisions: a claim and its reason in one row; and the rules: since when each is as it is, why paused."""
+"""Decisions, each with its claim and reason in one row; and rules, with their last edit and why they are paused."""
 
 import json
 import sqlite3
@@ -50,7 +50,7 @@ def enter(
     active_run: str | None = None,
     request_json: str | None = None,
 ) -> Decision | None:
-    """Decide on an occurrence and enter it, with its request if that is known.
+    """Decide on an occurrence and store the decision, with its request if known.
 
     Returns:
         The decision; None: the rule claimed the occurrence before, in any process.
@@ -101,7 +101,7 @@ def _past(
     # The plus keeps SQLite on the index of open decisions instead of all that the rule ever made.
     queued = "SELECT 1 FROM decisions WHERE +rule = ? AND settled_us IS NULL AND outcome = 'queued'"
     return RuleHistory(
-        # Decisions dated in the future are from a wrong clock and count towards no limit.
+        # Decisions dated in the future come from a wrong clock and count towards no limit.
         last_hour=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(hours=1)), to_us(now + AHEAD)),
         last_day=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(days=1)), to_us(now + AHEAD)),
         in_conversation=count(f"outcome IN ({_ACTED}) AND conversation = ?", conversation) if conversation else 0,
@@ -157,7 +157,7 @@ def decide_again(
     if not change_outcome(connection, now, number, expected, verdict.outcome, verdict.reason):
         return None
     if expected == "queued":
-        # It counts towards the limits of the hour in which it acts.
+        # The decision counts towards the limits of the hour in which it acts.
         connection.execute("UPDATE decisions SET decided_us = ? WHERE id = ?", (to_us(now), number))
     return decision_of(connection, number)
 
@@ -242,7 +242,7 @@ def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "
 
 
 def last_due(connection: sqlite3.Connection, rule: str, now: datetime) -> datetime | None:
-    """The newest time that the rule decided on; a future one is from a wrong clock."""
+    """The newest time that the rule decided on; future times come from a wrong clock and are ignored."""
     # The claim's own index serves this, so that not all decisions of the rule are read.
     query = (
         "SELECT at_us FROM decisions WHERE rule = ? AND identity >= 'at:' AND identity < 'at;' AND at_us <= ?"
@@ -308,7 +308,7 @@ def retire_rules(connection: sqlite3.Connection, names: Collection[str]) -> None
 
 
 def store_news_from(connection: sqlite3.Connection, rule: str, news_from: datetime) -> None:
-    """Note that the rule has seen everything older than itself: anything that the service dates later is news."""
+    """Record that the rule has seen everything older than itself; later service times are news."""
     connection.execute("UPDATE rules SET news_from_us = ? WHERE rule = ?", (to_us(news_from), sqlite_text(rule)))
 
 

@@ -1,4 +1,4 @@
-"""Alerts to report, the reports of each route, messages until they are delivered, and the marks of users."""
+"""Alerts to report, each route's reports, undelivered messages, and users' marks."""
 
 import json
 import sqlite3
@@ -96,7 +96,7 @@ def reported_problems(connection: sqlite3.Connection) -> tuple[ReportedProblem, 
 
 
 def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[datetime, bool]]:
-    """When the last message was made, and whether one did not arrive yet, by route and batch."""
+    """By route and batch: when the last message was created, and whether one is still undelivered."""
     query = "SELECT route, batch, max(made_us), max(outcome IS NULL) FROM deliveries WHERE origin IS NULL GROUP BY 1, 2"
     rows = connection.execute(query).fetchall()
     return {(route, batch): (from_us(made_us), bool(is_open)) for route, batch, made_us, is_open in rows}

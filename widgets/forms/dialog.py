@@ -50,7 +50,7 @@ class RequestPreview(VerticalScroll):
     """
 
     def compose(self) -> ComposeResult:
-        """Its consequence, its target and its body."""
+        """Create from the consequence, the target and the body."""
         yield Static(classes="request-preview--consequence")
         yield Static(classes="request-preview--target")
         yield Static(classes="request-preview--body")
@@ -146,7 +146,7 @@ class FormButton(Struct, frozen=True):
 
 
 def bindings_of(buttons: Sequence[FormButton]) -> list[BindingType]:
-    """The buttons' keys; all except letters and enter work with any focus, before the focused input sees them."""
+    """The buttons' keys; all except letters and enter work whatever has the focus, before the input sees them."""
     labels: dict[tuple[str, str], str] = {}
     for button in buttons:
         labels.setdefault((button.key, button.action), button.label)

@@ -1,4 +1,4 @@
-"""Facts: of a form, with its notices and choices, and of the item under a table's cursor, next to it or below it."""
+"""Facts: in a form with notices and choices, or about the item under a table's cursor, next to it or below."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ from widgets.kit.line_text import SteadyText
 
 
 class FormFact(Widget):
-    """A fact in place of a field; or a widget that shows it."""
+    """A fact in place of a field, or the widget that shows it."""
 
     DEFAULT_CSS = Path(__file__).with_name("fact.tcss").read_text("utf-8")
 
@@ -139,7 +139,7 @@ class FactItem(LineItem, Protocol):
     """An item with a line and facts."""
 
     def facts(self, now: datetime) -> Iterable[tuple[str, TonedText]]:
-        """Everything known about it; our names, possibly foreign values."""
+        """Everything known about the item; our names, possibly foreign values."""
 
     def below_facts(self, now: datetime) -> Content:
         """What follows the facts."""
@@ -171,11 +171,11 @@ class FactPane(VerticalScroll, Generic[FactT]):
         super().__init__(self._facts, self._below)
 
     def below_facts(self, item: FactT, now: datetime) -> Content:
-        """Hook: what follows the facts."""
+        """Hook: the text below the facts."""
         return item.below_facts(now)
 
     def show(self, item: FactT | None, now: datetime) -> None:
-        """Show an item's facts; None: there is none."""
+        """Show an item's facts; None clears them."""
         if item is None or self._item is None or item.key != self._item.key:
             self.scroll_home(animate=False)
         self._item = item
@@ -201,7 +201,7 @@ class TableAndFacts(Container, Generic[FactT]):
         self._pane = pane
 
     def show(self, items: Sequence[FactT]) -> None:
-        """Show the items in this order; the cursor stays on its own."""
+        """Show the items in this order; the cursor stays on its item."""
         self.set_class(not items, "-empty")
         self._table.show(items)
 

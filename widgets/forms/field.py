@@ -132,7 +132,7 @@ class FormField(Widget):
     @on(TextArea.Changed)
     def _edited(self, event: Input.Changed | TextArea.Changed) -> None:
         event.stop()
-        # A control also announces its initial value, which was not typed.
+        # A control also announces its initial value, which the user did not type.
         if self.value == self._known:
             return
         self._known = self.value

@@ -30,7 +30,7 @@ def printable(text: str) -> str:
         if safe_text(line, limit=len(line) + 1) != line:
             parts = line.split("\t")
             for number, part in enumerate(parts):
-                # With its neighbours: a joiner stays only between letters or emoji.
+                # Together with the neighbours, since a joiner stays only between letters or emoji.
                 kept = "".join(char for n, char in enumerate(part) if char in safe_text(part[max(0, n - 1) : n + 2]))
                 parts[number] = safe_text(kept, limit=len(part) + 1)
             lines[at] = "\t".join(parts)
@@ -167,7 +167,7 @@ class ParagraphInput(TextArea):
 
 
 def _clusters(text: str) -> list[str]:
-    """Split a text into what is drawn as one; a flag is a pair of letters, which Rich takes apart."""
+    """Split a text into visible characters; a flag is a pair of letters, which Rich would separate."""
     clusters: list[str] = []
     begins_flag = False
     for start, end, _width in split_graphemes(text)[0]:

@@ -1,4 +1,4 @@
-"""The parts that every screen is made of; here, keys that many have or none, and what waits for the next paint."""
+"""The building blocks of every screen; here, unbound keys, callbacks after a paint, and the send key's guard."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class SecondPress:
     """When the preview was painted or the key was pressed last; None: it is not painted yet."""
 
     def forget(self) -> None:
-        """Start again: something else is about to be shown."""
+        """Reset, because other content is about to be shown."""
         self._since_s = None
 
     def painted(self) -> None:

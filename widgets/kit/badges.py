@@ -28,7 +28,7 @@ STYLES: Final[dict[Tone, str]] = {
 
 
 def tone_css(widget: str, prefix: str) -> str:
-    """The rules that give a widget's component classes, one for each tone, their colours."""
+    """The CSS rules that colour a widget's component classes, one class per tone."""
     return "\n".join(f"{widget} > .{prefix}--{tone} {{ color: {style}; }}" for tone, style in STYLES.items())
 
 

@@ -89,7 +89,7 @@ class PlacedColumn(Struct, Generic[ColumnT], frozen=True):
 
     @property
     def end(self) -> int:
-        """The first cell after it."""
+        """The first cell after the column."""
         return self.x + self.width
 
 
@@ -123,7 +123,7 @@ def lay_out(view_width: int, columns: Sequence[ColumnT], gutter: int) -> Layout[
         hungry = [(i, column) for i, column in growing if not column.most or widths[i] < column.most]
         if not hungry:
             break
-        # The column furthest behind its share grows first; cell by cell nothing needs rounding.
+        # The column furthest behind its share grows first, cell by cell, which avoids rounding.
         widths[min(hungry, key=lambda each: (widths[each[0]] - each[1].width) / each[1].grows)[0]] += 1
     placed: list[PlacedColumn[ColumnT]] = []
     x = gutter

@@ -124,7 +124,7 @@ def fuzzy(query: str, name: str) -> tuple[float, Sequence[int]] | None:
     letters, text = query.lower(), name.lower()
     if letters not in text and prod(map(text.count, letters)) > _MAX_WAYS < _ways(letters, text):
         return None
-    # Where lower case changes the length, the places would be wrong: the case is compared as it is.
+    # If lower case would change the length and so the positions, compare the text unchanged.
     score, positions = FuzzySearch(case_sensitive=len(text) != len(name), cache_size=1).match(query, name)
     # Of two names with equal scores the shorter one is better.
     return (score - len(name) / 1_000, positions) if score else None
@@ -169,7 +169,7 @@ class LeadList(Options):
 
     @property
     def row(self) -> LeadRow | None:
-        """The row under the cursor; None: there is none."""
+        """The row under the cursor, or None."""
         return None if self.highlighted is None else self._rows[self.highlighted]
 
     def show(self, draw: Draw) -> None:
@@ -178,7 +178,7 @@ class LeadList(Options):
         self.on_resize()
 
     def seek(self, key: str) -> None:
-        """Put the cursor on the row with this key, now or once it is there."""
+        """Put the cursor on the row with this key, now or once it appears."""
         self._sought = key
         self._find(key)
 

@@ -87,7 +87,7 @@ class CursorView(ScrollView, can_focus=True):
         self.scroll_to(y=top, animate=False, force=True)
 
     def watch_notice(self) -> None:
-        """Show the notice, unless rows fill the view: it may count what arrives, many times a second."""
+        """Repaint the notice unless rows fill the view; it may change many times a second."""
         if len(self.visible_rows) < self.page:
             self.refresh()
 

@@ -122,7 +122,7 @@ class LineTable(CursorView, Generic[T]):
             self.post_message(self.EndReached())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """An empty table has nothing to open."""
+        """Disable opening while the table is empty."""
         return bool(self.items) if action == "choose" else super().check_action(action, parameters)
 
     def action_choose(self) -> None:

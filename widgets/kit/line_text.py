@@ -1,4 +1,4 @@
-"""Text that is repainted only if it differs: an age that ticks costs one line, not a page; and lines to click."""
+"""Text that is repainted only if it changes, so that an age repaints one line and not a page; and clickable lines."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,12 +24,12 @@ from widgets.kit.badges import STYLES
 
 
 def unscrolled_size() -> Reactive[Size]:
-    """The `virtual_size` of a widget whose position does not depend on it: a new one does not lay out the screen."""
+    """A `virtual_size` that does not affect layout: setting a new one does not lay out the screen."""
     return Reactive(Size(0, 0), layout=False)
 
 
 class SteadyText(Static):
-    """A text that is updated with each tick or poll, mostly with the same words, which then costs nothing."""
+    """A text that is set with each tick or poll; setting an equal text costs nothing."""
 
     virtual_size = unscrolled_size()
 
@@ -44,14 +44,14 @@ class SteadyText(Static):
 
 
 class LineText(Widget):
-    """Lines of text, a line of the screen each, replaced all at once."""
+    """Lines of text, one screen line each, replaced together."""
 
     def __init__(self) -> None:
         super().__init__()
         self._lines: Sequence[Content] = ()
 
     def show(self, lines: Sequence[Content]) -> None:
-        """Show these lines; lay out only if that changes the height, and repaint only the lines that differ."""
+        """Show these lines; lay out only if the height changes, and repaint only changed lines."""
         before, self._lines = self._lines, lines
         if max(len(lines), self.container_size.height) != self.size.height:
             self.refresh(layout=True)
@@ -83,7 +83,7 @@ class LineText(Widget):
 
 
 class LinePane(VerticalScroll, can_focus=True):
-    """Scrolling lines that are made for the pane's width."""
+    """Scrolling lines, built for the pane's width."""
 
     DEFAULT_CSS = """
     LinePane {
@@ -110,24 +110,24 @@ class LinePane(VerticalScroll, can_focus=True):
         yield LineText()
 
     def paint(self) -> None:
-        """Make the lines, those of more cells than the pane has in several."""
+        """Build the lines, wrapping those that are wider than the pane."""
         width = max(20, self.scrollable_content_region.width)
-        # The text is missing before the pane is composed and while the console closes.
+        # The text widget is missing before the pane is composed and while the console closes.
         for text in self.query(LineText):
             lines = self._make(width)
             text.show([part for line in lines for part in (line.wrap(width) if line.cell_length > width else (line,))])
 
     def on_resize(self) -> None:
-        """Make the lines for the new width."""
+        """Rebuild the lines for the new width."""
         self.paint()
 
     def action_edge(self, is_end: bool) -> None:
-        """Scroll to the bottom, or to the top, at once."""
+        """Scroll to the bottom or top without animation."""
         (self.scroll_end if is_end else self.scroll_home)(animate=False)
 
 
 def clickable(words: Content, action: str, *parameters: object) -> Content:
-    """The words as a link that runs an action, as `screen.views`; foreign parameters are given on their own."""
+    """A link that runs an action such as `screen.views`; foreign parameters are passed separately."""
     return words.stylize(Style.from_meta({"@click": (action, parameters) if parameters else action}))
 
 
@@ -165,7 +165,7 @@ class ChipBar(ClickableLine):
     chips: reactive[tuple[Chip, ...]] = reactive((), layout=True)
 
     def parts(self) -> Iterator[Content]:
-        """A part for each chip, with a gap behind it."""
+        """One part per chip, each followed by a gap."""
         for chip in self.chips:
             text = Content.styled(chip.text, "$accent bold" if chip.is_set else STYLES["quiet"])
             yield clickable(text, f"screen.{chip.action}")

@@ -1,4 +1,4 @@
-"""A view of any number of lines of any length, of which only the visible part is made."""
+"""A view of any number of lines of any length that builds only the visible part."""
 
 import asyncio
 import re
@@ -51,7 +51,7 @@ def safe_line(text: str) -> str:
 
 
 def overlay(pieces: Iterable[TextPiece], spans: Sequence[tuple[int, int]], ground: str) -> list[TextPiece]:
-    """The pieces, with these spans of their text (begin and end, in characters) on another background."""
+    """The pieces with another background for these spans (start and end, in characters)."""
     result: list[TextPiece] = []
     begin = 0
     for piece in pieces:
@@ -151,12 +151,12 @@ class TextView(CursorView):
         return self.draw(index, width, cursor if index == self.cursor else "")
 
     def strip(self, pieces: Iterable[TextPiece], width: int, ground: str = "", x: int = 0) -> Strip:
-        """The pieces from cell `x` on, in exactly this many cells."""
+        """The pieces starting at cell `x`, in exactly this many cells."""
         line = Strip([Segment(piece.text, self.style(piece.tone, piece.ground or ground)) for piece in pieces])
         return line.extend_cell_length(x + width, self.style("plain", ground)).crop(x, x + width)
 
     def panned(self, pieces: Iterable[TextPiece], width: int, ground: str = "") -> Strip:
-        """The part of a line that is in view; a mark at each end where more of it is."""
+        """The visible part of a line, with a mark at each end that was cut off."""
         pieces = tuple(pieces)
         strip = self.strip(pieces, width, ground, self._x)
         rest = cell_len("".join(piece.text for piece in pieces).rstrip()) - self._x
@@ -256,7 +256,7 @@ class TextSearch(Vertical):
         view = self.view
         position = await asyncio.to_thread(view.find, pattern, begin, step)
         while position is None and self._earlier is not None and (added := await self._earlier()) is not None:
-            if step < 0:  # Forwards, they come after the end.
+            if step < 0:  # When searching forwards, these lines come after the end.
                 position = await asyncio.to_thread(view.find, pattern, added + 1, step)
         if position is None:
             edge = 0 if step > 0 else view.total

@@ -103,7 +103,7 @@ def colours(blob: bytes, name: str) -> Colours:
 
 @lru_cache(maxsize=512)
 def changed_words(old: str, new: str) -> tuple[Spans, Spans]:
-    """The parts in which an old and a new line differ; none if the lines have too little in common."""
+    """The spans in which an old and a new line differ; none if the lines have too little in common."""
     before, after = _WORDS.findall(old), _WORDS.findall(new)
     if max(len(before), len(after)) > MAX_WORDS:
         return (), ()
@@ -123,7 +123,7 @@ def _spans(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
 
 @dataclass(slots=True)
 class FileRows:
-    """The rows of one file, in one of the two ways to show it."""
+    """The rows of one file, in one of the two layouts."""
 
     left: "array[int]" = field(default_factory=lambda: array("i"))
     """The number of the old line in the patch for each row, or `NONE`."""
@@ -382,7 +382,7 @@ class DiffView(TextView):
             self.grew()
 
     def cursor_moved(self) -> None:
-        """Announce that another file was entered."""
+        """Announce that the cursor entered another file."""
         file = self.file
         if file is not None and file != self._entered:
             self._entered = file
@@ -476,12 +476,12 @@ class DiffView(TextView):
         return [TextPiece(fold, "quiet"), TextPiece(name), *counts, TextPiece(rest, "quiet")]
 
     def _pieces(self, file: int, line: int, words: Spans) -> Sequence[TextPiece]:
-        """A line without its sign, with these changed words."""
+        """A line without its sign, with the changed words marked."""
         raw = self._raw(line)[1:]
         text, kind = safe_line(raw), self._rows.patch.kinds[line]
         wider = len(TAB) - 1
         if len(text) != len(raw) + wider * raw.count("\t"):
-            return [TextPiece(text)]  # Characters were left out: the columns of the spans are not known.
+            return [TextPiece(text)]  # Characters were removed, so the columns of the spans are unknown.
 
         def shifted(column: int) -> int:
             return column + wider * raw.count("\t", 0, column)

@@ -176,7 +176,7 @@ class LogView(TextView):
             self.repaint_header()
 
     def changed(self, *, before: int = 0, follow: bool = False) -> None:
-        """Take added lines; `before` of them precede the lines held so far."""
+        """Add lines; `before` of them precede the lines held so far."""
         top = self.scroll_offset.y
         self.resize_to(self._lines.count)
         if before:
@@ -248,7 +248,7 @@ class LogView(TextView):
         return wrapped(self._line(index), width, self.label)
 
     def _top_above(self, index: int) -> int:
-        """The first row in view where this one is the last that fits."""
+        """The first visible row if this row is the last one that fits."""
         top, room = index, super().page - len(self._parts(index))
         while top and (room := room - len(self._parts(top - 1))) >= 0:
             top -= 1
@@ -290,7 +290,7 @@ def wrapped(raw: bytes, width: int, indent: int) -> tuple[tuple[TextPiece, ...],
 
 
 def short_time(raw: bytes) -> bytes:
-    """A line that begins with a date and a time, with the time alone: on the clock here, if it names its zone."""
+    """A line with its leading date and time cut to the time, in local time if the line names its zone."""
     if (match := _TIME.match(raw)) is None:
         return raw
     time, zone = match[2].decode(), (match[3] or b"").decode()
@@ -302,7 +302,7 @@ def short_time(raw: bytes) -> bytes:
 
 
 def log_pieces(raw: bytes) -> list[TextPiece]:
-    """A line of a log: its colours, its last state if it was overwritten, everything else visible."""
+    """A line of a log in its colours; overwritten text is dropped, and controls are made visible."""
     text = raw.decode("utf-8", "replace").rstrip("\r")
     *before, last = [part for part in text.split("\r") if part] or [""]
     pieces, tone, decoder = [], "plain", AnsiDecoder()

@@ -129,7 +129,7 @@ class _Page:
         self.lines.append(ReviewLine((TextPiece("".join(margins), "quiet"), *pieces), self.source))
 
     def gap(self, *, unless: bool = False) -> None:
-        """Leave a line empty before the next one."""
+        """Add an empty line before the next line."""
         if self.lines and not unless:
             self.waits = len(self.margins)
 
@@ -204,7 +204,7 @@ def _inline(tokens: "Sequence[Token]", tone: str) -> Iterator[TextPiece]:
 
 
 def _words(pieces: Sequence[TextPiece], most: int) -> Iterator[TextPiece]:
-    """The pieces word by word, each with the blank behind it; a word longer than a line is cut up."""
+    """The pieces word by word, each with its trailing blank; a word longer than a line is split."""
     for piece in pieces:
         for word in [piece.text] if piece.text == "\n" else piece.text.replace(" ", " \0").split("\0"):
             text = word
@@ -233,7 +233,7 @@ SEVERITY_TONES: Final[dict[Severity | None, Tone]] = {"blocker": "bad", "major":
 
 
 def finding_rows(findings: Sequence[Finding]) -> list[LeadRow]:
-    """A row for each; its key is its number."""
+    """One row per finding, keyed by its number."""
     rows = []
     for number, finding in enumerate(findings):
         location = safe_text(finding.path) + (f":{finding.line}" if finding.line else "")

@@ -48,7 +48,7 @@ def rests(row: RunRow, now: datetime) -> bool:
 
 
 def row_times(row: RunRow, now: datetime, as_of: datetime | None, confirmed_for: timedelta) -> RowTimes:
-    """The row's times as they read now; `as_of` is when the service last answered, if it has stopped.
+    """The row's times as of now; `as_of` is when the service last answered, if it stopped answering.
 
     An active run took so long so far, or at least that long if the service does not answer.
     """
@@ -150,7 +150,7 @@ class ColumnChoice(Struct, frozen=True):
         return replace(self, shown=(rest or self.shown) if key in self.shown else (*rest, key))
 
     def moved(self, key: str, to: str) -> "ColumnChoice":
-        """The choice with the column in another's place; frozen columns stay in front."""
+        """The choice with the column moved to another's place; frozen columns stay in front."""
         order = [column.title for column in self.columns]
         if key not in order or to not in order or _BY_KEY[key].frozen != _BY_KEY[to].frozen:
             return self
@@ -180,11 +180,11 @@ class ColumnArrangement:
 
     @property
     def columns(self) -> tuple[RunColumn, ...]:
-        """The chosen columns, without those that no run has a value in."""
+        """The chosen columns, except those that are empty for every run."""
         return tuple(shown for shown in self.choice.columns if shown.title in self.filled or shown.title not in SPARED)
 
     def fill(self, rows: Sequence[RunRow]) -> bool:
-        """Make room for the columns that these runs have a value in; return whether any is new."""
+        """Show the columns in which these runs have a value; return whether any is new."""
         before = self.filled
         self.filled |= {key for key in SPARED if any(getattr(row.summary, key) for row in rows)}
         return self.filled != before
@@ -196,7 +196,7 @@ class ColumnArrangement:
 
     @property
     def ample_width(self) -> int:
-        """Cells that all of them have before a pane may be next to the table."""
+        """The width in cells of all columns when a pane fits next to the table."""
         return needed([replace(column, width=column.ample or column.width) for column in self.columns], GUTTER)
 
     def width_of(self, key: str) -> int:

@@ -33,7 +33,7 @@ UNWRAPPED: Final = 10_000
 
 
 def with_sent_instructions(turns: Sequence[Turn], sent: Sequence[SentMessage]) -> tuple[Turn, ...]:
-    """The turns with the instructions sent from here, if there are exactly as many."""
+    """The turns with the instructions sent from here, if the counts match."""
     confirmed = [message for message in sent if message.state == "confirmed"]
     if len(confirmed) != len(turns):
         return tuple(turns)
@@ -132,7 +132,7 @@ class Conversation(VerticalScroll):
     def show(
         self, messages: Sequence[SentMessage], known: RunTurns | Unavailable, now: datetime, service_now: datetime
     ) -> None:
-        """Show the turns, oldest first; without them the messages from this machine, and why that may not be all."""
+        """Show the turns, oldest first; if unknown, show this machine's messages and why others may be missing."""
         lines: list[Line] = []
         if isinstance(known, RunTurns) and known.turns:
             turns = with_sent_instructions(known.turns, messages)

@@ -1,4 +1,4 @@
-"""How many runs match and are missing: no more than is known and matters."""
+"""How many runs match and how many are missing."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ def waits_for(why: str, *, limit: int) -> SafeText:
 
 
 class Extent(Struct, frozen=True):
-    """How many runs are shown, of how many."""
+    """How many runs are shown, and out of how many."""
 
     matching: int
     held: int
@@ -41,7 +41,7 @@ class Extent(Struct, frozen=True):
     """The progress of the process that fetches. None: not known."""
 
     def gaps(self, condition: RunFilter) -> tuple[CoverageGap, ...]:
-        """The gaps in which runs may be that pass the filter, newest first."""
+        """The gaps that may hold matching runs, newest first."""
         gaps = condition.gaps_in(self.coverage)
         return (CoverageGap(None, None),) if self.goes_on and not gaps and not condition.is_of_active else gaps
 
@@ -106,7 +106,7 @@ class ExtentLine(Struct, frozen=True):
         return _quiet("fetching ") + timed, timed, bar
 
     def _complete(self) -> Iterator[str]:
-        """The complete part, in full and then shorter."""
+        """The complete part, in full and then in shorter forms."""
         coverage = self.extent.coverage
         since, until_at = self._since, coverage.as_of or (coverage.ranges[0].end if coverage.ranges else None)
         # Empty: up to now.
@@ -128,7 +128,7 @@ class ExtentLine(Struct, frozen=True):
 
     @property
     def _since(self) -> str | None:
-        """The time since which nothing is missing; None: not known."""
+        """The time since which nothing is missing; None if unknown."""
         since = self.extent.coverage.complete_since
         return None if since is None else clock_time(since, self.now)
 

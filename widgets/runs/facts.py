@@ -106,7 +106,7 @@ def subject(view: RunView, width: int) -> list[Line]:
 
 
 def log_tail(view: RunView, width: int, most: int) -> list[Line]:
-    """The last lines of a failed run's log, at most so many; without any, the reason."""
+    """Up to this many last lines of a failed run's log; without a log, the reason."""
     tail, style = view.log, STYLES["bad"]
     if view.detail.run.status != "failed":
         return []
@@ -178,7 +178,7 @@ def heading(text: str, note: str = "") -> list[Line]:
 
 
 def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Line]:
-    """A text as lines of at most `width` cells and of no more than can be read, indented."""
+    """A text as indented lines of at most `width` cells; very long texts are cut."""
     pad = " " * indent
     lines = Content.styled(text, style).wrap(max(8, min(width - indent, READABLE))) if text else [Content()]
     return [Content.assemble(pad, part) for part in lines]

@@ -43,7 +43,7 @@ FindSpans = Callable[[str], Sequence[StyledSpan]]
 
 
 class ViewTab(Struct, frozen=True):
-    """A view as its tab shows it."""
+    """The facts that a view's tab shows."""
 
     title: SafeText
     count: int | None = None
@@ -202,7 +202,7 @@ class SearchInput(Input):
         self.cursor_position = len(self.value) if cursor is None else cursor
 
     def action_leave(self, is_cleared: bool = False) -> None:  # noqa: FBT002 # as Textual calls it
-        """Leave the query line, and perhaps clear it."""
+        """Leave the query line, and clear it if asked to."""
         self.post_message(self.Left(is_cleared))
 
     def action_take(self) -> None:
@@ -266,7 +266,7 @@ class FilterBar(Vertical):
         yield self._offers
 
     def on_mount(self) -> None:
-        """Give the views the room that they need, whenever that changes."""
+        """Resize the views when their width changes."""
         for name in ("tabs", "current", "is_changed"):
             self.watch(self.views, name, self._show_extent, init=False)
 
@@ -290,7 +290,7 @@ class FilterBar(Vertical):
             self._offers.show(offers)
 
     def on_resize(self) -> None:
-        """Show as many words as fit."""
+        """Show as much of the bar's text as fits."""
         self._show_extent()
         self._show_remark()
 

@@ -1,4 +1,4 @@
-"""A line for each followed run, with its time and the usual one, and for each batch, with its progress and its runs."""
+"""Lines for followed runs, with their time and the usual time, and for batches, with their progress and runs."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -51,7 +51,7 @@ class BatchView(Struct, frozen=True):
 
     @property
     def outcome(self) -> Badge:
-        """The number of the runs for which it took effect."""
+        """The number of runs whose write took effect."""
         text = f"{self.confirmed:,} of {len(self.lines):,}"
         if self.is_sending:
             return Badge("●", text, "busy")
@@ -63,12 +63,12 @@ class BatchView(Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing in it will change any more."""
+        """Whether the batch is final."""
         return not self.is_sending and not self.unknown and self.ended == self.made
 
     @property
     def progress(self) -> SafeText:
-        """The progress of the runs that it made."""
+        """The progress of the runs that the batch created."""
         failed = f", {self.failed:,} failed" if self.failed else ""
         return safe_text(f"{self.ended:,} of {self.made:,} done{failed}")
 
@@ -86,7 +86,7 @@ class BatchView(Struct, frozen=True):
         return Content.assemble(text, (f"  {title}", STYLES["quiet"]))
 
     def run_list(self, width: int) -> list[Content]:
-        """Its runs, a line of at most `width` cells each."""
+        """The batch's runs, each on a line of at most `width` cells."""
         id_width = min(max((cell_len(line.run_id) for line in self.lines), default=0), (width - STATUS) // 2)
         lines = []
         for line in self.lines:
@@ -169,7 +169,7 @@ def bar(seconds: float, durations: "RunDurations", cells: int) -> str:
 
 
 class FollowStrip(Widget):
-    """The first of the followed runs and batches, and the number of the others; hidden while there are none."""
+    """The first followed runs and batches, and the number of further ones; hidden when there are none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class FollowStrip(Widget):
         self.on_resize()
 
     def render(self) -> Content:
-        """The line."""
+        """One line per run or batch; empty if nothing is followed."""
         return self._line
 
     def on_resize(self) -> None:

@@ -28,7 +28,7 @@ TAIL_MARGIN: Final = 6
 
 
 def found_in(shown: str, words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """The ranges of a cell's text in which it has these words, which are case-folded."""
+    """The ranges of these case-folded words in a cell's text."""
     folded = shown.casefold()
     if len(folded) != len(shown):
         return  # The columns would not fit.
@@ -157,12 +157,12 @@ def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
 
 
 def unseen_note(unseen: int) -> str:
-    """How many new runs are above the view; empty: none."""
+    """The number of new runs above the view, as text; empty if there are none."""
     return f" {unseen:,} new ↑ " if unseen else ""
 
 
 def _visible(placed: PlacedRunColumn, width: int, scroll_x: int) -> int:
-    """The cells of a column up to the right edge of the view; a remainder too short to read is left out."""
+    """The width of a column up to the right edge of the view; an unreadably short rest is dropped."""
     cells = min(placed.width, scroll_x + width - AIR - placed.x)
     return cells if cells == placed.width or cells >= MIN_CUT_CELLS else 0
 

@@ -1,4 +1,4 @@
-"""The pane of one run, two lines or a column, and how it shares the screen with the table; and lines above a run."""
+"""The pane of one run, as two lines or a column, its share of the screen, and the lines above a run."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -40,7 +40,7 @@ class RunPane(LinePane):
         self._as_of: datetime | None = None
 
     def show(self, view: RunView | None, now: datetime) -> None:
-        """Show the run; without one, what `explain` said."""
+        """Show the run; without one, the text from `explain`."""
         before, self._view, self._now = self._view, view, now
         if (before and before.detail.run.run_id) != (view and view.detail.run.run_id):
             self.scroll_home(animate=False)
@@ -53,7 +53,7 @@ class RunPane(LinePane):
             self.paint()
 
     def shape(self, *, is_strip: bool) -> None:
-        """Change the form, for another screen size."""
+        """Switch between two lines and a column, for another screen size."""
         if is_strip != self._is_strip:
             self._is_strip = is_strip
             self.set_class(is_strip, "-strip")
@@ -63,7 +63,7 @@ class RunPane(LinePane):
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
         is_final = self._view is not None and self._view.detail.is_final
-        # The times of an ended run may be a little late.
+        # An ended run's times may update a little late.
         if not (is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS):
             self._now, self._as_of = now, as_of
             # Separately from the header: Textual would otherwise repaint every line in between.
@@ -80,7 +80,7 @@ class RunPane(LinePane):
             beside = safe_text(run.branch_name) if is_live else facts.last_confirmed(view, now)
             brief = facts.timeline_in_brief(view, as_of)
             if is_live and view.log is not None:
-                # The list shows the branch; there is one line for the reason, and one for the log.
+                # The list shows the branch; the pane has one line for the reason and one for the log.
                 beside = safe_text(view.detail.summary.result) or beside
                 brief = Content.styled(" ".join((view.log.why or view.log.missing).split()), facts.QUIET)
             beside = shorten(beside, max(10, width - cell_len(f"{badge.glyph} {name}") - 2))
@@ -115,7 +115,7 @@ AROUND: Final = 8
 
 
 class PanePlacement(Struct, frozen=True):
-    """The place of the pane, and its cells there."""
+    """The pane's position, and its size in cells."""
 
     where: Literal["beside", "below", "strip"]
     cells: int
@@ -166,7 +166,7 @@ class SplitView(Container):
         self.fit()
 
     def fit(self, screen: Size | None = None) -> None:
-        """Divide a screen of this size between the two; None: the same one as before."""
+        """Divide a screen of this size between table and pane; None: the previous size."""
         self._screen_size = screen or self._screen_size
         placed = placement(self.pane_size, self._screen_size, self.table.ample_width)
         pane, is_beside = self.pane, placed.where == "beside"

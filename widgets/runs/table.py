@@ -102,10 +102,10 @@ class Position(Struct, frozen=True):
 
 
 class LatestMessage(Message):
-    """A message of which only the latest counts."""
+    """A message that replaces earlier ones of its kind."""
 
     def can_replace(self, message: Message) -> bool:
-        """Whether it is of the same kind."""
+        """Replace a waiting message of the same kind."""
         return isinstance(message, type(self))
 
 
@@ -165,7 +165,7 @@ class RunTable(CursorView, can_focus=True):
         """The cursor moved to another run, group or gap."""
 
     class Refilled(Message):
-        """Columns got their first values, and room."""
+        """Empty columns got their first values and became visible."""
 
     class Replaced(Message):
         """The rows of another query are on show."""
@@ -293,7 +293,7 @@ class RunTable(CursorView, can_focus=True):
             self._cursor_id, self._is_moved = None, False
 
     def _keep_frame(self) -> None:
-        """Paint nothing until the rows are here, for `WAITS_S` at most: a frame without them would only flicker."""
+        """Hold back painting until the rows arrive, at most `WAITS_S`: a frame without them would only flicker."""
         if self._kept_frame is None and self.is_running:
             self._kept_frame = ExitStack()
             self._kept_frame.enter_context(self.app.batch_update())
@@ -308,7 +308,7 @@ class RunTable(CursorView, can_focus=True):
             self.refresh()
 
     def on_unmount(self) -> None:
-        """Let the screen paint: the rows of a table that is gone never come."""
+        """Let the screen paint again, since a removed table never gets its rows."""
         self._paint_again()
 
     def seek(self, run_id: str) -> None:
@@ -445,11 +445,11 @@ class RunTable(CursorView, can_focus=True):
 
     @property
     def shows_unconfirmed(self) -> bool:
-        """Whether a row in view was not confirmed for long, as of the last reading."""
+        """Whether, as of the last read, a visible row had not been confirmed for a long time."""
         return any(not times.is_live for times in self._painted.values())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Act on no row while all are about to be replaced."""
+        """Disable row actions while the rows are being replaced."""
         if self.is_replacing and action != "sideways":
             return False
         return super().check_action(action, parameters)
