@@ -55,7 +55,7 @@ def show(context: RequestContext, visitor: Operator, search: str = "") -> Respon
         owners = [
             owner
             for owner in organizations.all_of(connection)
-            if word in f"{owner.name} {owner.slug} {owner.id} {emails.get(owner.id)}".casefold()
+            if word in " ".join((owner.name, owner.slug, owner.id, emails.get(owner.id, ""))).casefold()
         ]
         newest, hidden = owners[::-1][:_MAX_RUNS], max(0, len(owners) - _MAX_RUNS)
         connected = by_owner(connection, Host, hosts, [organization.id for organization in newest])
