@@ -1,7 +1,7 @@
 """`maintenance`, `migrate`, `prune`, `backup` and `restore`: the upkeep of a service."""
 
+import os
 import socket
-import sys
 import time
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool, yes: bool) -> None:
     except ValueError as error:
         raise SetupError(f"--older-than: {error}") from error
     what = f"the logs, diffs and artifacts of turns that ended before {rfc3339(before)}"
-    if not (dry_run or yes) and sys.stdin.isatty() and not click.confirm(f"Remove {what}?", err=True):
+    if not (dry_run or yes) and os.isatty(0) and not click.confirm(f"Remove {what}?", err=True):
         raise SetupError("nothing was removed: it was not confirmed")
     with admin.database() as database:
         pruner = Pruner(database, admin.folder, dry_run=dry_run)

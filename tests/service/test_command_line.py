@@ -114,6 +114,8 @@ def test_pruning_asks_on_a_terminal(tmp_path: Path) -> None:
         (0, False),
     ]
     assert CliRunner().invoke(main, prune).exit_code == 0
+    closed = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-c", PROGRAM, *prune]
+    assert subprocess.run(closed, check=False).returncode == 0
 
 
 def test_one_turn_can_be_shown_alone(api: Any) -> None:
