@@ -91,7 +91,7 @@ class MaskedStream:
             self._held = self._held[at:]
 
     def end(self) -> None:
-        """Pass on the rest."""
+        """Pass on the held-back rest."""
         if self._held:
             self._send(self._secrets.masked(self._held))
 

@@ -142,7 +142,7 @@ def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str
 
 
 def this_process() -> Owner:
-    """The process that asks."""
+    """Return this process as an owner of claims."""
     pid = os.getpid()
     return Owner(pid=pid, started=_started(pid) or NOT_REPORTED, boot=_boot(), namespace=_namespace())
 

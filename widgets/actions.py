@@ -27,7 +27,7 @@ _WAITING: Final = Badge("◌", "waiting", "wait")
 
 
 class ActivityEntry(Struct, frozen=True):
-    """One write."""
+    """One write as a row of the table, with its facts."""
 
     source: Action
     about: SafeText
@@ -52,7 +52,7 @@ class ActivityEntry(Struct, frozen=True):
 
     @property
     def badge(self) -> Badge:
-        """Its outcome."""
+        """The badge of the write's outcome."""
         if self.waits is not None:
             return _WAITING
         return _SENT_AGAIN if self.source.resolution == "sent_again" else ACTION_BADGES[self.source.state]

@@ -311,7 +311,7 @@ class KeyHint(Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """Its width in cells."""
+        """The width in cells."""
         return cell_len(self.key) + 1 + cell_len(self.does)
 
 
@@ -373,7 +373,7 @@ class NoticePage(Widget):
     notice: reactive[Notice | None] = reactive(None)
 
     def render(self) -> Content:
-        """Centred lines."""
+        """Draw the notice as centred lines."""
         lines = (notice_line(self.notice, y, *self.size) for y in range(self.size.height))
         styled = (
             (text.strip(), f"{STYLES[tone]} bold" if is_title else STYLES[tone]) for text, tone, is_title in lines

@@ -82,7 +82,7 @@ def share(part: float | None) -> str:
 
 
 def seconds(value_s: float | None) -> str:
-    """A duration, or `-`."""
+    """A duration in its two largest units, or `-` for None."""
     return NOTHING if value_s is None else span(value_s)
 
 
@@ -172,7 +172,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         self._moved()
 
     def render(self) -> RenderResult:
-        """The plot."""
+        """Draw the plot."""
         plot = self.plt
         plot.clear_figure()
         plot.frame(frame=False)

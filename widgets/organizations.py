@@ -45,7 +45,7 @@ class OrganizationEntry(ActivityEntry, frozen=True):
 
     @property
     def badge(self) -> Badge:
-        """Its outcome."""
+        """The badge of the attempt's outcome."""
         return _CREATED if self.source.state == "confirmed" else super().badge
 
     def matches(self, words: Iterable[str]) -> bool:

@@ -131,7 +131,7 @@ class Retry(RunWrite, frozen=True):
     """The request that started its last turn, and its author; None: not known."""
 
     def document(self, base_url: str) -> dict[str, object]:
-        """The row as JSON."""
+        """The row as JSON, with the author of the request that it repeats."""
         return super().document(base_url) | {"asked_by": (self.asked.caller or None) if self.asked else None}
 
 

@@ -124,7 +124,7 @@ class FormDraft:
         await self.flush()
 
     async def flush(self) -> None:
-        """Store the last values."""
+        """Write the current draft to the file."""
         async with self._one_at_a_time:
             wanted = self.current
             if wanted == self._stored:

@@ -53,7 +53,7 @@ SINCE: Final[Mapping[str, timedelta | None]] = {
 
 
 class ActivityQuery(Struct, frozen=True):
-    """The filters."""
+    """The filters of the Activity list; empty ones exclude nothing."""
 
     kinds: tuple[ActionKind, ...] = ()
     outcomes: tuple[ActionState, ...] = ()

@@ -31,7 +31,7 @@ LISTED: Final = 200
 
 
 class ManyText(Struct, frozen=True):
-    """The form's texts."""
+    """The words of a form that sends many requests."""
 
     title: str
     draft: str
@@ -127,7 +127,7 @@ class RunBatch(Struct, frozen=True):
 
     @property
     def unknown(self) -> tuple[Action, ...]:
-        """Actions of unknown outcome."""
+        """The batch's actions of unknown outcome."""
         results = [result for result in self.sent.values() if result.outcome != "blocked"]
         return tuple(result.action for result in results if result.action and result.action.state == "unknown")
 

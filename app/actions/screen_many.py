@@ -127,7 +127,7 @@ class ManyForm(ActionForm):
             super().action_back()
 
     def enter(self, phase: FormPhase) -> None:
-        """Go to another phase."""
+        """Enter another phase."""
         if phase == "sending":
             self._is_stopped = False
         super().enter(phase)
@@ -246,7 +246,6 @@ class BatchScreen(Sheet[str | None]):
     ]
 
     def __init__(self, session: Session, key: str) -> None:
-        """Prepare for the batch with this key."""
         super().__init__()
         self._session = session
         self._key = key

@@ -101,7 +101,7 @@ class NewRunForm(ActionForm):
         return values | {"name": request.name, "repository": request.repository, "inputs": written_pairs(inputs)}
 
     def consequence(self, request: WriteRequest) -> str:
-        """The effect of sending."""
+        """Describe the effect of sending, including the branch."""
         if isinstance(request, StartAgent):
             return f"Starts the agent {request.name} once on {request.repository}, as it is configured there."
         if not isinstance(request, StartRun):

@@ -182,7 +182,7 @@ class ContinueRunForm(ActionForm):
         self._way = self._default if self._has_ended else values.get("when", self._default)
 
     def build(self, values: Values) -> Built:
-        """The request as typed."""
+        """Return a message or a continuation, depending on the chosen way of sending."""
         words = values["instructions"]
         if (when := _MESSAGES.get(values.get("when", self._default))) is not None:
             return SayToRun(self._run.run_id, words, when), ()
@@ -220,7 +220,7 @@ class ContinueRunForm(ActionForm):
         self._choose("stop")
 
     def _choose(self, way: str) -> None:
-        """Preview what is sent in this way."""
+        """Preview the request for this way of sending."""
         self._way = way
         self.form_draft.typed(self.values)
         if self.phase == "preview":
@@ -372,7 +372,6 @@ class OrganizationForm(ActionForm):
 
     @property
     def _its_attempts(self) -> tuple[Action, ...]:
-        """The attempts for the typed address, newest first."""
         subject = CreateOrganization(self.values["email"].strip()).subject
         return tuple(attempt for attempt in self._attempts if attempt.subject == subject)
 

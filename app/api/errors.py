@@ -96,7 +96,7 @@ class ForbiddenError(RefusedError):
 
 
 class NotFoundError(RefusedError):
-    """404."""
+    """404: the subject of the request does not exist."""
 
     kind = "not_found"
 

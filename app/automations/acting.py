@@ -178,7 +178,7 @@ class NoEffects:
     """Pretends to carry out every decision: for a replay."""
 
     async def execute(self, _rule: Rule, _decision: Decision) -> ActingResult:
-        """Report success."""
+        """Report success without doing anything."""
         return ActingResult("done")
 
     async def request(self, _rule: Rule, _decision: Decision) -> WriteRequest:
@@ -237,7 +237,7 @@ def result_of(action: Action) -> ActingResult:
 
 
 def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: str) -> Alert:
-    """A rule's notification."""
+    """A rule's notification as an alert."""
     subject = facts.get("run.repository") or facts.get("host.platform") or facts.get("action.id") or ""
     status = facts.get("run.status") or facts.get("host.status", "")
     word = status or ("outcome unknown" if "action.id" in facts else "")

@@ -176,7 +176,7 @@ class Bot:
         return manual_occurrence(self.engine.clock(), None if detail is None else detail.run)
 
     async def snapshot(self, heartbeats: Mapping[str, int]) -> Snapshot:
-        """The current metrics."""
+        """Read this profile's current metrics."""
         return await snapshot(self.engine, self.state, self.counts, heartbeats, is_working=self._is_working)
 
     async def is_well(self) -> bool:

@@ -74,7 +74,7 @@ class RunCounts:
 
 
 class Snapshot(Struct, frozen=True):
-    """One profile's metrics."""
+    """One profile's metrics at one moment."""
 
     profile: str
     values: Mapping[str, Values]

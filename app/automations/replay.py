@@ -102,8 +102,6 @@ async def replay(
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts a rule's decisions and keeps the newest."""
-
     _counts: Counter[str] = field(default_factory=Counter)
     _open: dict[int, str] = field(default_factory=dict)
     _newest: dict[int, Decision] = field(default_factory=dict)

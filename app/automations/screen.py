@@ -94,12 +94,10 @@ class AutomationsScreen(BaseScreen):
 
     @property
     def _view(self) -> RuleView | None:
-        """The rule under the cursor."""
         return self._table.item if self.is_mounted else None
 
     @property
     def _rule(self) -> Rule | None:
-        """The rule under the cursor."""
         name, automations = self.bookmark, self._automations
         return next((rule for rule in automations.rules if rule.name == name), None) if automations else None
 

@@ -91,7 +91,7 @@ class Automations(Struct, frozen=True):
 
 
 class Approval(Struct, frozen=True):
-    """One pending decision."""
+    """A decision that waits for approval."""
 
     decision: Decision
     words: SafeText
@@ -100,7 +100,7 @@ class Approval(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its decision's number."""
+        """The decision's number."""
         return str(self.decision.decision_id)
 
     def lines(self, now: datetime, width: int, *, is_marked: bool) -> Content:

@@ -263,7 +263,7 @@ class ReplaySheet(Sheet[None]):
         self._is_done = True
 
     def beat(self) -> None:
-        """Show the progress."""
+        """Show the progress of the replay; called by a timer."""
         if not self._is_done:
             share = (self._reached - self._now + HISTORY) / HISTORY
             bar = f"{'▰' * int(share * BAR):▱<{BAR}}"

@@ -105,7 +105,7 @@ class Invocation:
         return Choice(self.config_file, self.profile_name, self.data_dir)
 
     def profile(self, settings: "Settings") -> "Profile":
-        """The chosen profile."""
+        """The profile that the command line chose, or the default one."""
         from msgspec.structs import replace
 
         from app.profiles.token import ReadToken

@@ -189,7 +189,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
 
 
 def output_options(*, hidden: bool = False) -> list[click.Option]:
-    """`--json` and `--output`."""
+    """The options `--json` and `--output`."""
     option = partial(click.Option, expose_value=False, hidden=hidden)
     form, read = click.Choice([form.value for form in Format]), _keep("asked_format", lambda _: Format.JSON)
     keep = _keep("asked_format", Format)

@@ -57,7 +57,7 @@ class Bar:
             self.note(f"{self._title} · {line(progress)}" if self._title else line(event.progress))
 
     def note(self, text: str) -> None:
-        """Replace the line."""
+        """Replace the text of the progress line."""
         if self._stream is not None:
             self._is_drawn = True
             with remarking(self._stream):

@@ -62,7 +62,7 @@ class BetweenScreen(Screen[None]):
         self._name_of_profile = safe_text(name, limit=60)
 
     def compose(self) -> ComposeResult:
-        """Compose the line."""
+        """Compose the line with the name of the profile."""
         yield Static(f"◌ Opening {self._name_of_profile} …", markup=False)
 
 

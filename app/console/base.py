@@ -182,7 +182,7 @@ class BaseScreen(Screen[None]):
         self._changed_at = self.session.clock()
 
     def on_screen_resume(self) -> None:
-        """Offer the keys again."""
+        """Show the keys again, and the ages that changed behind a sheet."""
         self._show_keys(self)
         if self._ticks_behind:
             self.beat()

@@ -68,7 +68,7 @@ class BaseApp(App[ResultT]):
         return TerminalDriver if usual is LinuxDriver else usual
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's filters, and ours."""
+        """Textual's filters, followed by those of the theme."""
         filters = super().get_line_filters()
         if self.own_filter is None:
             return filters

@@ -245,7 +245,7 @@ async def _go_and_do(app: App[Any], tab: str, action: str) -> None:
 
 
 class KeyHelpScreen(Sheet[None]):
-    """A sheet of keys."""
+    """Lists every key of a screen, with a filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", id="help.filter"),

@@ -101,7 +101,7 @@ class GoToTab(Message):
 
 @dataclass
 class SwitchProfile(Message):
-    """Show another profile."""
+    """Ask the app to show another profile."""
 
     name: str
 
@@ -182,7 +182,6 @@ class VitalsFeed:
     """The vitals of one session, read again whenever they may have changed."""
 
     def __init__(self, session: "Session", now: Vitals) -> None:
-        """Start with these vitals."""
         self._session = session
         self.now, self.timing = now, PollTiming(session.clock(), session.profile.poll.runs_s)
         self.changed: Signal[Vitals] = Signal(session.app, "vitals changed")

@@ -35,7 +35,7 @@ def key_words(*keys: tuple[str, str, str]) -> Content:
 
 
 def key_line(*keys: tuple[str, str, str]) -> Static:
-    """A line of `key_words`."""
+    """A line of keys to click; see `key_words`."""
     line = Static(key_words(*keys), classes="keys", markup=False)
     # Without link colours, which would be the same for the key and its effect.
     line.auto_links = False
@@ -271,7 +271,7 @@ class ConfirmSheet(PickerScreen[str]):
             self.query_one(SheetNote).say("Name a folder.", "bad")
 
     def action_instead(self) -> None:
-        """Do the other choice."""
+        """Do the alternative that `instead` names."""
         if self._instead is not None and not self._second_press.press():
             self.query_one(SheetNote).say("Check it, then press ctrl+k again.", "warn")
         elif self._instead is not None:

@@ -95,7 +95,7 @@ class Terminal(Struct, eq=False):
             self.keep_frame_now = keep_frames(app, self.keep_frame, profile)
 
     def write(self, sequence: str) -> None:
-        """Write a sequence."""
+        """Write an escape sequence unchanged."""
         if self.driver is not None:
             self.driver.write(sequence)
 
@@ -208,12 +208,12 @@ class SelectableEvent(Event):
         os.set_blocking(self.descriptor, False)
 
     def set(self) -> None:
-        """Wake every waiter."""
+        """Set the event, which wakes every waiter."""
         super().set()
         os.write(self._sender, b"\0")
 
     def clear(self) -> None:
-        """Let waiters wait again."""
+        """Clear the event, so that later waiters wait."""
         super().clear()
         with suppress(BlockingIOError):
             os.read(self.descriptor, 1024)

@@ -162,7 +162,7 @@ def theme_problem(name: str) -> str:
 
 
 class UserPreferences(Struct, frozen=True):
-    """All preferences."""
+    """What a user chose for all profiles."""
 
     theme: str = ""
     """Chosen in the palette. Empty: the configured one."""
@@ -175,7 +175,7 @@ class UserPreferences(Struct, frozen=True):
     version: int = _VERSION
 
     def with_recent(self, name: str) -> "UserPreferences":
-        """Remember a choice."""
+        """Return the preferences with this palette choice as the most recent one."""
         others = (other for other in self.recent if other != name)
         return replace(self, recent=(str(name), *others)[:MAX_RECENT])  # Plain: safe text is not JSON.
 

@@ -40,7 +40,7 @@ class DemoError(RunwardenError):
 
 
 class ServiceProcess(Struct, frozen=True):
-    """A running service."""
+    """The demo's service, running as a child process."""
 
     process: subprocess.Popen[str]
     base_url: str

@@ -137,7 +137,7 @@ def _git(work: Path, *arguments: str) -> None:
 
 
 class World(Struct, frozen=True):
-    """A running demo."""
+    """A running demo: its folder, service, token and repositories."""
 
     folder: Path
     service: ServiceProcess

@@ -164,11 +164,9 @@ class Engine:
         return token if isinstance(token, TokenError) else None
 
     async def __aenter__(self) -> Self:
-        """The open engine."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close it."""
         await self.close()
 
     def start_polling(self) -> None:

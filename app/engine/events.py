@@ -9,7 +9,7 @@ from storage.records.coverage import BackfillProgress
 
 
 class Event(Struct, frozen=True):
-    """What may have changed."""
+    """A change that listeners may have to read from the cache."""
 
 
 class RunsChanged(Event, frozen=True):

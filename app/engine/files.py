@@ -48,7 +48,7 @@ class ProfileFiles(Struct, frozen=True):
         return cls(settings, cache, ledger, clock)
 
     async def close(self) -> None:
-        """Close both."""
+        """Close the cache and the ledger."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.cache.close)
             await self.ledger.close()

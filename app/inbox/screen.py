@@ -86,7 +86,7 @@ class InboxScreen(BaseScreen):
         yield self._list
 
     def on_mount(self) -> None:
-        """Show the items."""
+        """Subscribe to the inbox and focus the list."""
         self.session.inbox.changed.subscribe(self, lambda _: self._show())
         self._table.focus()
         self._show()
@@ -227,7 +227,7 @@ class InboxScreen(BaseScreen):
         self._show()
 
     def action_clear(self) -> None:
-        """Unmark all."""
+        """Unmark all items."""
         self._marked = set()
         self._show()
 

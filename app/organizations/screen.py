@@ -155,7 +155,7 @@ class OrganizationsScreen(ActivityScreen):
         return super().check_action(action, parameters)
 
     def action_new_organization(self) -> None:
-        """Open the form."""
+        """Open the form that creates an organization."""
         self.open_form(OrganizationForm(self._engine))
 
     def action_onboard(self) -> None:
@@ -188,7 +188,7 @@ class OrganizationsScreen(ActivityScreen):
             self._ask_service()
 
     async def open_entry(self, entry: ActivityEntry) -> None:
-        """Show only the facts."""
+        """Show only the facts, without the table."""
         del entry
         self._list.add_class("-alone")
         self._list.query_one(FactPane).focus()

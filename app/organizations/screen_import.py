@@ -95,7 +95,6 @@ class OrganizationImportScreen(BaseScreen):
     @on(events.Mount)
     @work
     async def _resume(self) -> None:
-        """Resume the import that was begun before."""
         self._table.notice = NO_FILE
         self._bar.file.take_focus()
         if (draft := await self._form_draft.restore()) is not None:

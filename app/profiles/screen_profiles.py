@@ -290,7 +290,7 @@ class AllProfilesScreen(RunActions):
             self.table.seek(bookmark[1])
 
     def action_search(self) -> None:
-        """Focus the line."""
+        """Focus the query line."""
         self.bar.line.focus()
 
     def action_clear(self) -> None:

@@ -60,7 +60,7 @@ class Token:
         self._value = value
 
     def reveal(self) -> str:
-        """The value itself."""
+        """The token's text, for the one header that carries it."""
         return self._value
 
     def __repr__(self) -> str:
@@ -216,7 +216,7 @@ class ReadToken(Struct, frozen=True):
         return "stdin"
 
     def read(self, _env: Mapping[str, str]) -> Token:
-        """The token, however often."""
+        """The same token at each call."""
         if isinstance(self.token, TokenError):
             raise self.token
         return self.token

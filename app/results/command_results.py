@@ -100,14 +100,12 @@ class _About(NamedTuple):
 
     @classmethod
     async def read(cls, engine: "Engine", run: "Run") -> "_About":
-        """Read the cached facts about the run."""
         (view,) = await views(engine, [run])
         agent, sent = (await engine.ledger.agents()).get(run.run_id), await engine.ledger.for_run(run.run_id)
         retried = await engine.ledger.results([retry_key(run)] if run.status == "failed" else [])
         return cls(view, agent, list(sent), next(iter(retried.values()), None))
 
     def pairs(self, *, is_table: bool) -> list[tuple[str, str]]:
-        """Its fields by name."""
         view, run = self.view, self.view.run
         pairs = [
             ("run_id", run.run_id),

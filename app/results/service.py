@@ -34,7 +34,7 @@ class ServiceExtension(Struct, frozen=True):
     note_missing: Callable[[], Awaitable[None]]
 
     async def turns(self, run_id: str) -> RunTurns | Unavailable:
-        """The run's turns."""
+        """The run's turns as the service reports them."""
         return await self._ask(lambda: self.client.run_detail(run_id))
 
     async def page(self, run_id: str) -> str | None:

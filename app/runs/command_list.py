@@ -200,7 +200,6 @@ class _RunList:
     """The number of its runs that were not confirmed for too long to count as live."""
 
     async def print(self, rows: Rows[RunDocument]) -> None:
-        """Print the runs, page by page."""
         wanted, cache = self.condition, self.engine.cache
         only_cached = {
             "is:stuck": wanted.stuck,
@@ -263,7 +262,6 @@ class _RunList:
         return max([*polled, *(self.seen_at or ())], default=None)
 
     async def more(self) -> dict[str, object]:
-        """The document's keys besides the runs."""
         as_of, coverage = await self._as_of(), self.coverage
         # `complete_since` holds only if nothing is missing from then until `as_of`.
         is_current = as_of is not None and coverage.is_current(as_of)
@@ -287,7 +285,6 @@ class _RunList:
         return remark if self.dropped else ""
 
     async def remark(self, count: int) -> str:
-        """The remark below the table."""
         parts = []
         if self.limit is not None and count == self.limit:
             parts.append(f"The newest {self.limit}; --limit N or --all shows more.")

@@ -96,7 +96,7 @@ class RunLookup(Struct, frozen=True):
 
 
 class RunDocument(Struct, frozen=True):
-    """One run as shown."""
+    """One run with the facts that commands print."""
 
     run: Run
     detail: RunDetail | None

@@ -162,7 +162,7 @@ class QueryProblem(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """A parsed line."""
+    """A parsed line: its filter, its mistakes, and spans for highlighting."""
 
     filter: RunFilter
     """The filter of the valid parts; times in it are relative to the given `now`."""
@@ -311,11 +311,9 @@ class _Parser:
         return None
 
     def blame(self, start: int, end: int, message: str, fix: str) -> None:
-        """Record a problem."""
         self.problems.append(QueryProblem(start, end, message, fix))
 
     def finish(self) -> RunFilter:
-        """The filter."""
         since, until, statuses = self.since, self.until, self.lists.get("statuses")
         if (ended := self.states.get("ended")) is not None:
             if "active" in self.states:
@@ -398,7 +396,7 @@ def both(one: RunFilter, other: RunFilter) -> RunFilter:
 
 
 class Vocabulary(Struct, frozen=True):
-    """Known names, best first."""
+    """Known names to complete from, best first."""
 
     repositories: tuple[str, ...] = ()
     """Labels."""

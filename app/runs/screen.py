@@ -307,7 +307,7 @@ class RunsScreen(RunActions):
         self._show_query()
 
     def set_line(self, line: str) -> None:
-        """Replace the line."""
+        """Replace the query line; order and groups stay."""
         self.table_query = replace(self.table_query, line=line, cursor=None)
 
     def show_view(self, view: View) -> None:

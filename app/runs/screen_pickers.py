@@ -333,7 +333,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         self._before = table.columns.choice
 
     def compose_choice(self) -> ComposeResult:
-        """The columns."""
+        """Compose the list of columns."""
         yield Options(*self._entries())
 
     def on_mount(self) -> None:

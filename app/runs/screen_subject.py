@@ -58,7 +58,7 @@ class RunSubject:
 
     @property
     def detail(self) -> "RunDetail | None":
-        """The run as cached."""
+        """The run as cached, with its observations; None if it is not cached."""
         return self.view.detail if self.view is not None else None
 
     @property

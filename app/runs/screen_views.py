@@ -100,7 +100,7 @@ PreferenceChange = Callable[[Preferences], Preferences]
 
 
 class FileVersion(Struct):
-    """What each version writes."""
+    """Reads the version that every format of the file has."""
 
     version: int
 

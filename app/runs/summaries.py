@@ -135,5 +135,5 @@ def _joined(*parts: str) -> str:
 
 
 def _line(text: str) -> str:
-    """The first line with words, as one."""
+    """The first line that has words, with its blanks collapsed."""
     return next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")[:MAX_SUMMARY]

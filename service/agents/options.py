@@ -299,7 +299,7 @@ NO_OPTIONS: Final = AgentOptions()
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A configured agent."""
+    """A configured agent: its command, limits and permissions."""
 
     name: str
     argv: tuple[str, ...]

@@ -81,7 +81,7 @@ class ModelWords:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One program."""
+    """How the service calls one program."""
 
     program: str
     """The program's name; empty: the first word of the agent's argv."""

@@ -27,7 +27,7 @@ class NoProgramError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An installed program."""
+    """An installed program with the files that it reads."""
 
     path: Path
     """The file to execute, with links resolved."""

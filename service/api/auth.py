@@ -21,7 +21,7 @@ _REJECTED = {"WWW-Authenticate": 'Bearer realm="runwarden", error="invalid_token
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller."""
+    """An authenticated caller: its organization and token."""
 
     organization: Organization
     token: TokenRecord

@@ -57,7 +57,7 @@ class Reserve:
         return True
 
     def give_back(self, size: int) -> None:
-        """Release reserved bytes."""
+        """Release bytes that were reserved."""
         self._left += size
 
 

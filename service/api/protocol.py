@@ -40,7 +40,7 @@ class StrictConnection(h11.Connection):
 
 
 class HttpProtocol(H11Protocol):
-    """One connection."""
+    """One connection, with limits on slow requests and stalled readers."""
 
     arrival_s = 30.0
     """How long a request may take to arrive, head and body together, and how long a client may read nothing."""
@@ -73,7 +73,7 @@ class HttpProtocol(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the time limits."""
+        """Cancel the connection's time limits."""
         self._stop_waiting()
         if self._stalled is not None:
             self._stalled.cancel()

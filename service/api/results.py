@@ -365,7 +365,7 @@ async def awaited(context: Context, ask: Callable[[], tuple[Response, bool]], wa
 
 @dataclass(frozen=True, slots=True)
 class TurnLog:
-    """A turn's log."""
+    """The log of a turn that may still be growing."""
 
     read: Callable[[int, int], LogPiece]
     """Returns at most so many bytes from an offset; a negative offset counts from the end."""

@@ -198,7 +198,6 @@ class _Organizations:
         """The outcome for each host and repository."""
 
     def apply(self, entry: OrganizationEntry) -> dict[str, object]:
-        """Apply an entry and return the resulting organization."""
         existing = organization = self.known.get(entry.wanted_slug)
         budget = entry.budget or DayBudget()
         if organization is None:

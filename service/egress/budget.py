@@ -38,7 +38,7 @@ class Spending:
 
 
 class UsageMeter(Protocol):
-    """Stores usage."""
+    """Stores what an agent uses of its model."""
 
     def spent(self) -> Spending:
         """Return the use of the run and of the agent's day."""

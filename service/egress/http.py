@@ -108,7 +108,7 @@ class AgentConnection(_Connection):
             self._write(h11.Data(data=piece))
 
     def finish(self) -> None:
-        """Complete the answer."""
+        """Complete the answer after its last piece."""
         self._write(h11.EndOfMessage())
 
     def break_off(self) -> None:

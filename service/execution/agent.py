@@ -327,7 +327,6 @@ class _AgentLog:
         self._writing = threading.Lock()
 
     def write(self, chunk: bytes) -> None:
-        """Add a piece of the agent's output."""
         self._output.write(chunk)
 
     def _add(self, chunk: bytes) -> None:
@@ -360,7 +359,6 @@ class _AgentLog:
         self._log.flush()
 
     def add_line(self, text: str) -> None:
-        """Add a line of the service."""
         # A proxy may report something after the log is closed.
         with contextlib.suppress(ValueError), self._writing:
             self._held.append(f"{self._secrets.mask(text)}\n".encode("utf-8", "replace"))

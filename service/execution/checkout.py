@@ -62,7 +62,6 @@ class Checkout:
     """The commit that is checked out, if the checkout is whole and without submodules."""
 
     def __post_init__(self) -> None:
-        """Name its folders."""
         self._tree, root = self.workspace.tree, self.workspace.root
         self.git_dir = root / "commit.git"
         """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""

@@ -96,7 +96,7 @@ class AgentCommand:
 
     @cached_property
     def invocation(self) -> CommandTemplate:
-        """The program's invocation."""
+        """The invocation of the agent's program for this turn."""
         file, tree, guidance = self._session_file, self.workspace.tree.resolve(), os.devnull
         session = file.read_text("utf-8") if file is not None and file.exists() else None
         is_wrapped = self.program is None or self.program.is_wrapper

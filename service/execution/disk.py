@@ -15,7 +15,7 @@ BLOCK_BYTES: Final = 512
 
 
 class Usage(NamedTuple):
-    """Space and inodes."""
+    """Used or free bytes and files (inodes)."""
 
     size: int = 0
     """The size in bytes, as the file system counts them."""

@@ -48,7 +48,7 @@ class RepositorySnapshot:
 
     @property
     def default(self) -> str | None:
-        """The default branch's commit."""
+        """The commit of the default branch; None if there is no such commit."""
         return self.branches.get(self.default_branch or "")
 
 

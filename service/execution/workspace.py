@@ -57,7 +57,7 @@ class Workspace:
         """Mounted over folders that a program must not write to."""
 
     def create(self) -> None:
-        """Make the folders."""
+        """Create the folders."""
         folders = (self.tree, self.home, self.git_home, self.temporary, self.shared, self.result_file.parent)
         for folder in (*folders, self._nothing / "folder", self.sealed):
             folder.mkdir(mode=0o700, parents=True)
@@ -124,7 +124,7 @@ class Workspaces:
         return self._work / f"{self.executor}.{turn}"
 
     def close(self) -> None:
-        """Release the lock."""
+        """Release the lock on this worker's workspaces."""
         (self._locks / self.executor).unlink(missing_ok=True)
         self._lock.close()
 

@@ -36,7 +36,7 @@ _GRACE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """A code host's state."""
+    """A code host's status, with its reason."""
 
     status: str
     """`ok`, `degraded`, `unauthorized` or `unreachable`."""

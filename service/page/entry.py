@@ -77,7 +77,7 @@ def _caller(request: Request, context: Context, value: str) -> Caller:
 
 @router.post("/sign-out")
 def sign_out(context: RequestContext, _: Writer, visitor: Anybody) -> RedirectResponse:
-    """End the session."""
+    """End the session and return to the sign-in."""
     if visitor is not None:
         with context.database.write() as connection:
             sessions.end(connection, visitor.session.digest)

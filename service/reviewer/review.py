@@ -110,7 +110,7 @@ class Checkout:
 
 
 class Review:
-    """One turn's review."""
+    """The review of one turn: its findings, compared with the last review."""
 
     def __init__(
         self, checkout: Checkout, last: Findings | None, topics: Sequence[str], paths: Sequence[str], instructions: str

@@ -107,7 +107,7 @@ def latest_scheduled(connection: sa.Connection, organization_id: str) -> dict[tu
 
 
 def by_id(connection: sa.Connection, entry_id: str) -> DeliveryEntry | None:
-    """Return one decision."""
+    """Return one decision, or None."""
     return next(iter(_entries(connection, deliveries.c.id == entry_id)), None)
 
 

@@ -46,7 +46,7 @@ class Endpoint:
 
     @property
     def state(self) -> str:
-        """`active` or `disabled`."""
+        """The endpoint's state: `active` or `disabled`."""
         return "active" if self.disabled_at is None else "disabled"
 
 
@@ -146,7 +146,7 @@ def first_due(connection: sa.Connection, endpoint_id: str, now: int) -> Event | 
 
 
 def mark_delivered(connection: sa.Connection, event_id: str, now: int) -> None:
-    """Record a success."""
+    """Record that an event was delivered."""
     values = {"state": DELIVERED, "delivered_at": now, "failure": None, "attempts": events.c.attempts + 1}
     update(connection, events, events.c.id == event_id, **values)
 

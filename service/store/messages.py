@@ -18,7 +18,7 @@ MAX_WAITING: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message."""
+    """A message to a run."""
 
     run_id: str
     id: str

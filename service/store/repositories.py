@@ -135,7 +135,7 @@ class Schedule:
 
     @property
     def rule(self) -> TriggerRule:
-        """The rule."""
+        """The rule with this index in the repository."""
         return self.repository.triggers[self.index]
 
     @property

@@ -200,7 +200,6 @@ def _table(name: str, *parts: SchemaItem) -> sa.Table:
 
 
 def _entity(name: str, *parts: SchemaItem) -> sa.Table:
-    """Return a table whose rows have an id."""
     return _table(name, *_texts("id", key=True), *parts)
 
 

@@ -96,7 +96,7 @@ def end(connection: sa.Connection, digest: str) -> None:
 
 
 def member(connection: sa.Connection, member_id: str) -> Member | None:
-    """Return a member."""
+    """Return a member, or None."""
     return record_of(connection, Member, members, id=member_id)
 
 

@@ -141,7 +141,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TurnOutcome:
-    """How a turn ended."""
+    """How a turn ended: its status, commit and reason."""
 
     status: str
     commit_sha: str | None = None

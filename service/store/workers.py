@@ -95,7 +95,7 @@ class Pauses:
 
 
 def pauses(connection: sa.Connection) -> Pauses:
-    """Return the present pauses."""
+    """Return what keeps workers from starting turns now."""
     condition = sa.or_(meta.c.key == _MAINTENANCE, meta.c.key.startswith(_DRAIN))
     rows = {row.key: row.value for row in connection.execute(sa.select(meta.c.key, meta.c.value).where(condition))}
     drained = {key.removeprefix(_DRAIN): int(value) for key, value in rows.items() if key != _MAINTENANCE}

@@ -135,8 +135,6 @@ class _CommentDelivery(_Delivery):
 
 
 class _Check(Part):
-    """A check or workflow."""
-
     name: Name | None = None
     head_sha: Sha
     conclusion: str | None = None
@@ -182,7 +180,7 @@ class _Retitled(Part):
 
 
 class _ForgejoPullRequestDelivery(_PullRequestDelivery):
-    """Whether the title marks it as a draft: the only way on Forgejo."""
+    """A delivery from Forgejo, where only the title marks a draft."""
 
     changes: _Retitled = _Retitled()
 
@@ -203,7 +201,7 @@ class _ForgejoRun(Part):
 
 
 class _ForgejoRunDelivery(Payload):
-    """The end of a run of Forgejo Actions."""
+    """The end of a Forgejo Actions run."""
 
     run: _ForgejoRun
 

@@ -76,7 +76,7 @@ class Label(Part):
 
 
 class Account(Part):
-    """An account."""
+    """A user account on the code host."""
 
     id: int | None = None
     name: Annotated[Name, Field(validation_alias=AliasChoices("login", "username"))] = ""
@@ -91,7 +91,7 @@ Names = Sequence[Label] | Sequence[Account]
 
 
 class Repository(Part):
-    """A repository or project."""
+    """A repository on GitHub, or a project on GitLab."""
 
     id: int | None = None
     path: Annotated[Name, Field(validation_alias=AliasChoices("full_name", "path_with_namespace"))]

@@ -284,7 +284,6 @@ class _Case:
         return decision
 
     def request(self, rule: TriggerRule) -> TurnRequest:
-        """Return the run that a rule asks for."""
         event = self.event
         about: dict[str, object] = {"number": event.number}
         parts = [rule.instructions]

@@ -423,7 +423,6 @@ def _is_before(updated_us: int, written_us: int) -> bool:
 
 
 def _at_us(updated_us: int, asked_us: int) -> int:
-    """When the run got its status."""
     return asked_us if updated_us == NO_TIME_US else updated_us
 
 

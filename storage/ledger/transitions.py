@@ -229,7 +229,6 @@ def _refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: s
 def _record(
     connection: sqlite3.Connection, at: datetime, author: Author, action_id: str, transition: str, detail: str | None
 ) -> None:
-    """Add a step to the audit."""
     connection.execute(
         "INSERT INTO audit (at_us, action_id, transition, detail, user, host, surface) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (to_us(at), action_id, transition, *map(sqlite_text_or_none, (detail, *astuple(author)))),

@@ -282,7 +282,7 @@ class AuditEntry(Struct, frozen=True):
 
 
 class Organization(Struct, frozen=True):
-    """A child organization."""
+    """A created child organization, as the service returned it."""
 
     organization_name: str
     organization_slug: str

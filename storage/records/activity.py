@@ -12,7 +12,7 @@ Subject = Literal["runs", "health"]
 
 
 class PollOutcome(Struct, frozen=True):
-    """How one poll went."""
+    """One poll of a subject, successful or not."""
 
     subject: Subject
     at: datetime

@@ -14,7 +14,7 @@ Settled = Literal["told", "shown", "over", "muted", "expired"]
 
 
 class AlertSubject(Struct, frozen=True):
-    """The subject of alerts."""
+    """The facts that an alert and its problem share."""
 
     group: str
     """An inbox item's key, such as `failed:acme/api`, or `rule:NAME`."""

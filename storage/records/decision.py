@@ -129,7 +129,7 @@ class Decision(Struct, frozen=True):
 
 
 class RuleState(Struct, frozen=True):
-    """A rule's stored state."""
+    """A rule's stored state: its definition's digest, its failures and its pause."""
 
     rule: str
     fingerprint: str

@@ -52,7 +52,7 @@ class Mark(Struct, frozen=True):
 
 
 class InboxEntry(Struct, frozen=True):
-    """One event."""
+    """One event of an inbox item."""
 
     key: str
     """The key of its marks."""

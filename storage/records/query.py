@@ -102,7 +102,6 @@ class RunFilter(Struct, frozen=True):
     """Only runs that are followed from here; known to the cache alone."""
 
     def __bool__(self) -> bool:
-        """Whether anything is filtered at all."""
         return self != RunFilter()
 
     @property

@@ -240,7 +240,6 @@ class RunChanges(Struct, frozen=True):
     """Ids of held runs whose status stayed while another field changed, or which are shown again."""
 
     def __bool__(self) -> bool:
-        """Whether anything changed at all."""
         return bool(self.new or self.transitions or self.updated)
 
 

@@ -91,7 +91,7 @@ def reason(error: ActionFailure) -> str:
 
 
 class OutcomePage(VerticalScroll):
-    """Shows an outcome."""
+    """Shows an outcome: its headline, facts and meaning."""
 
     DEFAULT_CSS = """
     OutcomePage {
@@ -157,7 +157,7 @@ def bindings_of(buttons: Sequence[FormButton]) -> list[BindingType]:
 
 
 class FormDialog(Vertical):
-    """One form."""
+    """A form's dialog: its pages, notes and buttons."""
 
     DEFAULT_CSS = Path(__file__).with_name("dialog.tcss").read_text("utf-8")
 

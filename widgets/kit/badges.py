@@ -71,7 +71,7 @@ class Badge(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Glyph and word."""
+        """The glyph and the word."""
         return f"{self.glyph} {self.word}"
 
     @property

@@ -144,12 +144,12 @@ class ClickableLine(Widget):
         """The parts of the line."""
 
     def render(self) -> Content:
-        """The line."""
+        """The parts of the line, as drawn last."""
         return Content.assemble(*self.parts())
 
 
 class Chip(Struct, frozen=True):
-    """One filter."""
+    """One filter that a click changes."""
 
     action: str
     """The screen's action that changes it."""

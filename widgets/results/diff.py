@@ -260,7 +260,7 @@ class DiffView(TextView):
         self.rows_came_into_view()
 
     def colour(self, file: int, old: Colours, new: Colours) -> None:
-        """Show a file's syntax."""
+        """Colour both sides of a file by their syntax."""
         self._colours[file] = old, new
         self.refresh()
 

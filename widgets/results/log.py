@@ -60,7 +60,7 @@ class LogSpool(Struct, eq=False):
         return len(self._ends) + (bool(self._data) and self._data[-1:] != b"\n")
 
     def clear(self) -> None:
-        """Drop all lines."""
+        """Drop all lines, before another turn's log is shown."""
         with self._lock:
             self.begin = self.end = self._first = 0
             self._data, self._ends = bytearray(), array("q")

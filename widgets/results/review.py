@@ -34,7 +34,7 @@ _PARSING: Final = Lock()
 
 
 class ReviewLine(Struct, frozen=True):
-    """A line as drawn."""
+    """A line of the review, laid out for one width."""
 
     pieces: tuple[TextPiece, ...]
     source: int
@@ -72,7 +72,6 @@ class _Page:
     """The number of margins on the empty line that is due before the next line; None: none is due."""
 
     def lay_out(self, tokens: "Sequence[Token]") -> None:
-        """Add these blocks."""
         rest = iter(tokens)
         tone = "plain"
         for token in rest:
@@ -119,7 +118,6 @@ class _Page:
         return max(LEAST_WIDTH // 2, self.width - sum(map(len, self.margins)))
 
     def add(self, pieces: Sequence[TextPiece]) -> None:
-        """Add a line."""
         if self.waits is not None:
             margin = "".join(self.margins[: self.waits]).rstrip()
             self.lines.append(ReviewLine((TextPiece(margin, "quiet"),), self.source))
@@ -129,12 +127,10 @@ class _Page:
         self.lines.append(ReviewLine((TextPiece("".join(margins), "quiet"), *pieces), self.source))
 
     def gap(self, *, unless: bool = False) -> None:
-        """Add an empty line before the next line."""
         if self.lines and not unless:
             self.waits = len(self.margins)
 
     def wrap(self, pieces: Sequence[TextPiece]) -> None:
-        """Add the pieces, wrapped between words."""
         line: list[TextPiece] = []
         used = 0
         for piece in _words(pieces, self.room):
@@ -149,7 +145,6 @@ class _Page:
             self.add(line)
 
     def code(self, text: str) -> None:
-        """Add code unchanged."""
         lines = text.rstrip("\n").split("\n")
         for line in lines[:MAX_BLOCK_LINES]:
             self.add([TextPiece(fit(safe_line(line), self.room), "plain", "code")])
@@ -294,12 +289,12 @@ class ReviewView(TextView):
         return TextPiece(f" {name}", "accent"), TextPiece(f"   {about}", "quiet")
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
-        """A line."""
+        """Draw one line."""
         pieces = self.lit(self._lines[index].pieces)
         if ground:  # The cursor is visible in code as well.
             pieces = [piece if piece.ground == "match" else piece._replace(ground="") for piece in pieces]
         return self.panned((TextPiece(" "), *pieces), width, ground)
 
     def texts(self, row: int) -> tuple[bytes]:
-        """The line's text."""
+        """The line's text, for searches."""
         return ("".join(piece.text for piece in self._lines[row].pieces).encode(),)

@@ -126,7 +126,7 @@ class Conversation(VerticalScroll):
         self._text = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """One text."""
+        """Compose the conversation as one text."""
         yield self._text
 
     def show(

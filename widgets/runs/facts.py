@@ -84,7 +84,7 @@ line: Final = Content.assemble
 
 
 def title(view: RunView, now: datetime, width: int) -> list[Line]:
-    """Status and id."""
+    """The lines with status and id."""
     run = view.detail.run
     badge = run_badge(run.status, is_final=view.detail.is_final)
     when = ago(run.updated_at, now) if run.updated_at is not None else ""

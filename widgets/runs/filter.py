@@ -150,7 +150,7 @@ class SuggestionList(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        """One line each."""
+        """Draw one line per suggestion."""
         width = max((cell_len(offer.insert) for offer in self._offers), default=0)
         lines = []
         for index, offer in enumerate(self._offers):
@@ -234,7 +234,7 @@ class QueryHighlighter(Highlighter):
     _understand: FindSpans
 
     def highlight(self, text: Text) -> None:
-        """Colour the parts."""
+        """Colour the parts of the query by their kinds."""
         for start, end, kind in self._understand(text.plain):
             # Without its background: the input's own shows, focused or not.
             style = self._widget.get_component_rich_style(f"search--{kind}")

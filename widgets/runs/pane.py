@@ -151,7 +151,7 @@ class SplitView(Container):
         self.watch_has_pane(has_pane)
 
     def compose(self) -> Iterable[Widget]:
-        """Compose both."""
+        """Compose the table and the pane."""
         yield self.table
         yield self.pane
 
