@@ -71,14 +71,14 @@ class ActivityEntry(Struct, frozen=True):
         result: TonedText = (safe_text(source.result_id or "", limit=120), "plain")
         if source.error is not None:
             result = safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
-        return first, (what(source.kind), "plain"), (self.about, "plain"), result, actor, when
+        return first, (kind_label(source.kind), "plain"), (self.about, "plain"), result, actor, when
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         """Everything known about the entry; our names, possibly foreign values."""
         del now
         action, badge = self.source, self.badge
         yield "outcome", (safe_text(badge.text), badge.tone)
-        yield "what", (what(action.kind), "plain")
+        yield "what", (kind_label(action.kind), "plain")
         if self.about:
             yield "about", (self.about, "plain")
         if self.waits is not None:
@@ -116,7 +116,7 @@ class ActivityEntry(Struct, frozen=True):
         return Content("\n").join((Content.styled(title, "$accent bold"), *lines))
 
 
-def what(kind: str) -> SafeText:
+def kind_label(kind: str) -> SafeText:
     """A kind in words; an unknown kind as it is."""
     return safe_text(next((row.words for name, row in WRITE_KINDS.items() if name == kind), kind), limit=40)
 

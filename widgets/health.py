@@ -106,7 +106,7 @@ def incident_row(
     """An incident with the number of runs that failed during it; None for our link, which makes no runs fail."""
     badge = health_badge(incident.word, healthy_words)
     lasted = span(incident.lasted.total_seconds())
-    goes_on = incident.goes_on
+    is_ongoing = incident.is_ongoing
     count = "" if failed is None else f"{failed:,} failed" if failed else "none failed"
     others = ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
     remarks = [f"also {others}"] if others else []
@@ -116,10 +116,10 @@ def incident_row(
     elif incident.recovered_at is not None and incident.recovered_at > incident.until:
         remarks.append("its recovery was not observed")
     line: tuple[StyledText, ...] = (
-        (_name(safe_text(incident.platform, limit=30)), "bold" if goes_on else ""),
+        (_name(safe_text(incident.platform, limit=30)), "bold" if is_ongoing else ""),
         (fit(badge.text, STATE), badge.style),
         (f"{clock_time(incident.start, now):<14}", _QUIET),
-        (f"{f'{lasted} so far' if goes_on else lasted:<14}", "bold" if goes_on else ""),
+        (f"{f'{lasted} so far' if is_ongoing else lasted:<14}", "bold" if is_ongoing else ""),
         (fit(count, LABEL + 4), STYLES["bad" if failed else "quiet"]),
         (f" {', '.join(remarks)}", _QUIET),
     )

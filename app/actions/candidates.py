@@ -143,7 +143,7 @@ class Send(Struct, frozen=True):
         """The time from the send to `moment`; None if `moment` is unknown."""
         return None if moment is None else moment - self.shown_at
 
-    def is_place(self, run: Run, branch: str | None) -> bool:
+    def matches_target(self, run: Run, branch: str | None) -> bool:
         """Whether the run belongs to the action's repository and to this branch; None: any branch."""
         wanted = self.request.repository
         same = (run.repository.platform, run.repository.path.casefold()) == (wanted.platform, wanted.path.casefold())
@@ -152,7 +152,7 @@ class Send(Struct, frozen=True):
     def created(self, detail: RunDetail, branch: str | None) -> Candidate | None:
         """The run as a candidate for a started run; None if it cannot be the result."""
         run = detail.run
-        if detail.first_seen_at < self.sent_at - LIST_LEAD or not self.is_place(run, branch):
+        if detail.first_seen_at < self.sent_at - LIST_LEAD or not self.matches_target(run, branch):
             return None
         if self.clock.is_known and run.created_at is not None and run.created_at < self.shown_at - PRECISION:
             return None
@@ -214,9 +214,9 @@ class Send(Struct, frozen=True):
     def misfit(self, run: Run) -> str:
         """Why a run that is not a candidate does not fit."""
         after = self.after(run.created_at)
-        if not self.is_place(run, None):
+        if not self.matches_target(run, None):
             return f"it is a run on {run.repository.label}."
-        if not self.is_place(run, self.request.branch_name):
+        if not self.matches_target(run, self.request.branch_name):
             return f"it is on the branch {run.branch_name}."
         if run.run_id == self.action.subject:
             return "it was not continued when this was sent."

@@ -33,7 +33,7 @@ from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import Action, ActionFailure, ActionFilter, ActionKind, ActionState
 from storage.records.decision import OPEN_OUTCOMES, Decision
-from widgets.actions import COLUMNS, ActivityBar, ActivityEntry, what
+from widgets.actions import COLUMNS, ActivityBar, ActivityEntry, kind_label
 from widgets.forms.facts import FactPane, TableAndFacts
 from widgets.forms.inputs import ListSearch
 from widgets.frame import Notice
@@ -75,7 +75,7 @@ class ActivityQuery(Struct, frozen=True):
 
 def filters(query: ActivityQuery) -> tuple[Chip, ...]:
     """The chips of all filters, set or not."""
-    kinds = _few(tuple(what(kind) for kind in query.kinds))
+    kinds = _few(tuple(kind_label(kind) for kind in query.kinds))
     outcomes = _few(tuple(ACTION_BADGES[outcome].word for outcome in query.outcomes))
     return (
         Chip("kinds", safe_text(f"what {kinds} ▾"), bool(query.kinds)),
@@ -229,11 +229,11 @@ class ActivityScreen(BaseScreen):
         kinds.update(entry.source.kind for entry in unsent)
         outcomes.update(entry.source.state for entry in unsent)
 
-        def place(entry: ActivityEntry) -> tuple[bool, bool, float]:
+        def order_key(entry: ActivityEntry) -> tuple[bool, bool, float]:
             return entry.unknown is None, entry.waits is None, -entry.source.created_at.timestamp()
 
         # The ledger's own order stays, even if the clock was set back.
-        entries = [*merge(sorted(unsent, key=place), entries, key=place)]
+        entries = [*merge(sorted(unsent, key=order_key), entries, key=order_key)]
         return Activity(tuple(entries), matching + len(unsent), kinds, outcomes)
 
     def extent(self, activity: Activity) -> Content:
@@ -355,7 +355,7 @@ class ActivityScreen(BaseScreen):
         if self._found is not None:
             kinds = dict(sorted(self._found.kinds.items()))
             sheet = MarkPicker(
-                "Filter by kind", kinds, self.wanted.kinds, badge_of=lambda kind: Badge("·", what(kind), "plain")
+                "Filter by kind", kinds, self.wanted.kinds, badge_of=lambda kind: Badge("·", kind_label(kind), "plain")
             )
             if (picked := await self.app.push_screen_wait(sheet)) is not None:
                 self.wanted = replace(self.wanted, kinds=picked[0])

@@ -155,7 +155,7 @@ class RunBatch(Struct, frozen=True):
             result = self.sent.get(run.run_id)
             run_id, opens = run.run_id, None
             if result is None:
-                badge, about = WAITING, str(place_of(run))
+                badge, about = WAITING, str(repository_and_branch(run))
             elif result.action is None or result.outcome == "blocked":
                 badge, about = REFUSED, result.problem
             elif not result.is_done or not result.result_id:
@@ -165,7 +165,8 @@ class RunBatch(Struct, frozen=True):
                 run_id = opens = result.result_id
                 detail = details.get(run_id)
                 known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
-                badge, about = known or ACTION_BADGES[result.action.state], str(place_of(detail.run if detail else run))
+                badge = known or ACTION_BADGES[result.action.state]
+                about = str(repository_and_branch(detail.run if detail else run))
             lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))
         return BatchView(
             key=self.batch_id,
@@ -232,6 +233,6 @@ def _asked(known: Known) -> dict[str, Asked]:
     return {run_id: answer for run_id, answer in known.items() if isinstance(answer, Asked)}
 
 
-def place_of(run: Run) -> SafeText:
+def repository_and_branch(run: Run) -> SafeText:
     """The run's repository and branch."""
     return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)

@@ -20,7 +20,7 @@ from app.actions.drafts import Values
 from app.actions.follow_ups import waiting_words
 from app.actions.reconciliation import LOOK_S, submitted
 from app.actions.refusals import ActionRefusedError
-from app.actions.screen_batch import LISTED, RETRY, RunBatch, place_of
+from app.actions.screen_batch import LISTED, RETRY, RunBatch, repository_and_branch
 from app.actions.screen_fields import Field, written_pairs
 from app.actions.screen_form import ActionForm, Built
 from app.api.requests import CancelRun, StartAgent, WriteRequest
@@ -149,7 +149,7 @@ class ManyForm(ActionForm):
             run_id = safe_text(run.run_id, limit=60)
             room = self.dialog.content_size.width - _PADDING - cell_len(run_id)
             parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
-            place = shorten(place_of(run), max(0, room), "middle")
+            place = shorten(repository_and_branch(run), max(0, room), "middle")
             if self.run_batch.text is RETRY:
                 asked = self.run_batch.asked[run.run_id]
                 words = asked.words.strip().partition("\n")[0]

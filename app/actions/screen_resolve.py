@@ -31,7 +31,7 @@ from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import INVITATION_LIFETIME, WRITE_KINDS, Action, ActionFailure
 from storage.records.error_kinds import error_kind
-from widgets.actions import what
+from widgets.actions import kind_label
 from widgets.forms.dialog import FormButton, FormDialog, OutcomeText, bindings_of, reason
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField
@@ -103,7 +103,7 @@ class ResolveForm(ModalScreen[Action | None]):
             candidates = FormFact("check", self._kind.id_source)
         candidates.add_class("-found")
         rows = (
-            FormFact("what", f"{what(action.kind)}, {ago(action.created_at, now)}"),
+            FormFact("what", f"{kind_label(action.kind)}, {ago(action.created_at, now)}"),
             FormFact("about", about(action)),
             FormFact("reason", reason(action.error) if action.error else "-"),
             FormFact("action", action.action_id),

@@ -227,7 +227,15 @@ class Budget:
             if priority is not Priority.BACKFILL:
                 self._credit = min(MAX_CREDIT, self._credit + 1)
             if self._state.failures or self._state.refusals:
-                self._later(_answered)
+                # An answer to a user says nothing about the polls' share of the limit.
+                self._later(
+                    lambda state: replace(
+                        state,
+                        failures=0.0,
+                        refusals=0.0,
+                        resting_until_s=0.0 if state.failures else state.resting_until_s,
+                    )
+                )
         elif not isinstance(error, (NoTokenError, NotSendableError)):
             self._later(partial(_failed, now_s=now_s, draw=self.draw()))
 
@@ -264,9 +272,3 @@ def _failed(state: BudgetState, now_s: float, draw: float) -> BudgetState:
     rest_s = draw * min(MAX_REST_S, 2.0 ** min(16.0, failures - FAILURES_TO_REST + 1))
     is_down = failures >= FAILURES_TO_REST
     return replace(state, failures=failures, resting_until_s=now_s + rest_s if is_down else state.resting_until_s)
-
-
-def _answered(state: BudgetState) -> BudgetState:
-    # An answer to a user says nothing about the polls' share of the limit.
-    resting_until_s = 0.0 if state.failures else state.resting_until_s
-    return replace(state, failures=0.0, refusals=0.0, resting_until_s=resting_until_s)

@@ -191,7 +191,7 @@ class Bot:
         """Work until cancelled. Storage errors are reported, and the work is retried."""
         self.engine.start_polling()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._look())
+            tasks.create_task(self._check_rules())
             tasks.create_task(self._deliver())
             tasks.create_task(self._keep_lease())
 
@@ -228,7 +228,7 @@ class Bot:
         )
         self._woken.set()
 
-    async def _look(self) -> None:
+    async def _check_rules(self) -> None:
         engine = self.engine
         forgot_at = engine.clock()
         while True:
@@ -248,7 +248,7 @@ class Bot:
                         forgot_at = engine.clock()
                         await self.state.forget(forgot_at)
                         await self.state.forget_reported(forgot_at)
-                    wait_s = (await runner.next_look() - engine.clock()).total_seconds()
+                    wait_s = (await runner.next_check() - engine.clock()).total_seconds()
             # Even if the rules fail: this reports it.
             with self._reporting("notifications"):
                 if self._is_working and await dispatcher.make_messages():

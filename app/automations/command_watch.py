@@ -20,7 +20,7 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import FactCommand, async_command, reading
 from app.engine.times import rfc3339
-from app.start.streams import let_go_of, remarking
+from app.start.streams import discard_output, remarking
 
 if TYPE_CHECKING:
     from app.profiles import Settings
@@ -124,7 +124,7 @@ def say(event: str, **facts: Any) -> None:
         sys.stdout.flush()
     except OSError as error:
         if isinstance(error, BrokenPipeError):
-            let_go_of(sys.stdout)  # A full disk may have room again.
+            discard_output(sys.stdout)  # A full disk may have room again.
         with remarking(sys.stderr):
             sys.stderr.write(f"runwarden: the log cannot be written ({error.strerror}); the bot works on\n")
 

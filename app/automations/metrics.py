@@ -91,7 +91,7 @@ async def snapshot(
     now = engine.clock()
     links = await cache.links()
     wait = await budget.wait()
-    by_status, gone = await cache.status_counts(RunFilter()), await cache.gone()
+    by_status, gone = await cache.status_counts(RunFilter()), await cache.lost_counts()
     rules = await state.rule_states()
     paused: Values = {(name,): rule.paused is not None for name, rule in rules.items() if name not in {OWN, AT_WORK}}
     values: dict[str, Values] = {

@@ -177,8 +177,8 @@ class Runner:
         while self.work.programs:
             await self._wait_for_program()
 
-    async def next_look(self) -> datetime:
-        """The time of the next look if no event comes first."""
+    async def next_check(self) -> datetime:
+        """The time of the next check if no event comes first."""
         now = self.clock()
         latest = now + MAX_WAIT
         timed = (rule.name for rule in self._enabled() if isinstance(rule.on, OnSchedule | OnInterval))

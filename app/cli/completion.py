@@ -28,7 +28,7 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
     """The local values of a kind that begin with `incomplete`; none if the files cannot be read."""
     invocation = ctx.ensure_object(Invocation)
     try:
-        values = run(invocation, lambda: _found(kind, invocation))
+        values = run(invocation, lambda: _values(kind, invocation))
     except (ConfigError, StorageError, OSError):
         return []
     chosen = ctx.params.get(param.name or "") or ()
@@ -57,7 +57,7 @@ def join_at_colons(environment: MutableMapping[str, str]) -> None:
     environment.update(COMP_WORDS=shlex.join(joined), COMP_CWORD=str(place))
 
 
-async def _found(kind: str, invocation: Invocation) -> list[tuple[str, str]]:
+async def _values(kind: str, invocation: Invocation) -> list[tuple[str, str]]:
     settings = invocation.settings(quietly=True)
     if kind == "profiles":
         return [(profile.name, profile.base_url) for profile in settings.profiles]

@@ -9,7 +9,7 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.options import CommandGroup, global_options, output_options, refuse_format
-from app.start.streams import NotPrintedError, ReaderGoneError, let_go_of, printing
+from app.start.streams import NotPrintedError, ReaderGoneError, discard_output, printing
 from app.version import VERSION_LINE, __version__
 
 BROKEN_PIPE: Final = 141
@@ -98,11 +98,11 @@ def run_command_line(argv: Sequence[str]) -> int:
         with printing():
             sys.stdout.flush()
     except ReaderGoneError:
-        let_go_of(sys.stdout)
+        discard_output(sys.stdout)
         # The reader is gone, but a script still needs the outcome of a write.
         return BROKEN_PIPE if invocation.outcome is None else invocation.outcome
     except NotPrintedError as error:
-        let_go_of(sys.stdout)
+        discard_output(sys.stdout)
         invocation.output.note(
             f"runwarden: {error} The command itself was carried out; "
             f"for a write, see: {invocation.command_line} actions list"

@@ -217,15 +217,11 @@ def async_command(function: Callable[..., Coroutine[None, None, int]]) -> Callab
     @wraps(function)
     @click.pass_obj
     def command(invocation: Invocation, /, **options: Any) -> int:
-        return _run(invocation, lambda: function(invocation, **options))
+        from app.cli.running import run  # takes longer than help needs
+
+        return run(invocation, lambda: function(invocation, **options))
 
     return command
-
-
-def _run(invocation: Invocation, work: Callable[[], Coroutine[None, None, int]]) -> int:
-    from app.cli.running import run  # takes longer than help needs
-
-    return run(invocation, work)
 
 
 class HelpfulCommand(click.Command):

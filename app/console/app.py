@@ -327,7 +327,7 @@ class RunwardenApp(BaseApp[None]):
 
         self.following = RunFollower(engine, session, self.terminal.write)
         session.engine_changed.subscribe(self, self.following.engine_changed)
-        self.following.look()
+        self.following.ask()
 
     def switch_profile(self, name: str | None, run: OpenRun | None = None) -> None:
         """Switch to another profile, and open one of its runs; None, or the profile on show: do nothing."""

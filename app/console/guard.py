@@ -92,7 +92,7 @@ class BaseApp(App[ResultT]):
     async def on_event(self, event: events.Event) -> None:
         """Handle an event; a `RunwardenError` becomes a notice."""
         if self.session is not None and isinstance(event, events.Key | events.MouseDown):
-            self.session.looked()
+            self.session.note_input()
         try:
             await super().on_event(event)
         except RunwardenError as error:

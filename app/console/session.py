@@ -557,7 +557,7 @@ class Session:
         self.pins_changed.publish(pins)
         self.inbox.ask()
 
-    def looked(self) -> None:
+    def note_input(self) -> None:
         """Note a key or a click: ends that were shown long enough count as seen, and background requests wait."""
         before, self._looked_at = self._looked_at, self.clock()
         if self.engine is not None:

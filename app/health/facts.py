@@ -162,7 +162,7 @@ class Incident(Struct, frozen=True):
         return self.is_over and self.recovered_at is None
 
     @property
-    def goes_on(self) -> bool:
+    def is_ongoing(self) -> bool:
         """Whether the platform has not recovered yet."""
         return not self.is_over and self.recovered_at is None
 
@@ -172,7 +172,7 @@ class Incident(Struct, frozen=True):
         It began at some time after the last healthy sample: up to `health_s`, the seconds between polls, before its
         start.
         """
-        return self.start - timedelta(seconds=health_s), None if self.goes_on else self.end
+        return self.start - timedelta(seconds=health_s), None if self.is_ongoing else self.end
 
     @property
     def word(self) -> str:

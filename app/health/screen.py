@@ -437,7 +437,7 @@ async def read_health(
     link_past = reader.link_past(await cache.polls(LINK_POLLS, "runs", since), now)
     every = (incident for past in (*pasts.values(), link_past) for incident in past.incidents)
     recent = [incident for incident in every if incident.end >= since]
-    incidents = tuple(sorted(recent, key=lambda incident: (incident.goes_on, incident.start), reverse=True))
+    incidents = tuple(sorted(recent, key=lambda incident: (incident.is_ongoing, incident.start), reverse=True))
     failed: dict[tuple[str, datetime], FailedRuns] = {}
     for incident in incidents[:MAX_INCIDENTS]:
         platform, key = incident.platform, (incident.platform, incident.start)

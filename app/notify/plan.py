@@ -150,7 +150,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or notify.is_quiet(problem.route, at.now)
         incident = at.incident(problem.group.partition(":")[2], problem.newest_at)
         # Wait: the host has not been healthy long enough to report it.
-        is_put_off = is_put_off or (problem.kind == "host" and incident is not None and not incident.goes_on)
+        is_put_off = is_put_off or (problem.kind == "host" and incident is not None and not incident.is_ongoing)
         is_there = at.has(problem.group, problem.newest_at) is True
         # A reminder that cannot be delivered is tried again, and must not arrive after a newer one.
         _, is_waiting = at.last_made.get((problem.route, problem.batch), (None, False))

@@ -119,8 +119,8 @@ class Watch:
             self._reported |= await self.state.reported_alerts(keys, apart=bool(self.notify.rules))
         self._file = file
 
-    async def look(self) -> News:
-        """The status changes since the last look."""
+    async def read_news(self) -> News:
+        """The status changes since the last call."""
         if self._file != self.cache.opened:
             await self.begin()
         now = self.clock()

@@ -250,7 +250,7 @@ class OnboardingScreen(Screen[str | None]):
     def _complain(self, *, everywhere: bool = False) -> Profile | None:
         """Show the problems of visited fields, or of all; return the profile if there are none."""
         address, name = self._field("base_url").value, self._field("name").value.strip()
-        source = _source(self._origin, self._token)
+        source = _source(self._origin, self._field(self._origin).value.strip())
         problems = {"base_url": "", "name": name_problem(name), self._origin: source if isinstance(source, str) else ""}
         try:
             base_address(address)
@@ -283,10 +283,6 @@ class OnboardingScreen(Screen[str | None]):
     @property
     def _origin(self) -> TokenOrigin:
         return _ORIGINS[self._origin_choice.chosen or 0]
-
-    @property
-    def _token(self) -> str:
-        return self._field(self._origin).value.strip()
 
     def _field(self, key: str) -> FormField:
         return self.query_one(f"#field-{key}", FormField)

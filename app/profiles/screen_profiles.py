@@ -30,7 +30,7 @@ from app.runs.screen_views import TableQuery, chosen_order, problem_texts
 from storage.cache.merged import MergedCaches
 from storage.errors import StorageError
 from storage.records import FIELD_BY_NAME
-from storage.records.run import whose
+from storage.records.run import split_row_id
 from widgets.forms.inputs import LineInput
 from widgets.frame import Notice, PollTiming, Vitals, freshness
 from widgets.kit import after_refresh, hidden
@@ -166,7 +166,7 @@ class AllProfilesScreen(RunActions):
     def acting_engine(self) -> Engine | str:
         """The engine of the row's profile, or of the marked rows if they are all of one."""
         here = {"" if self.table.row is None else self.table.row.profile}
-        profiles = {whose(row_id)[0] for row_id in self.table.marks} or here
+        profiles = {split_row_id(row_id)[0] for row_id in self.table.marks} or here
         if len(profiles) > 1:
             return f"The marked runs are of {' and '.join(sorted(profiles))}: one action goes to one profile."
         return self._open.get(profiles.pop(), "No run is selected: an action goes to the profile of its run.")
@@ -186,7 +186,7 @@ class AllProfilesScreen(RunActions):
     def chosen_ids(self) -> tuple[str, ...]:
         """The ids, in their profile, of the marked runs or the one under the cursor."""
         here = () if self.table.row is None else (self.table.row.run_id,)
-        return tuple(whose(row_id)[1] for row_id in self.table.marks or here)
+        return tuple(split_row_id(row_id)[1] for row_id in self.table.marks or here)
 
     def action_refresh(self) -> None:
         """Poll every service now, except those that stated a longer wait."""
@@ -247,7 +247,7 @@ class AllProfilesScreen(RunActions):
 
     @on(RunTable.Chosen)
     def _run_chosen(self, message: RunTable.Chosen) -> None:
-        profile, run_id = whose(message.run_id)
+        profile, run_id = split_row_id(message.run_id)
         self.post_message(OpenRun(run_id, profile))
 
     @on(RunTable.SortRequested)

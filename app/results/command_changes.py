@@ -30,7 +30,7 @@ _BAR: Final = 40
 ORIGINS: Final = {"git": "git", "service": "the service's results"}
 
 
-def tell_origin(output: Output, change: Change) -> None:
+def print_origin(output: Output, change: Change) -> None:
     """Say where a change comes from, and between which commits."""
     if not change.patch:
         output.note(f"Nothing was changed, says {ORIGINS[change.source]}.")
@@ -154,7 +154,7 @@ async def diff(
     async with opened(invocation, run_id) as (results, detail):
         change = require(await results.change(detail, turn))
     output = invocation.output
-    tell_origin(output, change)
+    print_origin(output, change)
     if output.format is not Format.TABLE or stat:
         documents: list[dict[str, object]] = [
             {
@@ -230,7 +230,7 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
     """
     async with opened(invocation, run_id) as (results, detail):
         change = require(await results.change(detail, turn))
-    tell_origin(invocation.output, change)
+    print_origin(invocation.output, change)
     repository = detail.run.repository
     try:
         if not force and (remark := await check_remotes(folder, repository, results.repositories.address(repository))):

@@ -54,7 +54,7 @@ MAX_SHOWN: Final = 4_000
 END_FACTS: Final = "outcome reason failure_kind summary question commit"
 
 
-async def _found(invocation: Invocation, engine: "Engine", run_id: str) -> "RunDetail":
+async def _run_detail(invocation: Invocation, engine: "Engine", run_id: str) -> "RunDetail":
     lookup = RunLookup(engine)
     try:
         run = await lookup.current(run_id)
@@ -74,7 +74,7 @@ async def _found(invocation: Invocation, engine: "Engine", run_id: str) -> "RunD
 async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
     """A run from the service or the cache, and its results."""
     async with invocation.engine(needs_token=False) as engine:
-        detail = await _found(invocation, engine, run_id)
+        detail = await _run_detail(invocation, engine, run_id)
         yield Results(engine.settings, engine.extension, Network.of(engine.profile)), detail
 
 
@@ -124,7 +124,7 @@ class _About(NamedTuple):
         more = (("continues", view.continues), ("agent", self.agent), ("retried as", self.retried))
         return pairs + [(name, value) for name, value in more if value]
 
-    def tell(self, output: Output, turns: "RunTurns | Unavailable | None", turn: int | None = None) -> None:
+    def print_to(self, output: Output, turns: "RunTurns | Unavailable | None", turn: int | None = None) -> None:
         """Print its fields, its timeline, and its turns, or the requests sent from here if the turns are unknown."""
         view = self.view
         agent = turns.agent if isinstance(turns, RunTurns) else None
@@ -140,7 +140,7 @@ class _About(NamedTuple):
         if isinstance(turns, RunTurns):
             for row in turns.turns:
                 if turn in {None, row.number}:
-                    _tell_turn(output, row, agent)
+                    _print_turn(output, row, agent)
             for posting in turns.notable_postings:
                 output.text(safe_text(str(posting)))
             return
@@ -185,7 +185,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         "source": "live" if is_live and not cached else "cache",
     }
     if is_table:
-        about.tell(output, run_turns)
+        about.print_to(output, run_turns)
     else:
         output.record(document, about.pairs(is_table=False))
     if is_table and not is_live and not cached:
@@ -204,17 +204,17 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     """
     output = invocation.output
     async with invocation.engine(needs_token=False) as engine:
-        detail = await _found(invocation, engine, run_id)
+        detail = await _run_detail(invocation, engine, run_id)
         about = await _About.read(engine, detail.run)
         answer = await Results(engine.settings, engine.extension, Network.of(engine.profile)).turns(detail)
     if isinstance(answer, Unavailable) and output.format is Format.TABLE:
-        about.tell(output, answer)
+        about.print_to(output, answer)
     run_turns = require(answer)
     turns = [entry for entry in run_turns.turns if turn in {None, entry.number}]
     if turn is not None and not turns:
         raise failed("not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(run_turns.turns)}.")
     if output.format is Format.TABLE:
-        about.tell(output, run_turns, turn)
+        about.print_to(output, run_turns, turn)
         output.note(run_turns.note)
         return Exit.DONE
     document = {
@@ -237,7 +237,7 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     return Exit.DONE
 
 
-def _tell_turn(output: Output, turn: "Turn", agent: str | None) -> None:
+def _print_turn(output: Output, turn: "Turn", agent: str | None) -> None:
     files = plural(turn.files, "file") if turn.files else ""
     took = ""
     if turn.started_at is not None and turn.ended_at is not None:

@@ -108,7 +108,7 @@ class LogPart(SearchedPart):
             since = now - self._grown_at if self._grown_at is not None else timedelta(0)
             waits = f"waiting for output {span(since.total_seconds())}" if since >= QUIET_FROM else "following"
             pieces.append(TextPiece(f" · {waits if self.body.follows else 'more at the end: G'}", "busy"))
-        self.body.tell(pieces)
+        self.body.set_remark(pieces)
 
     def action_error(self) -> None:
         """Go to the next step that failed."""

@@ -88,7 +88,7 @@ class ReviewPart(SearchedPart):
         self._findings.display = False
         self._findings.show(lambda _: ())
         self.body.take(())
-        self.body.tell("", ())
+        self.body.set_heading("", ())
         self.body.notice = unavailable(title, reason)
 
     def _show(self) -> None:
@@ -99,7 +99,7 @@ class ReviewPart(SearchedPart):
         several = f"{self._number + 1}/{len(self._reviews)}  " if len(self._reviews) > 1 else ""
         source = "from git" if review.source == "git" else "from the service"
         about = plural(len(review.findings), "finding"), safe_text(review.note), source
-        self.body.tell(f"{several}{safe_text(review.path)}", about)
+        self.body.set_heading(f"{several}{safe_text(review.path)}", about)
         self._lay_out()
 
     def action_turn_to(self, step: int) -> None:

@@ -56,11 +56,11 @@ class RunLookup(Struct, frozen=True):
         """The run from the cache; if that has none, from the service."""
         return await self._held(text) or await self._from_service(text)
 
-    async def to_change(self, text: str, tell: Callable[[str], None]) -> Run:
+    async def to_change(self, text: str, report: Callable[[str], None]) -> Run:
         """The same as `named`; reports the run that a part of an id means."""
         run = await self.named(text)
         if run.run_id != text:
-            tell(f"{text} is the run {run.run_id}.")
+            report(f"{text} is the run {run.run_id}.")
         return run
 
     async def _held(self, text: str) -> Run | None:

@@ -134,14 +134,13 @@ class WaitResult(Struct, frozen=True):
         return self.outcome == "ended" and self.run is not None and self.run.status != "completed"
 
 
-def _duration(text: str) -> timedelta:
-    # A bare number means seconds, as usual on a command line.
-    return parse_duration(f"{text.strip()}s" if text.strip().replace(".", "", 1).isdecimal() else text)
-
-
 def _timeout(name: str, text: str) -> Callable[[F], F]:
     usual: dict[str, Any] = {"default": "30m", "show_default": True, "metavar": "TIME"}
-    return click.option("--timeout", name, callback=reading(_duration), help=text, **usual)
+    # A bare number means seconds, as usual on a command line.
+    read = reading(
+        lambda time: parse_duration(f"{time.strip()}s" if time.strip().replace(".", "", 1).isdecimal() else time)
+    )
+    return click.option("--timeout", name, callback=read, help=text, **usual)
 
 
 wait_options: Final = options_of(
@@ -186,7 +185,7 @@ class RunWaiter(Struct, frozen=True):
     """Polls, ever more slowly, until runs have ended."""
 
     engine: "Engine"
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     """Reports progress."""
     may_appear: bool = False
     """Whether a run that is not listed yet is waited for; otherwise it counts as lost."""
@@ -214,7 +213,7 @@ class RunWaiter(Struct, frozen=True):
             for run_id, result in results.items():
                 if result.run is not None and statuses.get(run_id) != result.run.status:
                     statuses[run_id] = result.run.status
-                    self.tell(f"{run_id}  {badge(result.run.status)}")
+                    self.report(f"{run_id}  {badge(result.run.status)}")
             remaining_s = deadline - time.monotonic()
             waiting = {
                 run_id: statuses.get(run_id, "")
@@ -236,7 +235,7 @@ class RunWaiter(Struct, frozen=True):
             for run_id in [run_id for run_id in waiting if statuses.get(run_id) == "queued"][:MAX_LOOK_UPS]:
                 reason = await self._reason(run_id)
                 if reason and reasons.get(run_id) != reason:
-                    self.tell(f"{run_id}  {reason}")
+                    self.report(f"{run_id}  {reason}")
                 reasons[run_id] = reason
             await asyncio.sleep(max(0.0, min(max(pause_s, asked_for_s), remaining_s)))
             pause_s = min(pause_s * 1.3, MAX_PAUSE_S)
@@ -262,7 +261,7 @@ class RunWaiter(Struct, frozen=True):
         except (NotAuthorizedError, ForbiddenError):
             raise
         except ApiError as error:
-            self.tell(f"Still waiting; {error.message}")
+            self.report(f"Still waiting; {error.message}")
             return (isinstance(error, RateLimitedError) and error.retry_after_s) or MAX_PAUSE_S
         return 0.0
 

@@ -15,18 +15,19 @@ def run_document(
 
     `continues` is the earlier run of the same conversation, if that has another id.
     """
+    findings = detail.summary.findings if detail else None
     observed = {
         "first_seen_at": rfc3339(detail.first_seen_at) if detail else None,
         "last_seen_at": rfc3339(detail.last_seen_at) if detail else None,
         "state": detail.presence if detail else "current",
         "transitions": [
-            {"from": each.old, "to": each.new, "at": rfc3339(each.at)}
-            for each in (detail.transitions if detail else ())
+            {"from": move.old, "to": move.new, "at": rfc3339(move.at)}
+            for move in (detail.transitions if detail else ())
         ],
         "stuck": stuck,
         "continues": continues,
         "agent": detail.summary.agent if detail else None,
-        "findings": dict(detail.summary.findings.each) if detail and detail.summary.findings is not None else None,
+        "findings": dict(findings.by_severity) if findings is not None else None,
     }
     return {**spec_fields(run), "observed": observed}
 

@@ -36,12 +36,12 @@ class RunFollower:
         self._channels = Channels(notify.desktop, notify.command, os.environ, bell, write)
         self._troubles: set[str] = set()
         """Failures of channels that were reported; each is reported once."""
-        self.look = CoalescedTask(self._look, session.app.run_worker).ask
+        self.ask = CoalescedTask(self._read_news, session.app.run_worker).ask
 
     def engine_changed(self, event: Event) -> None:
         """Look for news and moved runs after an event."""
         if not isinstance(event, ActionChanged | StorageFailed):
-            self.look()
+            self.ask()
 
     async def toggle(self, *run_ids: str) -> None:
         """Follow these runs, or unfollow them if all are followed, and confirm which."""
@@ -68,8 +68,8 @@ class RunFollower:
             text = "Following it to its end, even after a restart. F lists the followed runs."
         session.notify(text, opens=GoToTab("runs", FOLLOWED))
 
-    async def _look(self) -> None:
-        report = await self.watch.look()
+    async def _read_news(self) -> None:
+        report = await self.watch.read_news()
         await self._read_pins()
         for news in report.screen:
             run_id, level = news.about.get("run_id"), news.level

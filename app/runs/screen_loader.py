@@ -330,7 +330,7 @@ class RunsLoader:
             is_filtered=bool(condition),
             is_counted=is_counted,
             undecided=0 if (undecided := condition.undecided) is None else await cache.count(undecided),
-            goes_on=history.is_unread,
+            is_ongoing=history.is_unread,
             is_paused=history.is_paused,
             progress=history.progress,
         )

@@ -208,7 +208,7 @@ class RunScreen(RunActions):
         if action == "artifacts":
             return bool(self._artifacts)
         if action == "beside":
-            return self._subject.beside(int(name)) is not None
+            return self._subject.neighbour(int(name)) is not None
         return super().check_action(action, parameters)
 
     def action_continue_run(self) -> None:
@@ -230,7 +230,7 @@ class RunScreen(RunActions):
 
     def action_beside(self, step: int) -> None:
         """Show the next older or newer run of the branch."""
-        if (there := self._subject.beside(step)) is not None:
+        if (there := self._subject.neighbour(step)) is not None:
             self._subject.run_id, self._subject.turn = there, None
             self._subject.turns, self._subject.turns_problem = NO_TURNS, ""
             self._reader.ask()

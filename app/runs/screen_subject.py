@@ -74,7 +74,7 @@ class RunSubject:
             return self.turns.turns[-1].number
         return max(1, self.view.detail.turns) if self.view is not None else 1
 
-    def beside(self, step: int) -> str | None:
+    def neighbour(self, step: int) -> str | None:
         """The next newer (-1) or older (1) run of its branch; None: there is none."""
         ids = [] if self.view is None else [row.run_id for row in self.view.branch.rows]
         there = ids.index(self.run_id) + step if self.run_id in ids else -1

@@ -62,9 +62,9 @@ def remarking(stream: TextIO) -> Iterator[None]:
     try:
         yield
     except OSError:
-        let_go_of(stream)
+        discard_output(stream)
 
 
-def let_go_of(stream: TextIO) -> None:
+def discard_output(stream: TextIO) -> None:
     """Drop buffered output, so that the interpreter's flush at exit does not complain about it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

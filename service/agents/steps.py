@@ -83,7 +83,7 @@ def window(
         whole = lines[: lines.rfind(b"\n") + 1]
         if not whole and len(lines) == MAX_LINE:
             return start, end, [Step("printed", "A line of more than 1 MiB: the raw log has it.")]
-        lines = whole[: settled(preset, whole)] or (whole if end - start == MAX_LINE else b"")
+        lines = whole[: complete_bytes(preset, whole)] or (whole if end - start == MAX_LINE else b"")
         following = begin + len(lines)
     return begin if offset < 0 and begin < end else start, following, steps_of(preset, lines)
 
@@ -102,7 +102,7 @@ def steps_of(preset: PresetName, data: bytes) -> list[Step]:
     return [replace(step, text="".join(texts)) for step, texts in steps]
 
 
-def settled(preset: PresetName, data: bytes) -> int:
+def complete_bytes(preset: PresetName, data: bytes) -> int:
     """Return how many bytes of whole lines come before a message that may continue in the next line."""
     end = len(data)
     while end:

@@ -497,7 +497,7 @@ def say(
     now, alias = context.clock(), caller.token.alias
     with context.database.write() as connection:
         run = run_of(connection, caller, run_id)
-        if (turn := turns.held(connection, run_id, run.turn)) is None:
+        if (turn := turns.lock_open(connection, run_id, run.turn)) is None:
             fix = "continue it, with its run_id in POST /external/runs"
             raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: {fix}")
         sent = messages.of_runs(connection, [run_id])

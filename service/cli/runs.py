@@ -94,15 +94,15 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
         admin.show({"cancelled": cancelled}, [f"{plural(len(cancelled), 'run')} cancelled"])
         return
     with admin.change("run.cancel") as change:
-        run = _found(change.connection, run_id)
+        run = _required_run(change.connection, run_id)
         change.target, change.organization_id = run_id, run.organization_id
         if not turns.cancel(change.connection, run_id, "cancelled by the operator", now_micros()):
             raise SetupError(f"the run {run_id} has ended already: it is {run.status}")
-        ended = _found(change.connection, run_id)
+        ended = _required_run(change.connection, run_id)
     admin.show({"run_id": run_id, "status": ended.status}, [f"{run_id}  {ended.status}: cancelled"])
 
 
-def _found(connection: Connection, run_id: str) -> Run:
+def _required_run(connection: Connection, run_id: str) -> Run:
     return required(runs.by_id(connection, run_id), "run", run_id, "runs list")
 
 
@@ -115,7 +115,7 @@ def _found(connection: Connection, run_id: str) -> Run:
 def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, number: int | None) -> None:
     """Show a run's turns, its log or its diff."""
     with admin.read() as connection:
-        run = _found(connection, run_id)
+        run = _required_run(connection, run_id)
         settings = admin.folder.settings().execution
         conversation = dispatch.explained(connection, run, settings, now_micros, for_operator=True)
         chosen = [turn for turn in conversation if number in {None, turn.number}]
@@ -178,10 +178,10 @@ def _confirm(name: str, what: str, *, yes: bool) -> None:
 def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> None:
     """Delete a run: its turns, logs, diffs and queue entries. Its branch stays on the code host."""
     with admin.read() as connection:
-        _found(connection, run_id)
+        _required_run(connection, run_id)
     _confirm(run_id, f"the run {run_id}", yes=yes)
     with admin.change("run.delete") as change:
-        run = _found(change.connection, run_id)
+        run = _required_run(change.connection, run_id)
         change.target, change.organization_id = run_id, run.organization_id
         if run.status not in FINAL and not force:
             raise SetupError(f"the run {run_id} is {run.status}; wait until it finishes, or cancel it with --force")

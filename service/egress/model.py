@@ -159,7 +159,7 @@ class ModelState:
                 self.pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
                 self._until = time.monotonic() - (away_s or 0) + self.outage_s
 
-    def asked(self, at: float, explain: Callable[[float], Refusal]) -> None:
+    def request_sent(self, at: float, explain: Callable[[float], Refusal]) -> None:
         """Record that a request was sent; `explain` makes a refusal of seconds of silence."""
         with self._lock:
             self._silent = self._silent or (at, explain)
@@ -312,7 +312,7 @@ class ModelProxy(SandboxServer):
                 outside = ProviderConnection(link)
                 if request.model:
                     explain = partial(refusals.unreachable, self._access, request.model, TimeoutError())
-                    self._state.asked(asked_at, explain)
+                    self._state.request_sent(asked_at, explain)
                 outside.ask(request.method, request.target, headers, request.body)
                 start = outside.read()
                 if request.model:

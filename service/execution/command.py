@@ -113,7 +113,7 @@ class AgentCommand:
         return invocation.of(self.agent, first, home, guidance, session, self.setup, is_wrapped=is_wrapped)
 
     @property
-    def kept(self) -> dict[Path, str]:
+    def cached_folders(self) -> dict[Path, str]:
         """The repository's cached folders, with the path of each in the checkout, or after `~/` in the home."""
         return {self.workspace.root / "kept" / ids.address_key(name): name for name in self.setup.cache}
 
@@ -207,7 +207,7 @@ class AgentCommand:
                 "trust_repository = true for this agent"
             )
         kept = {}
-        boxed = self.kept if self._is_boxed else {}
+        boxed = self.cached_folders if self._is_boxed else {}
         for folder, name in boxed.items():
             root, inside = (self.home, INSIDE.home) if name.startswith("~/") else (self.workspace.tree, INSIDE.tree)
             within = name.removeprefix("~/")

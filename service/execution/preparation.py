@@ -29,7 +29,7 @@ def set_up(
     Raises:
         AgentFailedError: A step failed, or they took too long.
     """
-    for folder in command.kept:
+    for folder in command.cached_folders:
         folder.mkdir(mode=0o700, parents=True)
         # No folder yet, another turn has it, or it is on another disk.
         with contextlib.suppress(OSError):
@@ -58,10 +58,10 @@ def set_up(
 
 def give_back(command: AgentCommand, cache: Path | None) -> None:
     """Keep the cached folders for the next turn, and replace those that another turn left in the meantime."""
-    if cache is None or not command.kept:
+    if cache is None or not command.cached_folders:
         return
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for folder in command.kept:
+    for folder in command.cached_folders:
         with contextlib.suppress(OSError):
             if trees.remove(cache / folder.name):
                 folder.rename(cache / folder.name)

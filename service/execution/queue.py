@@ -33,7 +33,7 @@ class DurableEngine:
     _executor: str
     _concurrency: int
     _grace_s: float
-    """How long DBOS may take to record an end; `held` is called several times within that."""
+    """How long DBOS may take to record an end; `in_progress` is called several times within that."""
     _closing: threading.Event = field(default_factory=threading.Event)
     _at_work: set[str] = field(default_factory=set)
     _unsure: set[str] = field(default_factory=set)
@@ -118,7 +118,7 @@ class DurableEngine:
         """Execute a job in this process now, unless it is on record."""
         self._begin(name, self._job, *name.split(":", 1))
 
-    def held(self) -> dict[str, str]:
+    def in_progress(self) -> dict[str, str]:
         """Return the names of all workers' turns and jobs in progress, each with the worker's executor name.
 
         One that ended in this process belongs to `NOBODY` if DBOS has not recorded that after the grace period.

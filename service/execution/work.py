@@ -30,7 +30,7 @@ from service.execution.submodules import Submodules
 from service.execution.workspace import Workspace
 from service.findings import packed
 from service.findings.collect import ARTIFACTS, FOLDER, collect
-from service.findings.question import asked
+from service.findings.question import read_question
 from service.git import GitCommandError, GitRunner
 from service.hosts.api_commits import ApiCommits
 from service.observability.traces import Tracer
@@ -374,7 +374,7 @@ class Attempt:
         workspace, options, mask = self.workspace, self.agent.options, self.secrets.mask
         result = workspace.result()
         remarks: list[str] = []
-        question = asked(workspace.tree, mask, remarks)
+        question = read_question(workspace.tree, mask, remarks)
         if failed is not None and question is None:
             raise failed
         unread: list[str] = []

@@ -280,7 +280,7 @@ class TurnWorker:
         again = {f"{turn.run_id}:{turn.number}" for turn in chosen if turn.attempt}
         if again:
             # The record of a paused turn may not be closed yet.
-            again -= self._engine.held().keys()
+            again -= self._engine.in_progress().keys()
             self._engine.forget([*again])
             chosen = [turn for turn in chosen if not turn.attempt or f"{turn.run_id}:{turn.number}" in again]
         if chosen:
@@ -298,7 +298,7 @@ class TurnWorker:
             due = [*({"prune:", "rotate:"} - mine), *due]
         if free <= 0 or not due:
             return
-        held = self._engine.held()
+        held = self._engine.in_progress()
         self._prune_due.clear()
         due = [name for name in due if name not in held]
         endpoints = [name for name in due if name.startswith("tell:")]
@@ -312,7 +312,7 @@ class TurnWorker:
         """Begin the turns that have a slot but no living worker, up to this worker's free slots; drop such jobs."""
         # In this order: a starting worker is recorded before it has work, and a turn ends before its worker
         # lets it go.
-        held = self._engine.held()
+        held = self._engine.in_progress()
         with self._database.read() as connection:
             known = workers.all_of(connection)
             living = {self.me.executor}

@@ -47,7 +47,7 @@ class Question:
         return f"the agent asks: {one_line(self.question)}{choices}"
 
 
-def asked(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Question | None:
+def read_question(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Question | None:
     """Return the question in the agent's file; None: it wrote no such file. Problems with it are added to the remarks.
 
     A file that cannot be used is a question as well: the agent did not finish, and its last message may say why.

@@ -95,14 +95,16 @@ def completed(database: Database, platform: str, event: HookEvent) -> dict[str, 
         ]
     # A GitHub App's token can take longer than code hosts wait.
     threads = ThreadPoolExecutor(_MAX_THREADS, "pull requests")
-    answers = {owner: threads.submit(_looked_up, database, of, at, event) for owner, of, at in configured}
+    answers = {owner: threads.submit(_with_pull_request, database, of, at, event) for owner, of, at in configured}
     threads.shutdown(wait=False)
     done = wait(answers.values(), _PATIENCE_S).done
     late = replace(event, fault="the pull request cannot be read: its code host gave no answer in time")
     return {owner: answer.result() if answer in done else late for owner, answer in answers.items()}
 
 
-def _looked_up(database: Database, repository: Repository, connected: list[Host], event: HookEvent) -> HookEvent:
+def _with_pull_request(
+    database: Database, repository: Repository, connected: list[Host], event: HookEvent
+) -> HookEvent:
     try:
         forge = forge_of(database, connected, repository, _TIMEOUT_S)
         requests = [forge.pull_request(event.number)] if event.number else forge.pull_requests(event.head)

@@ -81,11 +81,11 @@ class TokenRotation:
         tokens = {token: host for host in rotating if (token := os.environ.get(host.token_env or ""))}
         for token, host in tokens.items():
             try:
-                self._look_after(host, token)
+                self._rotate_if_due(host, token)
             except HostUnreachableError as error:
                 _logger.warning("the token in %s is not rotated now: %s", host.token_env, error)
 
-    def _look_after(self, host: Host, configured: str) -> None:
+    def _rotate_if_due(self, host: Host, configured: str) -> None:
         """Rotate a host's token if it expires soon; `configured` is the token in its variable."""
         digest, now = _digest(configured), self._clock()
         today = (EPOCH + now * MICROSECOND).date()
@@ -115,22 +115,27 @@ class TokenRotation:
         if shown.status == HTTPStatus.UNAUTHORIZED and row.asked_at is not None:
             _logger.error("%s", lost)
             self._save(digest, {"fault": lost, "is_lost": True})
-        elif shown.status != HTTPStatus.OK or not isinstance(shown.body, dict):
+            return
+        if shown.status != HTTPStatus.OK or not isinstance(shown.body, dict):
             self._note(row, _refused(host, shown))
-        elif (days := _due(shown.body, today)) is None:
+            return
+        days = _due(shown.body, today)
+        if days is None:
             self._note(row, None)
-        elif self._change(row, asked_at=now):
-            # If this fails, the answer is unknown, and `asked_at` stays.
-            ends = (today + timedelta(days=days)).isoformat()
-            answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
-            new = table(answer.body).get("token")
-            if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
-                jwe, key, _ = _cipher(configured)
-                sealed = str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
-                self._save(digest, {"sealed": sealed, "asked_at": None, "fault": None})
-                _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
-            elif answer.status in range(400, 500):
-                self._save(digest, {"asked_at": None, "fault": _refused(host, answer)})
+            return
+        if not self._change(row, asked_at=now):
+            return
+        # If this fails, the answer is unknown, and `asked_at` stays.
+        ends = (today + timedelta(days=days)).isoformat()
+        answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
+        new = table(answer.body).get("token")
+        if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
+            jwe, key, _ = _cipher(configured)
+            sealed = str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
+            self._save(digest, {"sealed": sealed, "asked_at": None, "fault": None})
+            _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
+        elif answer.status in range(400, 500):
+            self._save(digest, {"asked_at": None, "fault": _refused(host, answer)})
 
     def _change(self, row: RotatedToken, **values: object) -> bool:
         """Change the row, unless another worker has asked for a rotation since; return whether it was changed."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 
 from service.agents.options import PresetName
-from service.agents.steps import MAX_LINE, Step, settled, steps_of
+from service.agents.steps import MAX_LINE, Step, complete_bytes, steps_of
 from service.api import results
 from service.api.context import RequestContext
 from service.page.site import HEADERS, page
@@ -81,7 +81,7 @@ def show_log(
         data, preset = log.read(0, MAX_LOG).data, log.preset
     if not log.is_ended:
         data = data[: data.rfind(b"\n") + 1]
-        data = data[: settled(preset, data)] if preset else data
+        data = data[: complete_bytes(preset, data)] if preset else data
     if data and not data.endswith(b"\n"):
         data += b"\n"
     last, back = data.count(b"\n"), line <= 0
@@ -89,13 +89,13 @@ def show_log(
     start, end = _around(preset, data, number, back=back)
     first = data.count(b"\n", 0, start) + 1
     rows, next_line = list(_rows(preset, data[start:end], first)), first + data.count(b"\n", start, end)
-    matches = list(_found(preset, data, find)) if find.strip() else None
+    matches = list(_matches(preset, data, find)) if find.strip() else None
     facts: dict[str, Any] = {"turn": turn, "rows": rows, "first": first, "following": end, "next_line": next_line}
     facts |= {"is_end": end >= len(data), "is_ended": log.is_ended, "find": find, "found": matches, "most": _MAX_FOUND}
     return page("log", visitor, run=run, **facts)
 
 
-def _found(preset: PresetName | None, data: bytes, find: str) -> Iterator[tuple[int, str, str, str]]:
+def _matches(preset: PresetName | None, data: bytes, find: str) -> Iterator[tuple[int, str, str, str]]:
     """Yield the first lines with a text: number, the text before, the text as it is there, and the text after."""
     # A program's log has it as JSON. An expression without regard to case could be made to take quadratic time.
     forms = {find, json.dumps(find)[1:-1], json.dumps(find, ensure_ascii=False)[1:-1]} if preset else {find}
@@ -140,7 +140,7 @@ async def follow(
         skipped = data.find(b"\n") + 1 if offset < 0 and piece.offset else 0
         if not (is_last and log.is_ended):
             whole = data[: data.rfind(b"\n") + 1]
-            whole = whole[: settled(log.preset, whole)] if log.preset else whole
+            whole = whole[: complete_bytes(log.preset, whole)] if log.preset else whole
             # A line that does not fit into a piece is shown in parts.
             data = whole or (b"" if is_last else data)
         following = piece.offset + len(data)

@@ -46,8 +46,12 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
     Raises:
         BackupError: It cannot be written, or the file is something else.
     """
-    if target.exists() and target.stat().st_size and not _is_back_up(target):
-        raise BackupError(f"{target} exists and is no back-up; choose another file")
+    if target.exists() and target.stat().st_size:
+        first = None
+        with contextlib.suppress(tarfile.TarError, EOFError, OSError, zlib.error), tarfile.open(target) as tar:
+            first = tar.next()
+        if first is None or first.name != _DATABASE:
+            raise BackupError(f"{target} exists and is no back-up; choose another file")
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with (
@@ -88,13 +92,6 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
     finally:
         draft.unlink(missing_ok=True)
     return number
-
-
-def _is_back_up(file: Path) -> bool:
-    with contextlib.suppress(tarfile.TarError, EOFError, OSError, zlib.error), tarfile.open(file) as tar:
-        first = tar.next()
-        return first is not None and first.name == _DATABASE
-    return False
 
 
 def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> dict[str, int]:

@@ -12,7 +12,16 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import Clock
-from service.store.schema import audit, event_endpoints, given, invitations, members, organizations, records_of, tokens
+from service.store.schema import (
+    audit,
+    event_endpoints,
+    invitations,
+    members,
+    optional_filter,
+    organizations,
+    records_of,
+    tokens,
+)
 
 DONE: Final = "done"
 FAILED: Final = "failed"
@@ -82,7 +91,10 @@ def latest(
     action: str | None = None,
 ) -> list[AuditEntry]:
     """Return the latest entries, oldest first; a filter of None is not applied."""
-    conditions = [given(audit.c.organization_id, organization_id), given(audit.c.at, since, operator.ge)]
+    conditions = [
+        optional_filter(audit.c.organization_id, organization_id),
+        optional_filter(audit.c.at, since, operator.ge),
+    ]
     if action is not None:
         conditions.append(sa.or_(audit.c.action == action, audit.c.action.startswith(f"{action}.", autoescape=True)))
     newest = [audit.c.at.desc(), audit.c.id.desc()]

@@ -6,7 +6,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.rules import CLOSED, NO_CHANGES, SCHEDULE
-from service.store.schema import deliveries, exists, given, records_of, update
+from service.store.schema import deliveries, exists, optional_filter, records_of, update
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"
@@ -93,7 +93,10 @@ def latest(
     connection: sa.Connection, limit: int, *, organization_id: str | None = None, result: str | None = None
 ) -> list[DeliveryEntry]:
     """Return the latest decisions, oldest first; a filter of None is not applied."""
-    chosen = (given(deliveries.c.organization_id, organization_id), given(deliveries.c.result, result))
+    chosen = (
+        optional_filter(deliveries.c.organization_id, organization_id),
+        optional_filter(deliveries.c.result, result),
+    )
     return _entries(connection, *chosen, limit=limit)[::-1]
 
 

@@ -108,7 +108,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     while len(chosen) < room and (able := [owner for owner in able if taken[owner] < share]):
         owner = min(able, key=taken.__getitem__)
         able.remove(owner)
-        values = {"owner": owner, "lanes": [*lanes], "held": outages.held(owner, probed, now), "now": now}
+        values = {"owner": owner, "lanes": [*lanes], "held": outages.waiting_agents(owner, probed, now), "now": now}
         row = connection.execute(_NEXT_OF_OWNER, values).first()
         if row is not None:
             chosen.append(NextTurn(row.run_id, row.number, row.attempt, owner))

@@ -13,7 +13,17 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.store.database import lock_subject
-from service.store.schema import Network, delete, event_endpoints, events, exists, given, record_of, records_of, update
+from service.store.schema import (
+    Network,
+    delete,
+    event_endpoints,
+    events,
+    exists,
+    optional_filter,
+    record_of,
+    records_of,
+    update,
+)
 from service.text import storable
 
 EventType = Literal["run.started", "run.ended", "health.changed", "invitation.accepted"]
@@ -180,7 +190,7 @@ def latest(
     connection: sa.Connection, limit: int, organization_id: str | None = None, state: str | None = None
 ) -> list[Event]:
     """Return the newest events of one organization or of all, optionally only those in one state."""
-    chosen = (_of(organization_id), given(events.c.state, state))
+    chosen = (_of(organization_id), optional_filter(events.c.state, state))
     return records_of(connection, Event, events, *chosen, order=[events.c.id.desc()], limit=limit)
 
 
@@ -208,7 +218,7 @@ def _new_secret() -> str:
 
 
 def _owned(organization_id: str | None) -> sa.ColumnElement[bool]:
-    return given(event_endpoints.c.organization_id, organization_id)
+    return optional_filter(event_endpoints.c.organization_id, organization_id)
 
 
 def _of(organization_id: str | None) -> sa.ColumnElement[bool]:

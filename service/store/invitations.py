@@ -10,7 +10,7 @@ from service.clock import DAY_MICROS, SECOND_MICROS
 from service.settings import Role
 from service.store import audit, events
 from service.store.database import lock_subject
-from service.store.schema import given, invitations, organizations, record_of, records_of, update
+from service.store.schema import invitations, optional_filter, organizations, record_of, records_of, update
 from service.text import storable
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
@@ -70,7 +70,7 @@ def by_id(connection: sa.Connection, invitation_id: str) -> Invitation | None:
 
 def all_of(connection: sa.Connection, organization_id: str | None = None) -> list[Invitation]:
     """Return the invitations of one organization or of all, oldest first."""
-    mine = given(invitations.c.organization_id, organization_id)
+    mine = optional_filter(invitations.c.organization_id, organization_id)
     return records_of(connection, Invitation, invitations, mine, order=[invitations.c.id])
 
 
@@ -147,7 +147,7 @@ def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, 
 def retry(connection: sa.Connection, now: int, invitation_id: str | None) -> list[str]:
     """Let the caller send unsent mails now, including refused ones; return their invitations."""
     unsent = (invitations.c.mail.in_(("waiting", "refused")), invitations.c.code.is_not(None))
-    again = sa.update(invitations).where(*unsent, given(invitations.c.id, invitation_id))
+    again = sa.update(invitations).where(*unsent, optional_filter(invitations.c.id, invitation_id))
     again = again.values(mail="waiting", due_at=now + _OWN_MICROS)
     return sorted(connection.scalars(again.returning(invitations.c.id)))
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import rfc3339
-from service.store.schema import given, messages, records_of, update
+from service.store.schema import messages, optional_filter, records_of, update
 
 Timing = Literal["now", "end", "stop"]
 """`now`: while the agent works; `end`: when its turn has ended; `stop`: stop the turn, then deliver it."""
@@ -49,7 +49,7 @@ def add(
 
 def of_runs(connection: sa.Connection, run_ids: Collection[str], state: str | None = None) -> list[Message]:
     """Return the messages of some runs, oldest first, optionally only those in a state."""
-    wanted = (messages.c.run_id.in_(run_ids), given(messages.c.state, state))
+    wanted = (messages.c.run_id.in_(run_ids), optional_filter(messages.c.state, state))
     return records_of(connection, Message, messages, *wanted, order=[messages.c.sent_at, messages.c.id])
 
 

@@ -67,7 +67,7 @@ class ProviderOutages:
         access = None if options is None else options.model
         return None if access is None else self._outages.get(access.source)
 
-    def held(self, organization_id: str, probed: Collection[Outage | None], now: int) -> list[str]:
+    def waiting_agents(self, organization_id: str, probed: Collection[Outage | None], now: int) -> list[str]:
         """Return the names of an organization's agents that wait for such an outage, and have no fallback by now."""
         names = {name for owner, name in self._options if owner in {None, organization_id}}
         waiting = {name for name in names if self.of(organization_id, name) in probed}

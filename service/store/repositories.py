@@ -15,7 +15,7 @@ from service.store.schema import (
     default_branches,
     delete,
     exists,
-    given,
+    optional_filter,
     organizations,
     owned,
     record_of,
@@ -154,7 +154,7 @@ def scheduled(
     columns = [repositories.c[field.name] for field in fields(Repository)]
     query = sa.select(repositories.c.organization_id, schedules.c.index, schedules.c.due_at, *columns)
     query = query.join(schedules, schedules.c.repository_id == repositories.c.id)
-    query = query.where(given(repositories.c.organization_id, organization_id), *also)
+    query = query.where(optional_filter(repositories.c.organization_id, organization_id), *also)
     query = query.order_by(schedules.c.due_at)
     rows = connection.execute(query.with_for_update(of=schedules) if is_locked else query)
     return [Schedule(owner, Repository(*rest), index, due) for owner, index, due, *rest in rows]
@@ -200,7 +200,7 @@ def everywhere(connection: sa.Connection, platform: str, path: str) -> list[tupl
 
 def webhook_variables(connection: sa.Connection, platform: str | None = None) -> set[str]:
     """Return the environment variables that hold the secrets of webhooks."""
-    query = sa.select(repositories.c.webhook_secret_env).where(given(repositories.c.platform, platform))
+    query = sa.select(repositories.c.webhook_secret_env).where(optional_filter(repositories.c.platform, platform))
     return {name for name in connection.scalars(query.distinct()) if name}
 
 

@@ -14,7 +14,7 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
-from service.store.schema import exists, given, organizations, record_of, records_of, runs, turns, update
+from service.store.schema import exists, optional_filter, organizations, record_of, records_of, runs, turns, update
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
@@ -266,12 +266,12 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     """Return the SQL conditions for the filters."""
     return [
-        given(runs.c.organization_id, filters.organization_id),
-        given(runs.c.status, filters.status),
-        given(runs.c.platform, filters.platform),
-        given(runs.c.path_key, None if filters.path is None else filters.path.lower()),
-        given(runs.c.created_at, filters.date_from, operator.ge),
-        given(runs.c.created_at, filters.date_to, operator.le),
+        optional_filter(runs.c.organization_id, filters.organization_id),
+        optional_filter(runs.c.status, filters.status),
+        optional_filter(runs.c.platform, filters.platform),
+        optional_filter(runs.c.path_key, None if filters.path is None else filters.path.lower()),
+        optional_filter(runs.c.created_at, filters.date_from, operator.ge),
+        optional_filter(runs.c.created_at, filters.date_to, operator.le),
     ]
 
 

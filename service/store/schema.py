@@ -102,7 +102,7 @@ def by_owner(
     return grouped
 
 
-def given(
+def optional_filter(
     column: sa.Column[Any], value: object, compare: Callable[[Any, Any], sa.ColumnElement[bool]] = operator.eq
 ) -> sa.ColumnElement[bool]:
     """Return the condition that a column compares with a value: a filter, which None turns off."""

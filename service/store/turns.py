@@ -17,8 +17,8 @@ from service.store.schema import (
     UNDER_WAY,
     WAS_CANCELLED,
     exists,
-    given,
     of_turn,
+    optional_filter,
     record_of,
     records_of,
     runs,
@@ -210,7 +210,7 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     return run, turn
 
 
-def held(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
+def lock_open(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
     """Return an open turn, which nobody else can change before the transaction ends; None: it has ended."""
     is_open = update(connection, turns, *_is(run_id, number), _OPEN, number=number)
     return by_number(connection, run_id, number) if is_open else None
@@ -250,7 +250,7 @@ def is_own_commit(connection: sa.Connection, commit: str) -> bool:
 
 def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
     """Record how a turn ended; False if it had already ended, or another attempt has taken over."""
-    attempt = given(turns.c.attempt, outcome.attempt)
+    attempt = optional_filter(turns.c.attempt, outcome.attempt)
     values: dict[str, object] = {"finished_at": now}
     # A failed turn keeps the change that it made before a pause.
     is_whole = outcome.status == "completed"

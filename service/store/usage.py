@@ -15,7 +15,7 @@ from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.store import outages
 from service.store.database import Database, insert_new
-from service.store.schema import FIGURES, given, model_usage, organizations, runs, update, usage_days
+from service.store.schema import FIGURES, model_usage, optional_filter, organizations, runs, update, usage_days
 from service.store.turns import Turn
 
 Grouping = Literal["organization", "repository", "agent", "day"]
@@ -263,9 +263,9 @@ def totals(
     # Paths are compared regardless of case, as code hosts do, and shown as written.
     key = (slug, platform, usage_days.c.path_key) if by == "repository" else tuple(subject.values())
     query = _joined(*(column.label(name) for name, column in subject.items()), *_DAY_SUMS).where(
-        given(usage_days.c.organization_id, organization_id),
-        given(usage_days.c.day, first_day, operator.ge),
-        given(usage_days.c.day, last_day, operator.le),
+        optional_filter(usage_days.c.organization_id, organization_id),
+        optional_filter(usage_days.c.day, first_day, operator.ge),
+        optional_filter(usage_days.c.day, last_day, operator.le),
     )
     return [
         UsageTotal({name: row._mapping[name] for name in subject}, int(row.runs), int(row.turns), _figures(row))

@@ -111,7 +111,7 @@ class _CommentDelivery(_Delivery):
 
     def event(self, mention: str) -> HookEvent | None:
         comment, issue = self.comment, self.issue
-        request = payloads.asked(comment.body, mention)
+        request = payloads.command_of(comment.body, mention)
         if request is None or self.action not in {"created", "edited"}:
             return None
         if comment.path:

@@ -134,7 +134,7 @@ class _NoteDelivery(_Delivery):
 
     def event(self, mention: str) -> HookEvent | None:
         note, pull = self.object_attributes, self.merge_request
-        request = payloads.asked(note.note, mention)
+        request = payloads.command_of(note.note, mention)
         if request is None or note.system:
             return None
         about = self.project.done_by(self.user) | request

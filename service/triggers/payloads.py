@@ -147,7 +147,7 @@ class Issue(Part):
         if change in {CLOSED, CONFIDENTIAL}:
             return HookEvent(kind=CLOSED, **about, occasion=change)
         text = about["issue"].text
-        request = asked(text, mention) if change == "opened" else None
+        request = command_of(text, mention) if change == "opened" else None
         if request is not None:
             # The author's words are instructions, so they are not repeated as the issue's text.
             fault = faults(text, about["fault"], is_edited=False, is_authors=is_authors)
@@ -163,7 +163,7 @@ def names(parts: Names) -> tuple[str, ...]:
     return tuple(part.name for part in parts)
 
 
-def asked(body: str, mention: str) -> dict[str, str] | None:
+def command_of(body: str, mention: str) -> dict[str, str] | None:
     """Return the `command` and the further `words` of a comment that begins with the mention; None: it does not.
 
     Four blanks, or a tab, make it a block of code.

@@ -151,7 +151,7 @@ class Cache(ThreadedStore):
     # reads
 
     active_runs = reads(read_runs.active_runs)
-    gone = reads(read_runs.gone)
+    lost_counts = reads(read_runs.lost_counts)
     states = reads(_states)
     details = reads(read_runs.details)
     known_statuses = reads(read_runs.known_statuses)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from storage.cache.cache import Cache
 from storage.cache.run_sql import in_order
 from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
-from storage.records.run import row_id, whose
+from storage.records.run import row_id, split_row_id
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class MergedCaches(Struct, eq=False):
 
     async def _place(self, row: str | None, condition: RunFilter, sort: RunSort) -> int | None:
         """The row's number; None if it is not in the list."""
-        profile, run_id = whose(row or "")
+        profile, run_id = split_row_id(row or "")
         key = await self._caches[profile].key(run_id, condition, sort) if profile in self._caches else None
         if key is None:
             return None

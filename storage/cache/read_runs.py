@@ -88,7 +88,7 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: 
     return dict(remembered.get(connection, rest, read))
 
 
-def gone(connection: sqlite3.Connection) -> dict[str, int]:
+def lost_counts(connection: sqlite3.Connection) -> dict[str, int]:
     """The number of active runs that the service no longer shows, by status."""
     query = f"SELECT status, count(*) FROM runs WHERE {ACTIVE_SQL} AND presence = 'lost' GROUP BY status"
     return dict(connection.execute(query).fetchall())
@@ -96,7 +96,7 @@ def gone(connection: sqlite3.Connection) -> dict[str, int]:
 
 def listed(connection: sqlite3.Connection, remembered: Remembered) -> dict[str, int]:
     """The number of runs by status, without those that the service no longer lists."""
-    lost = gone(connection)
+    lost = lost_counts(connection)
     return {
         status: count - lost.get(status, 0) for status, count in by_status(connection, RunFilter(), remembered).items()
     }

@@ -22,7 +22,7 @@ NOTHING_KNOWN: Final = f"{KNOWN_FROM}\n{RESULT_FROM}"
 _BITS: Final = 10
 """Bits for the number of a run's findings of one severity."""
 _MAX_FINDINGS: Final = 2**_BITS - 1
-_SHIFTS: Final = {name: _BITS * at for at, (name, _) in enumerate(reversed(FindingCounts().each))}
+_SHIFTS: Final = {name: _BITS * at for at, (name, _) in enumerate(reversed(FindingCounts().by_severity))}
 _FINDINGS: Final = {
     "any": "findings > 0",
     "none": "findings = 0",
@@ -119,7 +119,7 @@ def packed(findings: FindingCounts | None) -> int:
     """The findings as a number that is higher the more severe they are; -1: unknown."""
     if findings is None:
         return -1
-    return sum(min(count, _MAX_FINDINGS) << _SHIFTS[name] for name, count in findings.each)
+    return sum(min(count, _MAX_FINDINGS) << _SHIFTS[name] for name, count in findings.by_severity)
 
 
 def _findings(values: tuple[str, ...], *, is_excluded: bool = False) -> Where | None:

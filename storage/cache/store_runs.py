@@ -295,7 +295,10 @@ class RunMerge(Struct, frozen=True):
                 entry = left.pop(run_id)
                 if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
                     continue
-                if not answer.is_of_write and _is_before(entry.updated_us, written_us):
+                # Some services round listed times to whole seconds.
+                rounded_us = written_us % _SECOND_US if entry.updated_us % _SECOND_US == 0 else 0
+                is_before_write = NO_TIME_US < entry.updated_us < written_us - rounded_us
+                if is_before_write and not answer.is_of_write:
                     continue
                 if digest == entry.digest:
                     same.append(number)
@@ -413,13 +416,6 @@ class RunMerge(Struct, frozen=True):
             " newest_us = excluded.newest_us WHERE excluded.newest_us > newest_us",
             self.newest.items(),
         )
-
-
-def _is_before(updated_us: int, written_us: int) -> bool:
-    """Whether an answer shows a run as it was before our write; some services round listed times to whole seconds."""
-    if updated_us % _SECOND_US == 0:
-        written_us -= written_us % _SECOND_US
-    return NO_TIME_US < updated_us < written_us
 
 
 def _at_us(updated_us: int, asked_us: int) -> int:

@@ -27,12 +27,12 @@ class FindingCounts(Struct, frozen=True, omit_defaults=True):
     """The number of findings without a severity."""
 
     @property
-    def each(self) -> tuple[tuple[str, int], ...]:
+    def by_severity(self) -> tuple[tuple[str, int], ...]:
         """Each severity and its number, the heaviest first."""
         return tuple((name, getattr(self, name)) for name in self.__struct_fields__)
 
     def __str__(self) -> str:
-        counted = (f"{count:,} {name}{'s' * (count != 1)}" for name, count in self.each if count)
+        counted = (f"{count:,} {name}{'s' * (count != 1)}" for name, count in self.by_severity if count)
         return ", ".join(counted) or "no findings"
 
 

@@ -283,7 +283,7 @@ def row_id(profile: str, run_id: str) -> str:
     return f"{profile}{SEPARATOR}{run_id}"
 
 
-def whose(row: str) -> tuple[str, str]:
+def split_row_id(row: str) -> tuple[str, str]:
     """The profile and the run's own id of a `row_id`."""
     profile, _, run_id = row.partition(SEPARATOR)
     return profile, run_id
@@ -317,7 +317,7 @@ class RunRow:
     @property
     def own_id(self) -> str:
         """The run's id in its own profile."""
-        return whose(self.run_id)[1] if self.profile else self.run_id
+        return split_row_id(self.run_id)[1] if self.profile else self.run_id
 
 
 class RunDetail(Struct, frozen=True):

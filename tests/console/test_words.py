@@ -123,7 +123,7 @@ def test_the_time_before_the_first_look_is_not_claimed() -> None:
 
     assert periods(late, NOON) == (
         Period(None, before(minutes=9), 240.0),
-        Period("working", before(minutes=5), 300.0, goes_on=True),
+        Period("working", before(minutes=5), 300.0, is_ongoing=True),
     )
     assert periods(early, NOON) == (
         Period("queued", before(minutes=9), 180.0),

@@ -51,7 +51,7 @@ def test_a_host_without_a_status_is_neither_well_nor_unwell() -> None:
 
     assert (incidents(well, WORDS, HOLD), flips(well, WORDS, NOW - DAY)) == ((), 0)
     (one,) = incidents(unwell, WORDS, HOLD)
-    assert (one.words, one.goes_on, flips(unwell, WORDS, NOW - DAY)) == (("down",), True, 0)
+    assert (one.words, one.is_ongoing, flips(unwell, WORDS, NOW - DAY)) == (("down",), True, 0)
     assert slices(well, NOW, 4, 15 * MINUTE, WORDS)[1] is None
 
 

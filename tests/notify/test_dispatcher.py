@@ -117,7 +117,7 @@ async def test_a_console_and_a_bot_tell_once_over_the_channels_they_share(world:
             if who == "bot":
                 told["bot"] += await world.after(bot, looks=2, seconds=30)
             else:
-                told["console"] += outward(await console.look())
+                told["console"] += outward(await console.read_news())
         for _ in range(3):
             await world.health(github="ok")
             world.move(minutes=1)

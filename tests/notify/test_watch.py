@@ -24,7 +24,7 @@ async def test_a_cancelled_run_is_no_failure(world: World) -> None:
         await world.run(run_id, "failed", repository=hostile, branch="\x1b]0;x\x07[/b]")
     await world.cache.store_failure_facts(FailureFacts(cancelled=("run_1", "run_2")), 0)
 
-    (told,) = (await watch.look()).screen
+    (told,) = (await watch.read_news()).screen
     assert told.title.startswith("Run cancelled after 1m00s: acme/")
     assert (told.title + told.body).isprintable()
 
@@ -39,7 +39,7 @@ async def test_many_at_once_are_told_as_one(world: World) -> None:
     for number in range(12):
         await world.run(f"run_{number}", "failed", repository=f"acme/r{number % 2}")
 
-    told = await watch.look()
+    told = await watch.read_news()
 
     failed = "Run failed after 1m00s: acme/r1"
     assert titles(told) == outward(told) == [failed, f"{failed} (and 10 more)"]
@@ -51,7 +51,7 @@ async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None
     for number in range(9):
         await world.run(f"run_{number}", "working")
     await world.cache.pin("run_8", at=world.now)
-    await (await world.watch()).look()
+    await (await world.watch()).read_news()
     world.move(minutes=5)
     for number in range(9):
         await world.run(f"run_{number}", "failed" if number < 3 or number == 8 else "completed")
@@ -62,7 +62,7 @@ async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None
     await world.run("run_old", "failed", hours=1)
     world.now = later
 
-    told = await (await world.watch()).look()
+    told = await (await world.watch()).read_news()
 
     assert titles(told) == ["Run failed after 5m00s: acme/api", "While you were away: 4 failed"]
     assert outward(told) == ["Run failed after 5m00s: acme/api"]
@@ -79,12 +79,12 @@ async def test_a_stuck_run_is_told_once(world: World) -> None:
         world.move(minutes=10)
         await world.run("run_x", "working")
 
-    told = await watch.look()
+    told = await watch.read_news()
 
     assert titles(told) == ["Run stuck: acme/api, working for 40m00s"]
     assert told.screen[0].body.startswith("95 of 100 there end within 2m00s")
-    assert await watch.look() == News()
-    assert await (await world.watch()).look() == News()
+    assert await watch.read_news() == News()
+    assert await (await world.watch()).read_news() == News()
 
 
 @pytest.mark.parametrize("ahead", [2, -2])
@@ -99,12 +99,12 @@ async def test_the_first_watch_counts_by_the_services_clock(world: World, ahead:
     await world.cache.change_budget(lambda state: replace(state, clock_ahead_s=ahead * 3_600, clock_heard=1))
     watch = await world.watch()
     await fails("run_1", -60)
-    assert titles(await watch.look()) == []
+    assert titles(await watch.read_news()) == []
     await fails("run_2", 1)
-    told = await watch.look()
+    told = await watch.read_news()
     assert titles(told) == outward(told) == ["Run failed after 3h00m: acme/api"]
     assert told.screen[0].body == "agent/x · run_2 · acme-prod"
-    assert await watch.look() == News()
+    assert await watch.read_news() == News()
 
 
 # states of hosts, link and token: notified once they last, and when they end
@@ -122,20 +122,20 @@ async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World)
     await world.health(github="ok")
     watch = await world.watch(hold_s=60)
     await polled(world, 1, github="unreachable")
-    assert await watch.look() == News()
+    assert await watch.read_news() == News()
 
     await polled(world, 1, github="unreachable")
-    assert titles(await watch.look()) == ["Code host github is unreachable"]
+    assert titles(await watch.read_news()) == ["Code host github is unreachable"]
     await polled(world, 5, github="unreachable")
-    assert await watch.look() == News()
+    assert await watch.read_news() == News()
 
     await polled(world, 1, github="ok")
-    assert await watch.look() == News()
+    assert await watch.read_news() == News()
     await polled(world, 1, github="ok")
-    (over,) = (await watch.look()).screen
+    (over,) = (await watch.read_news()).screen
     assert over.title == "Code host github has recovered"
     assert over.body.startswith("after 7m00s")
-    assert await watch.look() == News()
+    assert await watch.read_news() == News()
 
 
 async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
@@ -146,20 +146,20 @@ async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
     await world.link()
     watch = await world.watch(hold_s=60)
     await world.link("unreachable")
-    assert await watch.look() == News()
+    assert await watch.read_news() == News()
 
     world.move(seconds=61)
     await world.link("unreachable")
-    down = await watch.look()
+    down = await watch.read_news()
     assert titles(down) == outward(down) == ["No link to the service: acme-prod"]
-    assert await (await world.watch(hold_s=60)).look() == News()
+    assert await (await world.watch(hold_s=60)).read_news() == News()
 
     world.move(minutes=3)
     await world.link()
-    assert titles(await watch.look()) == ["The link to the service is back: acme-prod"]
-    assert await watch.look() == News()
+    assert titles(await watch.read_news()) == ["The link to the service is back: acme-prod"]
+    assert await watch.read_news() == News()
     await world.link("not_authorized")
-    assert titles(await watch.look()) == ["The service refused the token (401): acme-prod"]
+    assert titles(await watch.read_news()) == ["The service refused the token (401): acme-prod"]
 
 
 async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None:
@@ -168,17 +168,17 @@ async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None
     watch = await world.watch(hold_s=60, quiet=QuietHours(time(11), time(13)))
     await polled(world, 2, github="unreachable")
     await world.run("run_1", "failed")
-    quiet = await watch.look()
+    quiet = await watch.read_news()
     assert sorted(titles(quiet)) == ["Code host github is unreachable", "Run failed after 2m00s: acme/api"]
     assert outward(quiet) == []
 
     world.move(hours=1)
     await world.health(github="unreachable")
-    late = await watch.look()
+    late = await watch.read_news()
 
     assert titles(late) == []
     assert outward(late) == ["Code host github is unreachable"]
-    assert await watch.look() == News()
+    assert await watch.read_news() == News()
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ async def test_what_became_of_a_waiting_continuation_is_told_once(
     occurrence = Occurrence("asked:1", world.now, "", {"run.id": "run_1\x1b"})
     asked = await world.state.decide(WHEN_ENDED, occurrence, lambda _: Verdict("queued"), request_json="{}")
     assert asked is not None
-    assert await watch.look() == News()
+    assert await watch.read_news() == News()
     world.move(minutes=1)
     await world.state.settle(replace(asked, outcome=outcome, reason="gone"))
 
-    news = [await watch.look(), await watch.look(), await (await world.watch()).look()]
+    news = [await watch.read_news(), await watch.read_news(), await (await world.watch()).read_news()]
     bodies = [one.body for each in news for one in each.screen]
     assert [titles(each) for each in news] == [[title] if title else [], [], []]
     assert bodies == ([f"gone · run_1␛ · {watch.profile}"] if title else [])

@@ -141,7 +141,7 @@ def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path
         nothing: Any = None
         command = AgentCommand(agent, Workspace(tmp_path / name), tmp_path, nothing, nothing, setup=setup)
         set_up(command, cache, nothing, nothing, nothing)
-        (folder,) = command.kept
+        (folder,) = command.cached_folders
         return command, folder
 
     def held(folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from storage.cache.cache import Cache
 from storage.cache.merged import MergedCaches
 from storage.records import Repository, Run, RunFilter, RunSort, WindowRequest
-from storage.records.run import whose
+from storage.records.run import split_row_id
 from tests.storage.conftest import NOON
 
 
@@ -57,7 +57,9 @@ async def test_each_window_is_a_part_of_one_order(two: Two, number: int, column:
         assert len(rows) == len(set(rows)) == await merged.count(condition)
         for name, cache in two.items():
             own = await cache.rows(condition, sort, offset=0, limit=1_000)
-            assert [whose(row)[1] for row in rows if whose(row)[0] == name] == [each.run_id for each in own]
+            assert [split_row_id(row)[1] for row in rows if split_row_id(row)[0] == name] == [
+                each.run_id for each in own
+            ]
         for offset in range(0, len(rows), 19):
             window = await merged.window(WindowRequest(condition, sort, offset, 10))
             assert window.total == len(rows)

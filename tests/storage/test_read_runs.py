@@ -214,7 +214,7 @@ async def test_a_run_that_is_gone_is_not_active(cache: Cache) -> None:
     await cache.store_runs([make_run(1), make_run(2), make_run(3, "queued"), make_run(4, "failed")], asked_at=NOON)
     await cache.set_presence(["run_0001", "run_0003"], "lost")
 
-    assert await cache.gone() == {"working": 1, "queued": 1}
+    assert await cache.lost_counts() == {"working": 1, "queued": 1}
     assert (await cache.count(RunFilter()), await cache.count(RunFilter(active=True))) == (4, 1)
     rows = await cache.rows(RunFilter(active=True), RunSort(), offset=0, limit=9)
     assert [row.run_id for row in rows] == ["run_0002"]

@@ -169,7 +169,7 @@ class LogView(TextView):
         """Whether new lines scroll into view."""
         return self.cursor >= self.total - 1
 
-    def tell(self, about: Sequence[TextPiece]) -> None:
+    def set_remark(self, about: Sequence[TextPiece]) -> None:
         """Show a remark above the lines."""
         if about != self._about:
             self._about = about

@@ -257,7 +257,7 @@ class ReviewView(TextView):
         """Announce the line under the cursor."""
         self.post_message(self.Moved())
 
-    def tell(self, name: str, about: Sequence[str]) -> None:
+    def set_heading(self, name: str, about: Sequence[str]) -> None:
         """Name the review above its lines, with a remark."""
         self._about = name, about
         self.repaint_header()

@@ -34,7 +34,7 @@ class Extent(Struct, frozen=True):
     """False: `matching` counts the runs found so far."""
     undecided: int = 0
     """Runs of which it is not known whether they match."""
-    goes_on: bool = False
+    is_ongoing: bool = False
     """Whether the service's list continues beyond the runs held, by an unknown length of time."""
     is_paused: bool = False
     progress: BackfillProgress | None = None
@@ -43,7 +43,7 @@ class Extent(Struct, frozen=True):
     def gaps(self, condition: RunFilter) -> tuple[CoverageGap, ...]:
         """The gaps that may hold matching runs, newest first."""
         gaps = condition.gaps_in(self.coverage)
-        return (CoverageGap(None, None),) if self.goes_on and not gaps and not condition.is_of_active else gaps
+        return (CoverageGap(None, None),) if self.is_ongoing and not gaps and not condition.is_of_active else gaps
 
 
 class ExtentLine(Struct, frozen=True):

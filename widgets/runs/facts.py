@@ -217,7 +217,7 @@ class Period(Struct, frozen=True):
     start: datetime
     seconds: float | None
     """None: a final status, which takes no time."""
-    goes_on: bool = False
+    is_ongoing: bool = False
     """Whether the period is not over: then `seconds` is as of now."""
     is_final: bool = False
     """Whether the status is final, at the end or between two turns."""
@@ -249,7 +249,7 @@ def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
 def _last(status: str, start: datetime, now: datetime, finals: Collection[str]) -> Period:
     if status in finals:
         return Period(status, start, None, is_final=True)
-    return Period(status, start, max(0.0, (now - start).total_seconds()), goes_on=True)
+    return Period(status, start, max(0.0, (now - start).total_seconds()), is_ongoing=True)
 
 
 def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Content]:
@@ -268,14 +268,14 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
         cells = min(max(1, round(bar * (period.seconds or 0.0) / whole_s)), max(1, bar - before)) if bar else 0
         known = STATUS_BY_NAME.get(period.status or "")
         fill = RESTING if period.is_final else known.fill if known else OTHER if period.status else UNOBSERVED.glyph
-        drawn = "◆" if period.seconds is None else fill * cells + ("▸" if period.goes_on else "")
+        drawn = "◆" if period.seconds is None else fill * cells + ("▸" if period.is_ongoing else "")
         badge = period.badge
         status = f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style
         begun = f"{clock_time(period.start, now):<{times}}", QUIET
         took = f"{'' if period.seconds is None else span(period.seconds):>{SPAN - 1}} "
         lines.append(line(status, begun, took, (" " * before + drawn if cells else "", badge.style)))
     if len(seen) > 1:
-        ended = "so far" if seen[-1].goes_on else "in all"
+        ended = "so far" if seen[-1].is_ongoing else "in all"
         scale = f"└{'─' * max(0, bar - 2)}┘" if bar else ""
         whole = (f"{ended:<{LABEL + times}}", QUIET), (f"{span(took_s):>{SPAN - 1}} ", "bold"), (scale, QUIET)
         lines.append(line(*whole))

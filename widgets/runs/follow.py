@@ -17,8 +17,19 @@ from widgets.kit.line_text import clickable
 if TYPE_CHECKING:
     from storage.records.following import PinnedRun, RunDurations
 
-
 STATUS: Final = 13
+"""Cells of a batch's status."""
+WORDY: Final = 110
+"""The width from which on words follow the glyphs."""
+FIGURES: Final = 64
+"""The width from which on the repository's usual durations are shown."""
+_TOOK: Final = 8
+LEAST: Final = 8
+"""The fewest cells in which a name is readable."""
+_QUIET: Final = STYLES["quiet"]
+MARGIN: Final = 1
+GAP: Final = 2
+"""Cells behind a name."""
 
 
 class BatchLine(Struct, frozen=True):
@@ -83,7 +94,7 @@ class BatchView(Struct, frozen=True):
         progress = f" {self.progress}" if self.made else "", STYLES["bad"] if self.failed else ""
         text = Content.assemble((f"{badge.glyph}{sent}", f"{badge.style} bold"), progress)
         title = shorten(self.title, max(0, width - text.cell_length - 2))
-        return Content.assemble(text, (f"  {title}", STYLES["quiet"]))
+        return Content.assemble(text, (f"  {title}", _QUIET))
 
     def run_list(self, width: int) -> list[Content]:
         """The batch's runs, each on a line of at most `width` cells."""
@@ -92,22 +103,9 @@ class BatchView(Struct, frozen=True):
         for line in self.lines:
             status, run_id = fit(line.badge.text, STATUS), fit(line.run_id, id_width, "middle")
             about = shorten(line.about, max(0, width - STATUS - id_width - 3), "middle" if line.opens else "end")
-            parts = (f"{status} ", line.badge.style), (run_id, "bold"), (f"  {about}", STYLES["quiet"])
+            parts = (f"{status} ", line.badge.style), (run_id, "bold"), (f"  {about}", _QUIET)
             lines.append(Content.assemble(*parts))
         return lines
-
-
-WORDY: Final = 110
-"""The width from which on words follow the glyphs."""
-FIGURES: Final = 64
-"""The width from which on the repository's usual durations are shown."""
-_TOOK: Final = 8
-LEAST: Final = 8
-"""The fewest cells in which a name is readable."""
-_QUIET: Final = STYLES["quiet"]
-MARGIN: Final = 1
-GAP: Final = 2
-"""Cells behind a name."""
 
 
 def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int) -> Content:
@@ -206,7 +204,7 @@ class FollowStrip(Widget):
         else:
             line, opens = follow_line(item, *self._times, width), ("app.open_run", item.run_id)
         line = clickable(Content.assemble(" " * MARGIN, line, " " * (width - line.cell_length)), *opens)
-        line += clickable(Content.styled(more, STYLES["quiet"]), "app.followed")
+        line += clickable(Content.styled(more, _QUIET), "app.followed")
         if not line.is_same(self._line):
             self._line = line
             self.refresh()

@@ -28,7 +28,7 @@ from app.runs.screen_run import RunScreen
 from app.runs.screen_views import first_picture
 from storage.errors import DatabaseBusyError, StorageError
 from storage.records import RunFilter
-from storage.records.run import whose
+from storage.records.run import split_row_id
 from storage.state import State
 from tests.console.conftest import SMALL, WIDE, Scene
 from tests.console.scenes import NOW, TOKEN_VARIABLE, StillEngines, a_day, settings_for
@@ -381,7 +381,7 @@ async def test_an_action_reaches_the_service_of_its_row_and_no_other(
         await scene.press("ctrl+s")
         await scene.shows("2 marked")
         cancelled = [request.path for request in staging.requests if request.method == "POST"]
-        assert {path.split("/")[-2] for path in cancelled} == {whose(row)[1] for row in scene.table.marks}
+        assert {path.split("/")[-2] for path in cancelled} == {split_row_id(row)[1] for row in scene.table.marks}
 
         await scene.press("escape", "slash", *"status:failed", "enter")
         assert await on_row_of(scene, "acme-staging") == failed
