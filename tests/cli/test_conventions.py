@@ -19,6 +19,7 @@ from app.notify.channels import RouteError
 from service.cli import main
 from storage import RunwardenError
 from storage.errors import StorageError
+from storage.records.error_kinds import ERROR_KINDS
 from tests.cli.conftest import CommandLine
 from tests.waiting import present
 
@@ -104,16 +105,17 @@ def descendants(root: Any) -> list[Any]:
     return [root, *(below for child in root.__subclasses__() for below in descendants(child))]
 
 
-def test_the_page_lists_every_kind_of_error_with_its_exit_code() -> None:
-    """The page lists exactly the kinds of error that the code raises."""
+def test_the_page_lists_every_kind_of_error_with_its_exit_code_and_whether_it_passes() -> None:
+    """The page's table lists exactly the kinds of error that the code raises."""
     page = (DOCS / "use/commands.md").read_text("utf-8").partition("\n## Errors")[2].partition("\n## ")[0]
-    groups = re.findall(r"(\d+)(?:, \d+)?: (`\w+`(?:, `\w+`)*)", re.sub(r" \([^)]*\)", "", page))
-    listed = {(int(code), kind) for code, kinds in groups for kind in re.findall(r"\w+", kinds)}
+    rows = re.findall(r"^\| (`.*?`) \| (\d+).*? \| (yes|no) \|", page, re.MULTILINE)
+    listed = [(kind, int(code), passes) for kinds, code, passes in rows for kind in re.findall(r"\w+", kinds)]
     classes = {error.kind for error in descendants(RunwardenError) if "kind" in vars(error)}
     source = "".join(path.read_text("utf-8") for path in (DOCS.parent / "app").rglob("*.py"))
 
     exits = dict.fromkeys(classes, Exit.USAGE) | EXIT_BY_KIND | {"internal": CRASHED}
-    assert sorted(listed) == sorted((int(code), kind) for kind, code in exits.items())
+    passes = {kind: "yes" for kind, row in ERROR_KINDS.items() if row.passes}
+    assert sorted(listed) == sorted((kind, int(code), passes.get(kind, "no")) for kind, code in exits.items())
     assert [kind for kind in EXIT_BY_KIND if kind not in classes and f'"{kind}"' not in source] == []
 
 

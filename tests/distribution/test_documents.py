@@ -21,6 +21,7 @@ DOCUMENTS: Final = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "AGENTS")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+CHANGELOG: Final = ROOT / "CHANGELOG.md"
 UNITS: Final = sorted((ROOT / "deploy" / "systemd").iterdir())
 FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALL: Final = re.compile(r"(?:^|[\s(:`]|/bin/)runwarden(?! -- )((?: +(?![#|&;<>])[^\s`]+)+)")
@@ -82,10 +83,10 @@ def test_every_command_in_a_document_exists(page: Path) -> None:
 
 def test_documents_stay_short() -> None:
     """Each document has a limit of words, except the command reference: who adds words shortens others."""
-    words = {page: len(page.read_text("utf-8").split()) for page in (*DOCUMENTS, ROOT / "CHANGELOG.md")}
+    words = {page: len(page.read_text("utf-8").split()) for page in (*DOCUMENTS, CHANGELOG)}
 
     assert words[ROOT / "README.md"] <= 700
-    assert words[ROOT / "CHANGELOG.md"] <= 500
+    assert words[CHANGELOG] <= 500
     pages = {page for page in words if page.is_relative_to(ROOT / "docs")} - {ROOT / "docs/use/command-reference.md"}
     assert sum(words[page] for page in pages) <= 23_000
 
@@ -105,7 +106,7 @@ def test_every_link_leads_somewhere() -> None:
         return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
     broken = []
-    for page in DOCUMENTS:
+    for page in (*DOCUMENTS, CHANGELOG):
         for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text("utf-8")):
             name, _, anchor = target.partition("#")
             file = page if not name else page.parent / name
@@ -113,3 +114,10 @@ def test_every_link_leads_somewhere() -> None:
                 broken.append(f"{page}: {target}")
 
     assert broken == []
+
+
+def test_every_entry_of_the_changelog_links_to_a_page_that_explains_it() -> None:
+    entries = re.findall(r"^- .+$", CHANGELOG.read_text("utf-8"), re.MULTILINE)
+
+    assert len(entries) > 20
+    assert [entry for entry in entries if "](docs/" not in entry] == []

@@ -101,12 +101,7 @@ def test_every_setting_of_the_service_is_listed_and_no_other() -> None:
     page = (RUN / "settings.md").read_text("utf-8")
     known = dict(leaves(ServiceSettings))
     rows = re.findall(r"^\| (`[a-z].*?`.*?) \| (.*?) \|", page.partition("## Start and stop")[0], re.MULTILINE)
-    listed = dict[str, str]()
-    for names, default in rows:
-        section = ""
-        for name in re.findall(r"`([a-z_.*]+)`", names) + re.findall(r"`(\.[a-z_]+)`", names):
-            section = section if name.startswith(".") else name.rpartition(".")[0]
-            listed[f"{section}{name}" if name.startswith(".") else name] = default
+    listed = {name.strip("`"): default for name, default in rows}
     covered = {name.removesuffix(".*") for name in listed if name.endswith(".*")}
 
     assert sorted(name for name in listed if name not in known and not name.endswith(".*")) == []
