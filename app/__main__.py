@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 signal.signal(number, handler)
         if code is not None:
             return code
-    gc.disable()  # A start makes objects and no garbage; a command's work begins with `Invocation.run`.
+    gc.disable()  # A start makes objects and no garbage; a command's work begins with `app.cli.running.run`.
     from app.cli.main import run_command_line
 
     return run_command_line(argv)
