@@ -185,16 +185,6 @@ def _is_exempt(host: Host, port: int) -> bool:
     return False
 
 
-def _client_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if file := os.environ.get(CLIENT_CERT_VARIABLE):
-        try:
-            context.load_cert_chain(file)
-        except OSError as error:
-            raise OSError(f"{CLIENT_CERT_VARIABLE}: {file} holds no certificate with its key ({error})") from error
-    return context
-
-
 def resolve(host: Host, port: int) -> list[Address]:
     """Return the addresses of a host.
 
@@ -243,7 +233,12 @@ def connect(parts: SplitResult, until: float, addresses: Sequence[Address] | Non
         OSError: The host cannot be reached, or its certificate is not valid.
     """
     host, port = Host.parse(parts.hostname or ""), port_of(parts)
-    context = _client_context() if parts.scheme == "https" else None
+    context = ssl.create_default_context() if parts.scheme == "https" else None
+    if context is not None and (file := os.environ.get(CLIENT_CERT_VARIABLE)):
+        try:
+            context.load_cert_chain(file)
+        except OSError as error:
+            raise OSError(f"{CLIENT_CERT_VARIABLE}: {file} holds no certificate with its key ({error})") from error
     if (proxy := proxy_of(parts.scheme, host, port)) is not None:
         link = proxy.tunnel(authority_of(*(addresses or [(host.text, port)])[0]), until)
     else:

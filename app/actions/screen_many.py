@@ -42,7 +42,7 @@ from widgets.kit.choice_lists import Options
 from widgets.runs.follow import BatchView
 
 _PADDING: Final = 13
-"""Cells of a preview line besides the run's id and place: its number, spaces and the scroll bar."""
+"""Cells of a preview line besides the run's id, repository and branch: its number, spaces and the scroll bar."""
 
 
 class ManyForm(ActionForm):
@@ -149,15 +149,15 @@ class ManyForm(ActionForm):
             run_id = safe_text(run.run_id, limit=60)
             room = self.dialog.content_size.width - _PADDING - cell_len(run_id)
             parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
-            place = shorten(repository_and_branch(run), max(0, room), "middle")
+            label = shorten(repository_and_branch(run), max(0, room), "middle")
             if self.run_batch.text is RETRY:
                 asked = self.run_batch.asked[run.run_id]
                 words = asked.words.strip().partition("\n")[0]
                 if isinstance(asked.request, StartAgent):
                     inputs = ", ".join(written_pairs(asked.request.inputs).splitlines())
                     words = f"{asked.request.name}: {words or inputs or 'no inputs'}"
-                place = shorten(safe_text(f"{run.repository.label}  {words}"), max(0, room))
-            lines.append(Content.assemble(*parts, (f"  {place}", STYLES["quiet"])))
+                label = shorten(safe_text(f"{run.repository.label}  {words}"), max(0, room))
+            lines.append(Content.assemble(*parts, (f"  {label}", STYLES["quiet"])))
         if len(self.run_batch.runs) > 1:
             quiet = "The first request; each of the others is made from its own run:"
             lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]

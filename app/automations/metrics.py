@@ -91,13 +91,13 @@ async def snapshot(
     now = engine.clock()
     links = await cache.links()
     wait = await budget.wait()
-    by_status, gone = await cache.status_counts(RunFilter()), await cache.lost_counts()
+    by_status, lost = await cache.status_counts(RunFilter()), await cache.lost_counts()
     rules = await state.rule_states()
     paused: Values = {(name,): rule.paused is not None for name, rule in rules.items() if name not in {OWN, AT_WORK}}
     values: dict[str, Values] = {
         "runs": {
-            **{(status,): count - gone.get(status, 0) for status, count in by_status.items()},
-            **({("gone",): sum(gone.values())} if gone else {}),
+            **{(status,): count - lost.get(status, 0) for status, count in by_status.items()},
+            **({("gone",): sum(lost.values())} if lost else {}),
         },
         "stuck_runs": {(): len(await cache.stuck())},
         "host_status": {(host.platform, host.status): 1 for host in await cache.health() if host.connected},

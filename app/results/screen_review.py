@@ -137,9 +137,9 @@ class ReviewPart(SearchedPart):
 
     def action_finding(self, step: int) -> None:
         """Go to the next or the previous finding."""
-        places = [finding.at for finding in self._reviews[self._number].findings][::step]
+        positions = [finding.at for finding in self._reviews[self._number].findings][::step]
         here = step * self.body.source
-        if (there := next((at for at in places if step * at > here), None)) is not None:
+        if (there := next((at for at in positions if step * at > here), None)) is not None:
             self.body.go_to(there)
 
     @on(LeadList.OptionSelected)

@@ -107,9 +107,9 @@ class Results:
         report = reported(with_findings[-1].number, with_findings[-1].findings or ())
         if isinstance(written, Unavailable):
             return (report,)
-        places = {(finding.path, finding.line) for review in written for finding in review.findings}
+        reported_lines = {(finding.path, finding.line) for review in written for finding in review.findings}
         # Findings that the written reviews name as well add nothing.
-        adds = any((finding.path, finding.line) not in places for finding in report.findings)
+        adds = any((finding.path, finding.line) not in reported_lines for finding in report.findings)
         return (report, *written) if adds else written
 
     async def _written(

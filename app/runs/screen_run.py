@@ -230,8 +230,8 @@ class RunScreen(RunActions):
 
     def action_beside(self, step: int) -> None:
         """Show the next older or newer run of the branch."""
-        if (there := self._subject.neighbour(step)) is not None:
-            self._subject.run_id, self._subject.turn = there, None
+        if (run_id := self._subject.neighbour(step)) is not None:
+            self._subject.run_id, self._subject.turn = run_id, None
             self._subject.turns, self._subject.turns_problem = NO_TURNS, ""
             self._reader.ask()
 

@@ -77,8 +77,8 @@ class RunSubject:
     def neighbour(self, step: int) -> str | None:
         """The next newer (-1) or older (1) run of its branch; None: there is none."""
         ids = [] if self.view is None else [row.run_id for row in self.view.branch.rows]
-        there = ids.index(self.run_id) + step if self.run_id in ids else -1
-        return ids[there] if 0 <= there < len(ids) else None
+        index = ids.index(self.run_id) + step if self.run_id in ids else -1
+        return ids[index] if 0 <= index < len(ids) else None
 
 
 class RunPart(Container):

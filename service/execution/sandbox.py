@@ -104,7 +104,7 @@ class SandboxView:
     """Files of its checkout that are hidden from it."""
     sealed: tuple[str, ...] = ()
     """Files of its home that it cannot write."""
-    kept: Mapping[Path, str] = field(default_factory=dict)
+    cached_folders: Mapping[Path, str] = field(default_factory=dict)
     """Folders that it can write, with their paths inside."""
 
 
@@ -178,7 +178,7 @@ class Sandbox:
         writable = {path: str(path) for path in (workspace.history, workspace.result_file.parent)}
         writable |= {workspace.tree: INSIDE.tree, view.home: INSIDE.home}
         writable |= {} if view.cache is None else {view.cache: INSIDE.cache}
-        for path, target in [*writable.items(), *view.kept.items()]:
+        for path, target in [*writable.items(), *view.cached_folders.items()]:
             mounts += ["--bind", str(path), target]
         for name in view.sealed:
             mounts += ["--ro-bind", str(workspace.sealed), f"{INSIDE.home}/{name}"]

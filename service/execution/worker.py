@@ -298,9 +298,9 @@ class TurnWorker:
             due = [*({"prune:", "rotate:"} - mine), *due]
         if free <= 0 or not due:
             return
-        held = self._engine.in_progress()
+        in_progress = self._engine.in_progress()
         self._prune_due.clear()
-        due = [name for name in due if name not in held]
+        due = [name for name in due if name not in in_progress]
         endpoints = [name for name in due if name.startswith("tell:")]
         able = max(0, _ENDPOINTS_AT_ONCE - sum(name.startswith("tell:") for name in mine))
         for name in [name for name in due if name not in endpoints[able:]][:free]:
@@ -312,7 +312,7 @@ class TurnWorker:
         """Begin the turns that have a slot but no living worker, up to this worker's free slots; drop such jobs."""
         # In this order: a starting worker is recorded before it has work, and a turn ends before its worker
         # lets it go.
-        held = self._engine.in_progress()
+        in_progress = self._engine.in_progress()
         with self._database.read() as connection:
             known = workers.all_of(connection)
             living = {self.me.executor}
@@ -326,8 +326,8 @@ class TurnWorker:
                 living |= {worker.executor for worker in others}
             under_way = [f"{run_id}:{number}" for run_id, number in turns.dispatched(connection)]
         mine = self._engine.at_work
-        lost = [name for name in under_way if name not in mine and held.get(name) not in living]
-        dropped = [name for name in held if held[name] not in living and name not in under_way]
+        lost = [name for name in under_way if name not in mine and in_progress.get(name) not in living]
+        dropped = [name for name in in_progress if in_progress[name] not in living and name not in under_way]
         for name in lost:
             if self.me.concurrency or name in self._noted:
                 continue
@@ -338,15 +338,15 @@ class TurnWorker:
             self._noted.add(name)
         lost = lost[: max(0, self.me.concurrency - self._turns_at_work)]
         for name in [*dropped, *lost]:
-            if held.get(name) == NOBODY:
+            if in_progress.get(name) == NOBODY:
                 _logger.warning("%s had ended here, but the queue could not record it; its slot is free again", name)
         self._engine.forget(dropped)
         # A turn that was put back has ended in the queue; of one that never began it knows nothing.
-        put_back = self._engine.ended_among([name for name in lost if name not in held])
+        put_back = self._engine.ended_among([name for name in lost if name not in in_progress])
         for name in lost:
             if name in put_back:
                 _logger.info("%s was put back, and begins again", name)
-            elif name not in held:
+            elif name not in in_progress:
                 _logger.warning("%s had a slot but no worker, and begins here", name)
             self._engine.forget([name])
             self._engine.begin_turn(name)

@@ -102,10 +102,10 @@ def _matches(preset: PresetName | None, data: bytes, find: str) -> Iterator[tupl
     wanted, lowered = {form.encode("utf-8", "replace").lower() for form in forms}, data.lower()
     number, counted, end = 1, 0, 0
     for _ in range(_MAX_FOUND):
-        places = {form: at for form in wanted if (at := lowered.find(form, end)) >= 0}
-        if not places:
+        offsets = {form: at for form in wanted if (at := lowered.find(form, end)) >= 0}
+        if not offsets:
             return
-        wanted, at = {*places}, min(places.values())
+        wanted, at = {*offsets}, min(offsets.values())
         begin, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
         end = len(data) if end < 0 else end
         number, counted = number + data.count(b"\n", counted, begin), begin
