@@ -273,7 +273,7 @@ class TabBar(ClickableLine):
     set_up: reactive[frozenset[str]] = reactive(frozenset())
     """The optional tabs that are shown, by name; the current one always is."""
     counts: reactive[dict[str, str]] = reactive(dict)
-    """The numbers of pending items, by tab; empty: none."""
+    """The number of pending items by tab, as text; empty without items."""
 
     def __init__(self, tabs: tuple[Tab, ...], current: str) -> None:
         super().__init__()
@@ -348,7 +348,7 @@ class Notice(Struct, frozen=True):
     glyph: str
     title: str
     lines: tuple[str, ...] = ()
-    """Paragraphs; the last one says what to do."""
+    """Paragraphs; the last one gives the fix."""
     tone: Tone = "quiet"
 
 
@@ -382,7 +382,7 @@ class NoticePage(Widget):
 
 
 class Banner(Static):
-    """A notice in one line, in full under the mouse; hidden while there is none."""
+    """A one-line notice, in full under the mouse; hidden without a notice."""
 
     def __init__(self) -> None:
         super().__init__(markup=False)

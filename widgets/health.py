@@ -69,7 +69,7 @@ class HostFacts(Struct, frozen=True):
     """The last day in equal slices, oldest first."""
     uptime: tuple[str, ...] = ()
     warning: str = ""
-    """A problem in addition to the state; empty: none."""
+    """A problem in addition to the state; may be empty."""
     note: str = ""
     """How to fix it, or an explanation of the state."""
     is_stale: bool = False

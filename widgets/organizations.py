@@ -139,7 +139,7 @@ class ImportLine(Struct, frozen=True):
     offer: SafeText
     state: ImportRowState
     problem: SafeText
-    """The problem with it; empty: none."""
+    """The problem with the row; may be empty."""
     action: Action | None = None
     """The newest attempt for its email."""
 

@@ -29,7 +29,7 @@ class BatchResult(Struct, frozen=True):
 
     outcome: BatchOutcome
     action: Action | None = None
-    """The write, or the earlier one that it repeats or that blocks it; None: there is none."""
+    """The write, or the earlier one that it repeats or that blocks it; None if no action exists."""
     problem: str = ""
 
     @classmethod

@@ -42,7 +42,7 @@ MAX_STARTS: Final = 1_000
 LOOK_S: Final = 2.0
 """Seconds between two looks at unknown actions, or at runs that follow-ups wait for."""
 REST_S: Final = 15.0
-"""Seconds until a new one is noticed, while there is none."""
+"""Seconds until a new unknown action is noticed, while none is known."""
 AGE_PART: Final = 10
 """An old unknown action is searched for again after this part of its age."""
 ASK_AGAIN: Final = timedelta(minutes=1)

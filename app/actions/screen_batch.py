@@ -76,7 +76,7 @@ class RunBatch(Struct, frozen=True):
     text: ManyText
     runs: tuple[Run, ...]
     left_out: str
-    """The marked runs that are left out, and why; empty: none."""
+    """The marked runs that are left out, and why; may be empty."""
     asked: Mapping[str, Asked]
     """What began the last turn of each run, where it is known."""
     batch_id: str = ""

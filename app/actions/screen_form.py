@@ -56,7 +56,7 @@ from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import Tone
 
 Built = tuple[WriteRequest, tuple[FieldProblem, ...]]
-"""A request as typed, and the problems of what cannot be read, for which it has stand-ins."""
+"""A request as typed, with placeholders for unreadable values, and a problem for each."""
 _READ_ONLY: Final = "This profile is read-only: prepare and preview, but nothing is sent."
 
 

@@ -71,7 +71,7 @@ class NewRunForm(ActionForm):
         return (*rows, self._box, inputs, metadata)
 
     def build(self, values: Values) -> Built:
-        """The request as typed, and the problems of what cannot be read."""
+        """The request as typed, and a problem for each unreadable value."""
         text = {field.key: values.get(field.key, "") for field in self.FIELDS}
         name, branch, words = text["name"].strip(), text["branch_name"].strip() or None, text[WORDS]
         key = "inputs" if name else "metadata"

@@ -1,4 +1,4 @@
-"""The request budget: what all processes of a data folder know of the service's limits, health and clock.
+"""The request budget: the service's limits, health and clock, as known to all processes of a data folder.
 
 No request is sent before a wait that the service stated is over. After a 429, polls and history wait a random while
 longer, and history is fetched no faster than anything else.
@@ -247,7 +247,7 @@ class Budget:
         task.add_done_callback(self._changes.discard)
 
     async def _share(self, change: BudgetChange) -> None:
-        # A write to the service must not fail because of our own files: what fails there is reported elsewhere.
+        # A write to the service must not fail because of our own files, whose failures are reported elsewhere.
         with suppress(StorageError):
             self._state = self._state if self.cache is None else await self.cache.change_budget(change)
 

@@ -65,7 +65,7 @@ class Network(Struct, frozen=True):
         return as_proxy(address) if address else None
 
     def address_of(self, url: str) -> str:
-        """The configured address of that proxy; empty: there is none."""
+        """The configured address of the proxy; empty without one."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         if self.proxy == NONE or is_loopback(host):

@@ -39,7 +39,7 @@ class Write(Struct, frozen=True):
     address: ClassVar[str]
     """Its path below the base address, with `{}` for the field that is a segment of it."""
     segment: ClassVar[str] = ""
-    """The name of that field; empty: there is none."""
+    """The name of that field; may be empty."""
     shown: ClassVar[tuple[str, ...]]
     """The fields that name its subject in a line."""
 

@@ -149,7 +149,7 @@ class Transport:
 
     base_url: str
     token: Token | TokenError | None
-    """The token; None, or an error with the reason, if there is none."""
+    """The token; without one, None or an error with the reason."""
     deadline_s: float
     on_headers: Callable[[Mapping[str, str], float], None]
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""

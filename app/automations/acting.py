@@ -77,7 +77,7 @@ class ActingResult(Verdict, frozen=True):
     action_id: str | None = None
     result_id: str | None = None
     may_repeat: bool = False
-    """Whether nothing was done for certain, so that the action may be tried again."""
+    """Whether the action certainly had no effect and can be tried again."""
 
 
 class ResponseRunner(Struct, frozen=True):

@@ -76,7 +76,7 @@ class _Attempt:
     """The start of the `catch_up` window."""
     tried_at: datetime
     result: ActingResult | None = None
-    """A result that is not stored yet; None: there is none, or the action will be repeated."""
+    """A result that is not stored yet; None before a result, or if the action will be repeated."""
 
 
 class _Program(NamedTuple):
@@ -194,7 +194,7 @@ class Runner:
                 self._states[rule.name] = await self.state.begin_rule(rule.name, fingerprint(rule), now)
 
     async def _evaluate(self, rule: Rule, seen: Seen, news_from: datetime | None) -> bool:
-        """Decide on what the rule has seen. False: it has to see the changes of status again."""
+        """Decide on the rule's occurrences; False if it has to see the status changes again."""
         state = self._states[rule.name]
         # Quiet hours do not matter for a new rule: everything it finds is history.
         if lasts(rule) and is_quiet(rule, seen.now) and not state.is_new:
@@ -352,7 +352,7 @@ class Runner:
         self.journal(await self.state.settle(replace(decision, outcome=outcome, reason=why)))
 
     def _why_expired(self, rule: Rule, decision: Decision, now: datetime) -> str:
-        """The reason to let a waiting decision expire; empty: none."""
+        """Why a waiting decision expires; empty if it does not."""
         # A stored request is checked when it is sent.
         if decision.request_json is None and decision.decided_at < self._states[rule.name].since:
             return "its rule was edited"

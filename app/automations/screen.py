@@ -135,7 +135,7 @@ class AutomationsScreen(BaseScreen):
         self._table.notice = UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty
 
     def go_to(self, target: str) -> None:
-        """Put the cursor on the rule of this name; `approval:NAME` opens what waits for approval, the rule's marked."""
+        """Put the cursor on the rule of this name; `approval:NAME` opens the approvals, with the rule's marked."""
         self._requested = target
         self._reader.ask()
 

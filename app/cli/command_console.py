@@ -1,4 +1,4 @@
-"""`runwarden console`, `demo`, `serve` and `service`: what takes the terminal, or prints a first screen without one."""
+"""`runwarden console`, `demo`, `serve` and `service`: commands that use the terminal or run a service."""
 
 import os
 import signal

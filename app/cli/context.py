@@ -73,7 +73,7 @@ class Invocation:
     @property
     def output(self) -> "Output":
         """The printer, in the chosen format."""
-        from app.cli.output import Output  # what prints takes longer than help needs
+        from app.cli.output import Output  # slow to import, and help does not need it
 
         return Output.standard(self.format)
 

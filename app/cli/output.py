@@ -27,7 +27,7 @@ TABLE_ROWS: Final = 1_000
 TONES: Final = {"good": "32", "bad": "31", "busy": "36", "wait": "33", "warn": "33", "dim": "2"}
 """SGR codes; colour is never the only sign."""
 Document = Mapping[str, object]
-"""One JSON object: what `--json` prints."""
+"""One JSON object, as `--json` prints it."""
 
 
 class Column(NamedTuple, Generic[T]):
@@ -283,7 +283,7 @@ class Rows(Generic[T]):
         self.count += len(shown)
 
     def end(self, more: Document | None = None, *, empty: str = "") -> None:
-        """Print what follows the last item; `empty` is the note of a table without any."""
+        """Print the end of the list; `empty` is the note below a table without items."""
         match self.output.format:
             case Format.JSON:
                 rest = self.output.json({"count": self.count, **(more or {})}).removeprefix("{")

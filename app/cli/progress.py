@@ -1,4 +1,4 @@
-"""A command that takes long: its progress, as one line on a terminal, and its items as they come."""
+"""Long-running commands: a progress line on a terminal, and items printed as they arrive."""
 
 import os
 import sys

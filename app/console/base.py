@@ -368,7 +368,7 @@ SCREENS: Final = {
     "activity": "app.actions.screen:ActivityScreen",
     INBOX: "app.inbox.screen:InboxScreen",
 }
-"""The class of each tab's screen, which is imported when someone goes there."""
+"""The class of each tab's screen, imported when the tab is first shown."""
 
 
 def screen_type(tab: str) -> type[BaseScreen]:

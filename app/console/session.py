@@ -1,4 +1,4 @@
-"""The session: the profile on show, its engine, what all screens share, and the messages that they post to the app.
+"""The session: the profile on show, its engine, the screens' shared state, and their messages to the app.
 
 Feeds are facts that are read again after events: the header's figures, the inbox, and the batches under way. Work
 requested more often than it can be done runs once at a time, and once more for all later requests.
@@ -116,9 +116,9 @@ class ShownNotice(Struct, frozen=True):
 
     text: str
     opens: Message | None
-    """Shows what it is about; None: nothing in particular."""
+    """Opens the toast's subject; None if it has none."""
     until: datetime
-    """When the toast goes away."""
+    """When the toast disappears."""
 
 
 class CoalescedTask:

@@ -25,7 +25,7 @@ from widgets.kit.line_text import clickable
 
 T = TypeVar("T")
 OVER_CSS: Final = Path(__file__).with_name("over.tcss")
-"""The styles of what opens over a screen; a start does not read them."""
+"""The styles of sheets and dialogs, which are loaded after startup."""
 
 
 def key_words(*keys: tuple[str, str, str]) -> Content:
@@ -278,7 +278,7 @@ class ConfirmSheet(PickerScreen[str]):
             self._start(self._instead[1])
 
     def action_anyway(self) -> None:
-        """Do the refused work anyway, or what cannot be undone."""
+        """Do the refused work anyway, or the work that cannot be undone."""
         if self._folder is not None:
             if self._refused is not None and self._refused[0] == self.query_one(LineInput).value:
                 self._start(self._refused[1])

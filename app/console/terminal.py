@@ -56,7 +56,7 @@ _DIM: Final = Style(dim=True)
 def copy_out(app: App[Any], text: str) -> str:
     """Send text to the clipboard; return how far it certainly got, as the end of a sentence."""
     if os.environ.get("TMUX"):
-        # By default tmux takes no clipboard sequence from a program. Before version 3.2 it knows no -w.
+        # By default tmux ignores a program's clipboard sequence, and before version 3.2 it has no -w.
         for arguments, how in ((["-w"], f"copied to tmux and {SENT}"), ([], "copied to tmux")):
             with suppress(OSError, subprocess.SubprocessError):
                 argv = ["tmux", "load-buffer", *arguments, "-"]
@@ -144,7 +144,7 @@ _STYLE: Final = re.compile(r"\x1b\[[\d;]*m")
 _PARTS: Final = re.compile(r"\x1b\[[\d;]*m[^\x1b]*\x1b\[0m|[^\x1b]+|\x1b.*", re.DOTALL)
 """A text in one style, a text in none, or all that follows another sequence."""
 _OTHER_SCREEN: Final = "\x1b[?1049"
-"""Begins the sequences by which a program takes the terminal over, or gives it back."""
+"""The prefix of sequences with which a program takes over the terminal or releases it."""
 
 
 class WrittenText(Struct, eq=False):

@@ -1,1 +1,1 @@
-"""One profile at work; and what every room uses: events, text, times, files."""
+"""The engine of one profile, and shared code of all rooms: events, text, times, files."""

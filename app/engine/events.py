@@ -53,7 +53,7 @@ class CacheChangedElsewhere(Event, frozen=True):
 
 
 class StateChangedElsewhere(Event, frozen=True):
-    """The automations' state changed: a follow-up, or what another process wrote, if only a lease."""
+    """The automations' state changed: a follow-up, or any write by another process, even of a lease."""
 
 
 class StorageFailed(Event, frozen=True):

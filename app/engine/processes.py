@@ -31,7 +31,7 @@ async def within(deadline_s: float, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def started(*argv: str, **options: Any) -> asyncio.subprocess.Process:
-    """Start a program in a session of its own. If that is cancelled, it does not stay, nor what it started by then.
+    """Start a program in a new session. If the start is cancelled, the program and its children are killed.
 
     Raises:
         OSError, ValueError: It cannot be started.

@@ -150,7 +150,7 @@ class Inbox:
         handled = await self.engine.ledger.results([*map(retry_key, rows)])
         rows = tuple(run for run in rows if retry_key(run) not in handled)
         changes = {row.run_id: (row.run_id, row.updated_at) for row in rows}
-        # Of its own: another reading may be under way.
+        # Separate, since another read may be in progress.
         reasons = dict(self._reasons)
         new = [run_id for run_id, change in changes.items() if change not in reasons]
         for start in range(0, len(new), _RUNS_AT_ONCE):

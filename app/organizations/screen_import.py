@@ -79,7 +79,7 @@ class OrganizationImportScreen(BaseScreen):
         self._paused = ""
         """Why the last sending ended early; empty: it did not."""
         self._unresolved = 0
-        """The line of unknown outcome that ended it; 0: none did."""
+        """The line whose unknown outcome stopped the import; 0: none."""
         self._past = ""
         """The error code of unknown outcomes that the user chose to continue after."""
         warn = partial(session.notify, severity="warning", timeout=FIX_TOAST_S)

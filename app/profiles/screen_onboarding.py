@@ -124,7 +124,7 @@ class OnboardingScreen(Screen[str | None]):
         self._access_choice = FormChoice(_ACCESS)
         self._checking = False
         self._doubted: Profile | None = None
-        """The profile that the service did not confirm, and that may be written anyway."""
+        """The unconfirmed profile, which the user can still write."""
 
     def compose(self) -> ComposeResult:
         """Compose the questions, the result and the buttons."""

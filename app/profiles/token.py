@@ -20,7 +20,7 @@ _MAX_TOKEN: Final = 16_384
 """The most characters of a token that fits into a header."""
 _COMMAND_TIMEOUT_S: Final = 30.0
 _KEYRING_TIMEOUT_S: Final = 3.0
-"""How long a keyring may take: a locked one waits for a dialog that may be invisible."""
+"""Time limit for a keyring: a locked one waits for a dialog that may be invisible."""
 _KEYRING_SERVICE: Final = "runwarden"
 
 
@@ -80,7 +80,7 @@ class EnvToken(Struct, frozen=True):
 
     variable: str = "RUNWARDEN_TOKEN"
     meant_for: str = ""
-    """Why the token may be meant for another service, and is not used here; empty: it is used."""
+    """Why the token is not used here: it may belong to another service; empty if it is used."""
 
     def __str__(self) -> str:
         return f"environment variable {self.variable}"
@@ -210,7 +210,7 @@ class ReadToken(Struct, frozen=True):
 
     token: Token | TokenError
     again: FileToken | CommandToken | KeyringToken | None = None
-    """The source of later tokens. None: there is none."""
+    """The source of later tokens, or None."""
 
     def __str__(self) -> str:
         return "stdin"

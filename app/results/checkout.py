@@ -66,7 +66,7 @@ async def check_remotes(folder: Path, repository: Repository, address: str | Non
     top = await _top_level(folder, git)
     label = safe_text(repository.label, limit=120)
     listed = b""
-    with suppress(GitError):  # Fails where there are none.
+    with suppress(GitError):  # Fails without remotes.
         listed = await git.work(top, "config", "--null", "--get-regexp", r"^remote\..*\.(push)?url$")
     remotes = {as_name(entry.partition(b"\n")[2]) for entry in listed.split(b"\0") if entry}
     if address is not None and _comparable(address, top) in {

@@ -247,5 +247,5 @@ def as_name(name: bytes) -> str:
 
 
 def unless_zeros(written: str | None) -> str | None:
-    """A mode or an id, which git writes as zeros where there is none."""
+    """A mode or an id; git writes zeros for a missing one."""
     return written if written and written.strip("0") else None

@@ -126,7 +126,7 @@ class Git(Struct, frozen=True):
             "GIT_OPTIONAL_LOCKS": "0",
         }
         start = ["git", *_FETCHING, "-C", str(folder)]
-        # Fails where there is none.
+        # Fails if no filter is configured.
         with suppress(GitError):
             listing = [*start, "config", "--null", "--name-only", "--get-regexp", r"^filter\."]
             names = (await self._run(listing, environment, folder, b"", _CHUNK)).decode(errors="surrogateescape")

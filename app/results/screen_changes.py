@@ -126,7 +126,7 @@ def artifact_sheet(app: App[Any], results: Results, run_id: str, turn: int, arti
 
 
 def nearest_checkout(results: Results, repository: Repository) -> Path:
-    """Return the configured checkout of a repository, or the working folder."""
+    """Return the configured checkout of a repository, otherwise the working folder."""
     address = results.repositories.address(repository)
     with suppress(RuntimeError, OSError):
         # A bare repository has no files to apply anything to.
@@ -240,7 +240,7 @@ class ChangesPart(SearchedPart):
         if action == "check_out":
             return detail is not None and self.subject.results.repositories.address(detail.run.repository) is not None
         if action == "open_file":
-            # Only where the files themselves can be read, not only their changes.
+            # Needs the files themselves, not only their changes.
             return self._change is not None and any(file.new_blob or file.old_blob for file in self._change.files)
         if action in {"apply", "step_file", "copy_hunk"}:
             return bool(self.body.total) and not self._is_beside
@@ -259,12 +259,12 @@ class ChangesPart(SearchedPart):
             self._settle()
 
     def left(self) -> None:
-        """Show the change the next time, if a file outside it was shown."""
+        """If a file outside the change was shown, show the change next time."""
         if self._is_beside:
             self._clear()
 
     def go_to(self, path: str, line: int | None) -> None:
-        """Put the cursor on a line of a file, changed or not, once it is read; report it if it is not known."""
+        """Put the cursor on a line of a file once the file is read; report an unknown file."""
         self._target = path, line
         self.show()
 
@@ -274,7 +274,7 @@ class ChangesPart(SearchedPart):
         wanted = self.subject.version
         if detail is None:
             return
-        if self._shown is None or wanted[0] != self._shown[0]:  # Another run or turn is on show.
+        if self._shown is None or wanted[0] != self._shown[0]:  # The screen shows another run or turn now.
             self._clear()
             self.body.notice = unavailable("Reading the changes…", "The first time, its repository is fetched.")
         with showing_failure(self.body):
@@ -326,7 +326,7 @@ class ChangesPart(SearchedPart):
         self._settle()
 
     def _settle(self) -> None:
-        """Put the cursor where a finding leads; give up once everything was read."""
+        """Put the cursor on a finding's line; give up once everything was read."""
         if self._target is None:
             return
         if self._change is not None and self.body.go_to_line(*self._target):
@@ -341,7 +341,7 @@ class ChangesPart(SearchedPart):
         version = self.subject.version
         file = await self.subject.results.file(detail, path, self.subject.turn)
         if not self.display:
-            return  # Another tab is on show by now.
+            return  # The screen shows another tab by now.
         if isinstance(file, Unavailable):
             self.post_message(self.NotFound(path, file.reason))
             return

@@ -93,7 +93,7 @@ class LogPart(SearchedPart):
         self.screen.workers.cancel_group(self.screen, "log")
 
     def tick(self, now: datetime) -> None:
-        """Report the lines shown, and since when there was no new output."""
+        """Report the number of lines, and since when the log had no new output."""
         spool, size = self._spool, self._whole
         extent = plural(spool.count, "line")
         if spool.begin:
@@ -126,7 +126,7 @@ class LogPart(SearchedPart):
     async def _follow(self) -> None:
         spool = self._spool
         while not (self._has_ended and spool.end >= self._whole):
-            # A log that is new or was replaced is read backwards from the end.
+            # A new or replaced log is read backwards from the end.
             offset = spool.end if spool.end or self._grown_at is not None else -PIECE
             wait_s = WAIT_S if offset >= 0 and not self._has_ended else 0
             shown, before = self._shown, None if self.body.is_raw else 0
@@ -153,7 +153,7 @@ class LogPart(SearchedPart):
         follows, self._problem = self.body.follows, ""
         spool = self._spool
         if chunk.size < spool.end:
-            # It shrank: the log was replaced.
+            # The log shrank, so it was replaced.
             self._drop()
             self._whole, self._grown_at = 0, None
             self.session.notify("The log was replaced by another one.")

@@ -71,7 +71,7 @@ class ReviewPart(SearchedPart):
         wanted = subject.version
         if detail is None or wanted == self._shown:
             return
-        if self._shown is None or wanted[0] != self._shown[0]:  # Another run or turn is on show.
+        if self._shown is None or wanted[0] != self._shown[0]:  # The screen shows another run or turn now.
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
         with showing_failure(self.body):
             reviews = await self.subject.results.reviews(detail, subject.turn)
@@ -121,7 +121,7 @@ class ReviewPart(SearchedPart):
 
     @property
     def _here(self) -> int:
-        """The number of the finding whose words are under the cursor; above the first one, of that."""
+        """The number of the finding under the cursor; above the first finding, the first."""
         findings = self._reviews[self._number].findings if self._reviews else ()
         return max(0, sum(finding.at <= self.body.source for finding in findings) - 1)
 
@@ -132,7 +132,7 @@ class ReviewPart(SearchedPart):
     @on(LeadList.OptionHighlighted)
     def _highlighted(self) -> None:
         row = self._findings.row
-        if row is not None and self._reviews and int(row.key) != self._here:  # It was clicked.
+        if row is not None and self._reviews and int(row.key) != self._here:  # A click chose the finding.
             self.body.go_to(self._reviews[self._number].findings[int(row.key)].at)
 
     def action_finding(self, step: int) -> None:

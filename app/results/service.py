@@ -1,4 +1,4 @@
-"""The service's own results (docs/dev/api.md); one that does not offer them is asked again a day later."""
+"""The service's own results (docs/dev/api.md); a service without them is asked again a day later."""
 
 import json
 import re
@@ -26,7 +26,7 @@ NOT_OFFERED: Final = Unavailable("This service does not offer results of runs. I
 
 
 class ServiceExtension(Struct, frozen=True):
-    """The service's own account of runs; refusals are `Unavailable`, other failures an `ApiError`."""
+    """The service's own data about runs; refusals are `Unavailable`, other failures an `ApiError`."""
 
     client: Client
     is_missing: Callable[[], Awaitable[bool]]
@@ -38,7 +38,7 @@ class ServiceExtension(Struct, frozen=True):
         return await self._ask(lambda: self.client.run_detail(run_id))
 
     async def page(self, run_id: str) -> str | None:
-        """The address of the run's page at the service; None: there is none, or it is unknown."""
+        """The address of the run's page at the service; None if there is no page or it is unknown."""
         turns = await self.turns(run_id)
         return None if isinstance(turns, Unavailable) else turns.url
 

@@ -1,4 +1,4 @@
-"""A run's results from git or from the service, with their source, or with the reason why neither has them."""
+"""A run's results from git or the service, with their source, or the reason why neither has them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -82,7 +82,7 @@ class Results:
         if isinstance(change, Unavailable):
             return change
         patch = Patch(change.patch)
-        # The ids in a service's patch lead nowhere: only a repository has the files.
+        # The ids in a service's patch cannot be looked up: only a repository has the files.
         listed = await asyncio.to_thread(patch.changed_files)
         return replace(
             change,
@@ -92,7 +92,7 @@ class Results:
         )
 
     async def history(self, detail: RunDetail) -> CommitHistory | Unavailable:
-        """The run's commits: git alone has them."""
+        """The run's commits, which only git has."""
         answer = await self._turns(detail.run.run_id)
         return await _from_git(self.repositories.history(detail, commits_of(answer)))
 
@@ -108,7 +108,7 @@ class Results:
         if isinstance(written, Unavailable):
             return (report,)
         reported_lines = {(finding.path, finding.line) for review in written for finding in review.findings}
-        # Findings that the written reviews name as well add nothing.
+        # Findings that the written reviews also name add nothing.
         adds = any((finding.path, finding.line) not in reported_lines for finding in report.findings)
         return (report, *written) if adds else written
 

@@ -52,7 +52,7 @@ class StepLines(Struct, eq=False):
     _calls: dict[str, LogStep] = {}
 
     def of(self, step: LogStep) -> Iterator[StepLine]:
-        """The lines of the next step; none for an edit that took effect as it was said."""
+        """The lines of the next step; none for the result of an edit that succeeded."""
         call = None if step.call is None else self._calls.get(step.call)
         if step.call is not None and step.kind != "result":
             self._calls[step.call] = step

@@ -32,11 +32,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _time(text: str) -> str:
     parse_period(text, datetime.now(UTC))
-    return text  # The clock it counts from is known only later.
+    return text  # The clock that relative times use is known only later.
 
 
 def _label(text: str) -> str:
-    if "://" in text:  # The list would be empty, without a reason.
+    if "://" in text:  # The list would be empty without an explanation.
         raise ValueError(f"{text!r} is an address: write owner/repo, or gitlab:group/project.")
     # Labels of GitHub repositories have no prefix.
     return text.replace("github:", "", 1) if text.startswith(("github:", "!github:")) else text
@@ -179,7 +179,7 @@ async def _opened(
 ) -> "AsyncIterator[_RunList]":
     run_filter(**filters)  # Mistakes are reported before anything is opened.
     async with invocation.files() if is_cached else invocation.engine(needs_token=True, is_live=True) as engine:
-        # Relative times count by the service's clock, as far as its offset is known.
+        # Relative times use the service's clock, as far as its offset is known.
         condition = run_filter(**filters, now=engine.clock() + await engine.cache.run_clock_ahead())
         yield _RunList(engine, condition, limit, is_cached)
 
@@ -217,7 +217,7 @@ class _RunList:
         # Read at the first row, because other processes continue to fill the cache.
         self.coverage = await self.engine.cache.coverage()
         continued = await continued_from(self.engine)
-        # Rows on a terminal are progress enough.
+        # On a terminal, the rows themselves show the progress.
         with closing(Bar(sys.stderr if rows.output.width is None and not self.is_cached else None)) as bar:
             async for runs in self._held() if self.is_cached else self._fetched():
                 shown = await views(self.engine, runs, continued)

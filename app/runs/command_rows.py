@@ -45,7 +45,7 @@ class RunLookup(Struct, frozen=True):
         return run
 
     async def current(self, text: str) -> Run:
-        """The run as the service has it now."""
+        """Fetch the run from the service."""
         if (run := await self._held(text)) is None:
             return await self._from_service(text)
         if not await self.engine.runs.look_up(run):
@@ -57,7 +57,7 @@ class RunLookup(Struct, frozen=True):
         return await self._held(text) or await self._from_service(text)
 
     async def to_change(self, text: str, report: Callable[[str], None]) -> Run:
-        """The same as `named`; reports the run that a part of an id means."""
+        """Like `named`, but also reports which run a partial id means."""
         run = await self.named(text)
         if run.run_id != text:
             report(f"{text} is the run {run.run_id}.")
@@ -114,28 +114,28 @@ class RunDocument(Struct, frozen=True):
 
     @property
     def summary(self) -> RunSummary:
-        """The known part of its results."""
+        """The known part of the run's results."""
         return self.detail.summary if self.detail else RunSummary()
 
     @property
     def findings(self) -> str | None:
-        """The counts of its findings; None: not known."""
+        """The counts of the run's findings; None if unknown."""
         return None if self.summary.findings is None else str(self.summary.findings)
 
     @property
     def presence(self) -> str:
-        """Whether the service still shows it."""
+        """Whether the service still shows the run."""
         return self.detail.presence if self.detail else "current"
 
     @property
     def status(self) -> str:
-        """Its status with a glyph, whether it is stuck, and whether the service still shows it."""
+        """The status with a glyph, whether the run is stuck, and whether the service still shows it."""
         marks = ["stuck"] * self.is_stuck + [self.presence] * (self.presence != "current")
         return badge(self.run.status) + (f" ({', '.join(marks)})" if marks else "")
 
     @property
     def took(self) -> str:
-        """How long it worked until it finished, or until now."""
+        """How long the run worked until it finished, or until now."""
         seconds = self.detail.took.until(self.now) if self.detail else None
         return "—" if seconds is None else span(seconds, pads_hours=False)
 

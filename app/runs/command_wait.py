@@ -110,7 +110,7 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
             except asyncio.CancelledError:
                 if not follow or not since:
                     raise
-                # The usual end is no error; the exit code is the signal's.
+                # ^C is the usual way to stop and no error; the exit code is the signal's.
                 output.note(f"Stopped. Continue with: {invocation.command_line} runs events --follow --since {since}")
                 return Exit.DONE
             if unread is not None:
@@ -130,7 +130,7 @@ class WaitResult(Struct, frozen=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended in another way than completed."""
+        """Whether the run ended with any status except completed."""
         return self.outcome == "ended" and self.run is not None and self.run.status != "completed"
 
 
@@ -195,7 +195,7 @@ class RunWaiter(Struct, frozen=True):
     """Whether to stop as soon as one of the runs has failed or is lost."""
 
     async def until_final(self, run_ids: Sequence[str], patience: timedelta) -> Mapping[str, WaitResult]:
-        """Wait until each run has ended or is lost, or time is up.
+        """Wait until each run has ended or is lost, or until the time-out.
 
         Temporary faults of the network or the service are waited out; a refused token is not.
 
@@ -267,7 +267,7 @@ class RunWaiter(Struct, frozen=True):
 
 
 def wait_failure(results: Mapping[str, WaitResult]) -> CommandFailedError | None:
-    """The failure that the results amount to; None: every run completed."""
+    """The command's failure, given the results; None if every run completed."""
     bad = {
         run_id: f"{run_id} ({result.run.status}{f': {result.reason}' if result.reason else ''})"
         for run_id, result in results.items()

@@ -56,7 +56,7 @@ _HEARD: Final = {
 
 
 def when_heard(action: Action) -> str:
-    """When an agent gets a message, as the service answered; empty: it did not say, or the action is no message."""
+    """When an agent gets a message, according to the service; empty if not stated, or for other actions."""
     return _HEARD.get(str(as_received(action.response_json).get("when")), "") if action.kind == "run.say" else ""
 
 

@@ -76,12 +76,12 @@ def key_name(name: str) -> KeyName | None:
 
 
 def closest_key(name: str) -> str | None:
-    """The key that an unknown one was probably meant to be."""
+    """The known key that an unknown one probably means."""
     return None if name.casefold() in COLUMNS else closest(name.casefold(), _BY_NAME)
 
 
 def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
-    """Describe a status that no run was ever seen with, and the fix."""
+    """Describe a status that no run ever had, and the fix."""
     reason = f"No run that was ever seen here has the status {status!r}."
     return reason, did_you_mean(status.casefold(), known)
 
@@ -202,7 +202,7 @@ def value_text(value: str, key: KeyName) -> str:
 
 
 def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
-    """The terms that ask for some values and exclude others."""
+    """The terms for included and for excluded values."""
     for sign, values in (("", tuple(asked)), ("-", tuple(excluded))):
         if values:
             yield f"{sign}{key}:{','.join(value_text(value, key) for value in values)}"
@@ -214,7 +214,7 @@ def given(term: Term) -> tuple[QueryToken, ...]:
 
 
 def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
-    """The mistake in the term's form, if any."""
+    """The mistake in the term's syntax, if any."""
     for token in term.tokens:
         if not token.is_closed:
             return unclosed(token)

@@ -1,4 +1,4 @@
-"""The Runs screen: what needs you, the query, the table of matching runs, and the run under the cursor."""
+"""The Runs screen: urgent items, the query, the table of matching runs, and the run under the cursor."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -104,7 +104,7 @@ class RunsScreen(RunActions):
         self.loader = RunsLoader(self, self.split, query)
         self.older_runs = OlderRuns(self, self.loader, self.table)
         self._undo: PreferenceChange | None = None
-        """Brings back the view that was deleted last. None: there is none, or the query changed since."""
+        """Restores the last deleted view; None if there is nothing to restore, or the query changed since."""
         self._goes_to_rows = False
         """Whether the focus goes from the search line to the table with the rows that are on their way."""
 
@@ -163,7 +163,7 @@ class RunsScreen(RunActions):
         if (view := next((view for view in self.views if view.query.split() == target.split()), None)) is not None:
             self.show_view(view)
         else:
-            self.table_query = TableQuery(line=target, sort=self.table_query.sort)  # A link is about single runs.
+            self.table_query = TableQuery(line=target, sort=self.table_query.sort)  # A link shows single runs.
 
     @property
     def bookmark(self) -> tuple[TableQuery, str | None]:
@@ -194,7 +194,7 @@ class RunsScreen(RunActions):
         self.pane.tick(now, self.session.vitals.as_of)
 
     def show_trouble(self) -> None:
-        """Show trouble in the banner, or in the table while it is empty."""
+        """Show problems in the banner, or in the table while it is empty."""
         super().show_trouble()
         self._explain_no_rows()
 
@@ -209,7 +209,7 @@ class RunsScreen(RunActions):
 
     def _fit_needs_you(self) -> None:
         items = self.session.inbox.items or () if self.session.settings.console.needs_you else ()
-        self.needs_you.show_urgent(items, (self.app.size.height - AROUND) // 8)  # Most lines are for the runs.
+        self.needs_you.show_urgent(items, (self.app.size.height - AROUND) // 8)  # The runs get most of the lines.
         if self.needs_you.has_focus and not self.needs_you.display:
             self._focus_rows()
 
@@ -221,7 +221,7 @@ class RunsScreen(RunActions):
     # Table
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable what cannot be done."""
+        """Disable actions that have no effect now."""
         match action:
             case "fetch_older":
                 return self.older_runs.may_fetch
@@ -250,7 +250,7 @@ class RunsScreen(RunActions):
         if self._goes_to_rows:
             self._focus_rows()
         elif not self.bar.line.has_focus:
-            self.refresh_bindings()  # They may have been looked up while keys about rows did nothing.
+            self.refresh_bindings()  # Row keys may have been disabled while the rows were replaced.
 
     @on(RunTable.Chosen)
     def _run_chosen(self, message: RunTable.Chosen) -> None:
@@ -293,7 +293,7 @@ class RunsScreen(RunActions):
         await show_export(self, engine, self.table_query, tuple(self.table.marks))
 
     def was_sent(self, run_ids: tuple[str, ...]) -> None:
-        """Unmark the runs: those that were left out stay marked, for another attempt."""
+        """Unmark the sent runs; skipped runs stay marked for another attempt."""
         super().was_sent(run_ids)
         self.table.mark(run_ids, is_marked=False)
 
@@ -321,7 +321,7 @@ class RunsScreen(RunActions):
             self.set_line(" ".join((*listed("repo", (row.repository,)), *listed("branch", branches))))
 
     def action_group(self) -> None:
-        """Group by the next kind, and after the last one by none."""
+        """Switch to the next grouping; after the last one, remove it."""
         grouping = self.table_query.grouping
         following = GROUPINGS[GROUPINGS.index(grouping.by) + 1 :] if grouping else GROUPINGS
         self.table_query = replace(self.table_query, grouping=Grouping(following[0]) if following else None)
@@ -379,7 +379,7 @@ class RunsScreen(RunActions):
 
     @on(Input.Changed, "SearchInput")
     def _line_typed(self) -> None:
-        # At once, without a pause: the next key cancels a running search.
+        # Immediately, without a pause, since the next key cancels a running search.
         line = self.bar.line
         if line.has_focus:
             self._goes_to_rows = False
@@ -398,14 +398,14 @@ class RunsScreen(RunActions):
             self._focus_rows()
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
-        """Take the line as it was typed, however it is left."""
+        """Apply the typed line, however the user leaves it."""
         if event.widget is self.bar.line and self.table_query.cursor is not None:
             self.set_line(self.bar.line.value.strip())
             self.bar.offer(())
 
     def _focus_rows(self) -> None:
         self._goes_to_rows = False
-        self.set_focus(self.table)  # At once: `focus()` does so later, and the next enter would still be the line's.
+        self.set_focus(self.table)  # Immediately; `focus()` would act too late.
 
     # Sheets
 
@@ -487,7 +487,7 @@ class RunsScreen(RunActions):
         """Save the shown runs as a view."""
         from app.runs.screen_pickers import ViewSaver
 
-        self.set_line(self.table_query.line.strip())  # As it will be read, not as it is while it is typed.
+        self.set_line(self.table_query.line.strip())  # Interpret the line as a finished one, not as one being typed.
         if problems := self._problems():
             self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
@@ -500,7 +500,7 @@ class RunsScreen(RunActions):
     # Older runs, and the pane
 
     def action_fetch_older(self) -> None:
-        """Fetch runs that are not here."""
+        """Fetch runs that are not in the cache."""
         self.older_runs.fetch()
 
     @using_engine("pause")
@@ -532,7 +532,7 @@ class RunsScreen(RunActions):
             self.bar.line.put(query.line, 0)
         self.table.sort = query.sort
         self._show_views()
-        self.bar.facets.condition = replace(condition, search="")  # A typed word does not repaint them.
+        self.bar.facets.condition = replace(condition, search="")  # Typing a word does not repaint the views.
         self._show_remark()
 
     @on(RunsLoader.ViewsCounted)

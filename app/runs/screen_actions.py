@@ -149,7 +149,7 @@ class RunActions(BaseScreen):
             self.session.notify(f"{have} ended: there is nothing to cancel.")
 
     def action_retry(self) -> None:
-        """Send the instructions of the marked runs that failed once more, or of the run in focus."""
+        """Retry the marked failed runs, or the run in focus, with the same instructions."""
         self.show_form("retry")
 
     @using_engine("form")
@@ -163,7 +163,7 @@ class RunActions(BaseScreen):
             self.action_refresh()
 
     def action_follow_run(self) -> None:
-        """Follow the runs to their end, or no longer."""
+        """Follow the runs until they end, or unfollow them."""
         engine = self.acting_engine
         if isinstance(engine, str):
             self.session.notify(engine)
@@ -191,7 +191,7 @@ class RunActions(BaseScreen):
             self.session.notify(f"{len(runs):,} runs are marked: only one is opened. esc unmarks them.")
         if len(runs) != 1:
             return
-        import webbrowser  # It searches for all installed browsers: imported at first use.
+        import webbrowser  # Searches for all installed browsers, so it is imported at first use.
 
         template = self.session.settings.console.run_url
         address = run_address(template, runs[0]) if template else await engine.extension.page(runs[0].run_id)
@@ -212,7 +212,7 @@ class RunActions(BaseScreen):
 
 
 async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort: RunSort) -> tuple[str, ...]:
-    """Ids of all matching runs; none, with a reason, if they are too many."""
+    """Ids of all matching runs; none, with a notice, if there are too many."""
     total = await engine.cache.count(condition)
     if total > MAX_MARKS:
         why = f"{total:,} runs match; at most {MAX_MARKS:,} are marked at a time. Narrow the filter first."
@@ -222,7 +222,7 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
 
 
 async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: Sequence[str]) -> tuple[str, ...]:
-    """Show the form that retries or continues these runs; return the ids that it was done for."""
+    """Show the form that retries or continues these runs; return the ids that it was sent for."""
     from app.actions.screen_batch import continued, known_of, retried
     from app.actions.screen_many import ManyForm
 

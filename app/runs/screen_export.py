@@ -1,4 +1,4 @@
-"""Exports: of runs, as a table for a spreadsheet or as JSON with everything stored about each; and the sheet of any."""
+"""Exports of runs, as a spreadsheet table or as JSON with all stored data, and the sheet for any export."""
 
 import csv
 import json
@@ -97,7 +97,7 @@ async def write(cache: "Cache", condition: RunFilter, sort: RunSort, marks: Sequ
                 run, is_stuck = detail.run, detail.run.run_id in stuck
                 times = rfc3339(run.created_at), rfc3339(run.updated_at)
                 row = run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, is_stuck
-                # An empty cell: not known.
+                # An empty cell means unknown.
                 known = detail.summary.agent, None if (findings := detail.summary.findings) is None else str(findings)
                 file.add((*row, *known), run_document(run, detail, stuck=is_stuck))
         return file.count
@@ -182,7 +182,7 @@ class ExportScreen(PickerScreen[str]):
 
 
 def export_problem(path: Path) -> str | None:
-    """The reason why a file cannot have this name; None: none is known before writing."""
+    """Why a file cannot have this name; None if the name looks usable before writing."""
     if path.suffix.lower() not in FORMATS:
         return f"End the name in {ENDINGS}: it chooses the format."
     try:

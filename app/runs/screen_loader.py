@@ -1,4 +1,4 @@
-"""The data of the runs screen, from cache and service: rows, numbers, the run at the cursor and its log's end."""
+"""The data of the Runs screen, from cache and service: rows, counts, the selected run and the end of its log."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ class FailureLogs:
     """The ends of failed runs' logs; one is requested at a time, for the run under the cursor."""
 
     def __init__(self, screen: "BaseScreen", read_again: Callable[[], None]) -> None:
-        """`read_again` is called when a requested end has come."""
+        """`read_again` is called when a requested log end arrives."""
         self._screen, self._read_again = screen, read_again
         self._tails: dict[object, tuple[datetime | None, LogTail]] = {}
         """By run and its own time; with the time of a request that failed, which is repeated."""
@@ -71,7 +71,7 @@ class FailureLogs:
         """The run and its own time whose tail is being requested."""
 
     def tail(self, engine: "Engine", detail: RunDetail | None) -> LogTail | None:
-        """The end of this run's log, if it failed; one that is not known is requested in place of any other."""
+        """The end of this run's log, if it failed; an unknown end replaces any pending request."""
         tail, wanted = None, None
         if detail is not None and detail.run.status == "failed":
             key = detail.run.run_id, detail.run.updated_at
@@ -86,7 +86,7 @@ class FailureLogs:
         return tail
 
     async def _request(self, engine: "Engine", detail: RunDetail, key: object) -> None:
-        # Nothing is requested for runs that the cursor only passes.
+        # Request nothing for runs that the cursor only passes.
         await asyncio.sleep(0.1)
         now = self._screen.session.run_now()
         try:
@@ -119,7 +119,7 @@ class FailureLogs:
         """Each line, and whether it reports the failure."""
         if chunk.steps is None:
             text = chunk.data.decode("utf-8", "replace")
-            # A piece from the middle of a log begins within a line.
+            # A piece from the middle of a log starts inside a line.
             text = (text.partition("\n")[2] or text) if chunk.offset else text
             yield from ((safe_log_line(_TIME.sub("", line)), False) for line in text.split("\n"))
             return
@@ -145,7 +145,7 @@ class RunsLoader:
         """The numbers around the rows were read."""
 
     class ViewsCounted(Message):
-        """Other numbers of runs are in the views."""
+        """The counts of the views changed."""
 
     def __init__(self, screen: "BaseScreen", split: "SplitView", query: TableQuery) -> None:
         self._screen = screen
@@ -200,16 +200,16 @@ class RunsLoader:
         self.load()
 
     def pins_changed(self, _: object) -> None:
-        """Read the rows again if they are the followed runs."""
+        """Read the rows again if the query is about followed runs."""
         if self.condition.followed:
             self.runs_changed()
 
     def engine_changed(self, event: "Event") -> None:
-        """Read again what changed; new runs that follow others at once wait for the next tick, as pages of them do."""
+        """Reload what changed; new runs in quick succession, such as pages of them, wait for the next tick."""
         if isinstance(event, RunsChanged) and not (event.changes.transitions or event.changes.updated):
             if self._is_filling or time.monotonic() < self._grown_s + GROWS_S:
                 self._is_behind = True
-                # A screen on which nothing changes is looked at less often.
+                # Check a screen without changes less often.
                 self._screen.on_update()
                 return
             self._grown_s = time.monotonic()
@@ -243,16 +243,16 @@ class RunsLoader:
         self.runs_changed()
 
     def query_changed(self, before: TableQuery, after: TableQuery) -> None:
-        """Read other rows, if the query has others, and give up a search that is not finished."""
+        """Read the rows of a changed query, and cancel an unfinished search."""
         self.query, now = after, self._session.run_now()
         has_other_groups = (after.grouping and after.grouping.by) != (before.grouping and before.grouping.by)
         if after.sort != before.sort or after.condition(now) != before.condition(now) or has_other_groups:
-            # After sorting the ends of the table matter, after filtering the same run among others.
+            # After sorting, the ends of the table matter; after filtering, the same run matters.
             self._table.start_over(follow=after.sort == before.sort)
             self._changed.add("query")
             self._rows.ask_anew()
         elif after.grouping != before.grouping:
-            # Where groups are folded or unfolded, the others stay where they are.
+            # When groups are folded or unfolded, the other rows keep their positions.
             self._changed.add("query")
             self.runs_changed()
 
@@ -280,19 +280,19 @@ class RunsLoader:
                 request = table.request(condition, query.sort, query.grouping, is_fresh=bool(changed))
                 table.show(await cache.window(request), request)
             if changed:
-                # The rows first: showing the numbers may lay out the screen again.
+                # Rows first, since showing the counts may lay out the screen again.
                 await self._painted()
                 await self._read_numbers()
             if "runs" in changed:
                 table.mark_stuck(await cache.stuck())
         except BaseException:
-            self._changed |= changed  # The next reading has to make up for it.
+            self._changed |= changed  # The next read has to make up for the failure.
             raise
 
     async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
         """Show early matches at once, then the rows around them, and their number once all runs were searched."""
         table, sort, count = self._table, self.query.sort, 0
-        # How long the first and the second search for a page may take.
+        # Time limits of the first and second search for a page.
         for patience_s in (0.015, 0.06):
             request = table.request(condition, sort)
             rows = await cache.first_rows(condition, sort, limit=table.page, patience_s=patience_s)
@@ -311,7 +311,7 @@ class RunsLoader:
             table.counted(await cache.count(condition))
 
     async def _painted(self) -> None:
-        # A console that closes takes the table away before the reading for it has ended.
+        # A closing console removes the table before its read has finished.
         if self._table.is_running:
             await self._table.wait_for_refresh()
 
@@ -344,7 +344,7 @@ class RunsLoader:
         self._screen.post_message(self.Counted())
 
     def _count(self, extent: Extent) -> None:
-        """Take over the numbers that are known with the rows."""
+        """Use the counts that came with the rows."""
         self.extent = extent
         self.counts[ALL.query] = extent.held
         if not self.query.is_changed:
@@ -395,7 +395,7 @@ class RunsLoader:
     # Summaries
 
     def _unknown_runs(self) -> list[RunRow]:
-        """The runs on show of which something may be learnt, the one under the cursor first."""
+        """The visible runs whose summaries are due, the one under the cursor first."""
         engine, here = self._session.engine, self._table.row
         rows = dict.fromkeys((*([here] if here else []), *self._table.rows_on_show))
         return [row for row in rows if engine is not None and engine.summaries.are_due(row)]
@@ -411,7 +411,7 @@ class RunsLoader:
                     if row.run_id == self._screen.focused_run_id:
                         self.load_run()
                     if row not in self._table.rows_on_show:
-                        break  # The next tick asks about those that are on show now.
+                        break  # The next tick asks about the runs visible by then.
         except ApiError:
             self._is_silent = True
 
@@ -423,7 +423,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
     cache, ledger = engine.cache, engine.ledger
     if (detail := await cache.detail(run_id)) is None:
         return None
-    # By the service's clock, as all other times of a run.
+    # By the service's clock, like all other times of a run.
     ahead = await cache.run_clock_ahead()
     seen = replace(detail, first_seen_at=detail.first_seen_at + ahead, last_seen_at=detail.last_seen_at + ahead)
     actions = await ledger.for_run(run_id)
@@ -441,6 +441,6 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
 
 
 def first_window(rows: tuple[RunRow, ...], request: WindowRequest) -> RunWindow:
-    """The first rows, as many as are known so far; the cursor is on its run if that is among them."""
+    """The first rows found so far; the cursor is on its run if the run is among them."""
     cursor = next((index for index, row in enumerate(rows) if row.run_id == request.cursor_id), 0)
     return RunWindow(len(rows), 0, rows, 0, cursor)

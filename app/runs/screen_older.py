@@ -1,4 +1,4 @@
-"""Runs that are not in the cache: why they are missing, and fetching, stopping or pausing."""
+"""Runs missing from the cache: the reason, and actions to fetch, stop or pause."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -35,7 +35,7 @@ class OlderRuns:
     """Fetches runs that the query may find beyond the cached ones, while the user waits."""
 
     class Changed(Message):
-        """Runs came, or the texts changed."""
+        """Runs arrived, or the texts changed."""
 
     def __init__(self, screen: "BaseScreen", loader: "RunsLoader", table: "RunTable") -> None:
         self._screen = screen
@@ -57,7 +57,7 @@ class OlderRuns:
 
     @property
     def progress(self) -> BackfillProgress:
-        """The progress of the fetching, in this process or in the one that polls."""
+        """The progress of the backfill, in this process or the polling one."""
         if (engine := self._session.engine) is None:
             return IDLE
         stored = None if (extent := self._loader.extent) is None else extent.progress
@@ -94,12 +94,12 @@ class OlderRuns:
 
     @property
     def may_pause(self) -> bool:
-        """Whether something is fetched in the background."""
+        """Whether the background backfill has work."""
         return not self.is_paused and self.progress.phase in {"running", "waiting"} and not self.is_fetching
 
     @property
     def is_paused(self) -> bool:
-        """Whether the fetching in the background is paused."""
+        """Whether the background backfill is paused."""
         return self._loader.extent is not None and self._loader.extent.is_paused
 
     def fetch(self, gap: CoverageGap | None = None) -> None:
@@ -138,7 +138,7 @@ class OlderRuns:
         self._screen.post_message(self.Changed())
 
     async def _ask_with_filter(self, engine: "Engine") -> None:
-        """Fetch runs that match the query, until some came or the service has no more."""
+        """Fetch runs that match the query until some arrive or the service has no more."""
         query, gap = self._loader.query, self._wanted
         if self._filtered is None or self._filtered[:2] != (query, gap):
             counts = engine.listing.older(self._loader.condition, gap.before if gap else None)
@@ -196,7 +196,7 @@ class OlderRuns:
         has_counts = not query.is_changed and query.view.query in self._loader.counts
         is_limited = not extent.coverage.ranges or self.gap is not None
         session, now = self._session, self._session.clock()
-        # While the link fails, no row counts as fresh.
+        # While the link is down, no row counts as fresh.
         fresh_from = now if session.vitals.as_of else now - timedelta(seconds=session.vitals.timing.late_after_s)
         history = timedelta(days=session.settings.history.days)
         return ExtentLine(extent, now, fresh_from, self.progress, history, is_limited, has_counts)

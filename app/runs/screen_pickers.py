@@ -97,7 +97,7 @@ class ValuePicker(PickerScreen[Picked]):
 
     @on(Input.Submitted)
     def action_apply(self) -> None:
-        """Close with the choice; without marks, the name under the cursor."""
+        """Close with the choice; without marks, choose the name under the cursor."""
         if not self._marks and (value := self.query_one(PickList).value) is not None:
             self._marks[value] = "only"
         only = tuple(name for name, mark in self._marks.items() if mark == "only")
@@ -123,14 +123,14 @@ class ValuePicker(PickerScreen[Picked]):
         self.query_one(PickList).move(step)
 
     def action_nothing(self) -> None:
-        """Close without a name: the filter then matches runs of every name."""
+        """Close without a name, which makes the filter match every name."""
         self.dismiss(((), ()))
 
     @on(events.Mount)
     @on(Input.Changed)
     def _find(self) -> None:
         text = self.query_one(Input).value.strip()
-        # The star of a pattern is not among the letters to search for.
+        # Leave the star of a pattern out of the search.
         matches = [(match, name) for name in self._names if (match := fuzzy(text.replace("*", ""), name)) is not None]
         if text:
             matches.sort(key=lambda pair: -pair[0][0])
@@ -290,7 +290,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
 
     @on(Input.Changed)
     def _explain(self) -> View | None:
-        """Explain the effect of the name; return the view that has it."""
+        """Explain the effect of the name; return the existing view with this name."""
         other = self._views.get(self.query_one(LineInput).value.strip().casefold())
         note = self.query_one(SheetNote)
         if other is None:
@@ -358,7 +358,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
                 self._change(self._table.columns.choice.moved(self._key, order[there]))
 
     def action_size(self, cells: int | None) -> None:
-        """Make the column so many cells wider; None: as wide as its text."""
+        """Widen the column by this many cells; None: fit its text."""
         width = self._table.columns.choice.widths.get(self._key) or self._table.columns.width_of(self._key)
         self._change(self._table.columns.choice.sized(self._key, None if cells is None else width + cells))
 

@@ -73,7 +73,7 @@ class ConversationPart(RunPart):
         yield self.reply
 
     def show(self) -> None:
-        """Show the turns, and the facts and neighbours."""
+        """Show the turns, the facts and the neighbours."""
         self.body.paint()
         self._beside.paint()
 
@@ -222,7 +222,7 @@ class RunScreen(RunActions):
         self.action_part(names[(names.index(self._current) + step) % len(names)])
 
     def action_back(self) -> None:
-        """Go back to the findings, if one led here; otherwise to where the run was opened."""
+        """Go back to the findings if one led here, otherwise to the screen that opened the run."""
         if self._is_from_finding:
             self.action_part("review")
         else:
@@ -278,7 +278,7 @@ class RunScreen(RunActions):
     # Reply
 
     def action_leave_reply(self) -> None:
-        """Leave the box; its text stays."""
+        """Leave the reply box; its text stays."""
         self._conversation.body.focus()
 
     @using_engine("form")
@@ -358,4 +358,4 @@ class RunScreen(RunActions):
         self._conversation.show()
         self.refresh_bindings()
         if self._current == "log" and subject.last_turn != before:
-            self._part.show()  # Only now is it known which turn's log is the last.
+            self._part.show()  # The last turn, and so its log, is known only now.

@@ -33,7 +33,7 @@ NO_TURNS: Final = RunTurns("", ())
 
 @dataclass(slots=True)
 class RunSubject:
-    """One run, as far as it is known."""
+    """One run with its known facts and results."""
 
     session: "Session"
     run_id: str
@@ -69,13 +69,13 @@ class RunSubject:
 
     @property
     def last_turn(self) -> int:
-        """The number of its last turn, if known."""
+        """The number of the last turn, if known."""
         if self.turns.turns:
             return self.turns.turns[-1].number
         return max(1, self.view.detail.turns) if self.view is not None else 1
 
     def neighbour(self, step: int) -> str | None:
-        """The next newer (-1) or older (1) run of its branch; None: there is none."""
+        """The next newer (-1) or older (1) run on the branch, or None."""
         ids = [] if self.view is None else [row.run_id for row in self.view.branch.rows]
         index = ids.index(self.run_id) + step if self.run_id in ids else -1
         return ids[index] if 0 <= index < len(ids) else None
@@ -85,7 +85,7 @@ class RunPart(Container):
     """One tab of the screen; it reads only while it is shown. The hooks `left` and `tick` do nothing here."""
 
     WIDE: ClassVar = 0
-    """Columns needed for what is beside the body; with fewer it is above or below."""
+    """Columns needed for panes next to the body; with fewer, they are above or below."""
     body: Widget
 
     def __init__(self, subject: RunSubject) -> None:
@@ -98,7 +98,7 @@ class RunPart(Container):
         self.screen.run_worker(work, **options)
 
     def on_resize(self) -> None:
-        """Note whether there is room beside the body."""
+        """Store whether there is room next to the body."""
         self.set_class(self.size.width >= self.WIDE, "-wide")
 
     def show(self) -> None:

@@ -59,7 +59,7 @@ class PreferencesError(RunwardenError):
 
 
 class LastQuery(Struct, frozen=True):
-    """What one console showed last."""
+    """The view and order that one console showed last."""
 
     view: str = ""
     """Empty, or the name of a deleted view: the first one."""
@@ -120,7 +120,7 @@ class PreferencesFile(Struct, frozen=True):
         try:
             known = msgspec.json.decode(self.path.read_bytes(), type=Preferences)
         except (OSError, ValueError):
-            # A console that starts with defaults is better than one that does not start.
+            # Starting with defaults is better than not starting.
             return Preferences()
         sorts = [query.sort for query in (known, *known.last.values())]
         sorts += [view.sort for view in known.views if view.sort is not None]
@@ -183,7 +183,7 @@ class PreferencesWriter:
                 self._file.change, lambda known: reduce(lambda so_far, change: change[0](so_far), pending, known)
             )
         except PreferencesError as error:
-            # The next change saves these too: the file may be writable by then.
+            # The next change also saves these, when the file may be writable again.
             self._pending = [*((change, "") for change, _ in pending), *self._pending]
             if not self._has_failed:
                 self._has_failed = True
@@ -237,7 +237,7 @@ def as_typed(line: str, cursor: int) -> str:
 
 
 def limit_in(line: str, key: KeyName) -> str:
-    """A time limit as written in the line, or an empty one."""
+    """A time limit as written in the line; may be empty."""
     return next((term.tokens[0].text for term in terms(line) if term.key and key_name(term.key) == key), "")
 
 
@@ -316,7 +316,7 @@ class TableQuery(Struct, frozen=True):
         query = self.query(now)
         if query.problems or known is None or self.cursor is not None:
             return query.problems
-        # An excluded status may be unknown, unless it is misspelt.
+        # An excluded status can be unknown, unless it is a typo.
         excluded = (status for status in query.filter.not_statuses if closest(status.casefold(), known))
         unknown = [status for status in (*query.filter.statuses, *excluded) if status not in known]
         return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
@@ -342,7 +342,7 @@ def first_query(settings: Settings, preferences: Preferences) -> TableQuery:
 
 
 def this_terminal() -> str:
-    """What tells this terminal, or the pane of a multiplexer, from others; empty: it has no name."""
+    """The name of this terminal or multiplexer pane, to distinguish it from others; empty if it has none."""
     for name in ("TMUX_PANE", "STY", "KITTY_WINDOW_ID", "WEZTERM_PANE", "TERM_SESSION_ID", "WINDOWID"):
         if value := os.environ.get(name):
             # GNU screen numbers its windows.

@@ -1,4 +1,4 @@
-"""Summaries: what runs are about, from the ledger and the service, kept in the cache."""
+"""Summaries of runs, from the ledger and the service, kept in the cache."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -43,7 +43,7 @@ class RunSummaries:
     """When a working run's log was last read."""
 
     def are_due(self, row: RunRow) -> bool:
-        """Whether something may be learnt about the run."""
+        """Whether the run's summary should be requested."""
         return self._is_unknown(row) or self._is_step_due(row)
 
     def _is_unknown(self, row: RunRow) -> bool:
@@ -55,7 +55,7 @@ class RunSummaries:
         return row.status == "working" and row.summary.turns is not None and is_due
 
     async def learn(self, rows: Sequence[RunRow]) -> AsyncGenerator[RunRow]:
-        """Learn what these runs are about, and return those of which more is known than before, one by one.
+        """Request the summaries of these runs, and yield each run whose summary improved.
 
         Raises:
             ApiError: The service cannot be asked now.
@@ -123,7 +123,7 @@ def _counted(turn: Turn) -> FindingCounts | None:
 
 
 def last_step(chunk: LogChunk) -> str:
-    """The last step of a log in one line, as far as its end shows it; empty: none."""
+    """The last step of a log in one line, from the end of the log; may be empty."""
     if chunk.steps is None:
         return _line("\n".join(reversed(chunk.data.decode("utf-8", "replace").splitlines())))
     steps = (_line(step.text) and _VERBS[step.kind] + _line(step.text) for step in chunk.steps if step.kind in _VERBS)

@@ -14,7 +14,7 @@ class ReaderGoneError(Exception):
 
 
 class NotPrintedError(RunwardenError):
-    """Stdout cannot be written; the command itself may have succeeded."""
+    """Writing stdout failed; the command itself may have succeeded."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The output cannot be written: {reason}.")
@@ -58,7 +58,7 @@ def printing() -> Iterator[None]:
 
 @contextmanager
 def remarking(stream: TextIO) -> Iterator[None]:
-    """Go on without the stream if it cannot be written: a remark never decides a command's outcome."""
+    """Continue without the stream if it cannot be written: a remark never changes a command's outcome."""
     try:
         yield
     except OSError:

@@ -66,7 +66,7 @@ _MEGABYTE: Final = 1_000_000
 
 @dataclass(slots=True)
 class Effort:
-    """Decides how far a filling goes, and reports its progress."""
+    """Decides how far to fill gaps, and reports the progress."""
 
     on_page: Callable[[int, float | None, Coverage | None, int], None]
     may_continue: Callable[[], bool]
@@ -77,11 +77,11 @@ class Effort:
     _left: float | None = None
 
     def goes_on(self, coming: int = 0) -> bool:
-        """Whether to ask for more while this many runs are on their way."""
+        """Whether to request more runs while this many are on their way."""
         return self.runs_left > coming and self.may_continue()
 
     def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
-        """Count the runs of a page; take the coverage if it changed."""
+        """Count the runs of a page, and update the coverage if it changed."""
         self.runs_left -= len(stored.changes.new)
         self.on_page(len(stored.changes.new), self._left, coverage, stored.page.dropped)
 
@@ -92,7 +92,7 @@ class Effort:
 
 @dataclass(slots=True, eq=False)
 class Window:
-    """Creations from start to end, both inclusive, that are asked for page by page."""
+    """A range of creation times, both ends inclusive, that is requested page by page."""
 
     start: datetime | None
     """None: from the very first run."""
@@ -156,7 +156,7 @@ class WindowFill:
 
     def _next(self) -> Window | None:
         if not self._windows or (self._spacing is None and self._asked):
-            return None  # Nobody knows yet how long a window should be.
+            return None  # The right length of a window is not known yet.
         window = self._windows.pop(0)
         if self._spacing is None or window.token is not None or self._is_short(window, self._spacing):
             return window
@@ -208,7 +208,7 @@ class WindowFill:
         try:
             task.result()
         except RateLimitedError as error:
-            # Of many parallel requests some get no turn before they give up; a single one fails with the stated wait.
+            # Some of many parallel requests give up before their turn; a single one fails with the stated wait.
             if self.effort.parallel <= 1:
                 self._failure = self._failure or error
             self.effort.parallel = max(1.0, self.effort.parallel / 2)
@@ -255,7 +255,7 @@ class Backfill:
         """Fill for a while; return the seconds until the next time, longer after each failure."""
         history = await self._history()
         if not history.coverage.ranges and not history.is_unread:
-            return LOOK_S  # Before the first refresh has ended there is nothing to begin with.
+            return LOOK_S  # Before the first refresh has finished, no gaps are known.
         self._is_paused = history.is_paused
         if self._is_paused:
             self._enter("paused")
@@ -304,7 +304,7 @@ class Backfill:
         return is_done
 
     async def pause(self, *, is_paused: bool) -> None:
-        """Ask for nothing more, in every process with this cache, or go on."""
+        """Pause the backfill in every process with this cache, or resume it."""
         self._is_paused = is_paused
         await self._cache.pause_backfill(paused=is_paused)
         self._enter("paused" if is_paused else "idle")
@@ -361,7 +361,7 @@ class Backfill:
                 await windows.fill(gaps)
                 if not windows.is_odd:
                     return
-                self._runs.dates_are_proven = False  # To be proven again before they are relied on.
+                self._runs.dates_are_proven = False  # These claims have to be proven again before use.
         finally:
             self._parallel = effort.parallel
         while (gaps := await missing()) and effort.goes_on():
@@ -391,7 +391,7 @@ class Backfill:
                     await self._cache.store_place(None, following)
                 elif order.is_odd:
                     await self._cache.store_place(before, None)
-                    return True  # It starts from the newest run.
+                    return True  # This walk starts from the newest run.
                 elif following is None or (floor is not None and floor < before):
                     start = None if following is None else floor
                     coverage = await self._cache.extend_coverage(start, before - TICK)
@@ -402,7 +402,7 @@ class Backfill:
         except (RefusedError, EndlessListError) as error:
             if isinstance(error, _UNRELATED_TO_PAGE_TOKEN):
                 raise
-            # The token has expired, or leads in a circle.
+            # The token has expired or leads back to earlier pages.
             await self._cache.store_place(before, None)
             return before is not None
         return True
@@ -462,7 +462,7 @@ class Backfill:
 
     @asynccontextmanager
     async def _shared(self, *, hears_pause: bool = False) -> AsyncIterator[None]:
-        """Store the progress every second while the body runs, and hear whether another process paused it."""
+        """Store the progress every second while the body runs, and notice a pause by another process."""
 
         async def share() -> None:
             while True:
@@ -482,7 +482,7 @@ class Backfill:
 def missing_gaps(history: History, floor: datetime | None) -> Sequence[CoverageGap]:
     """The gaps above this creation time."""
     if history.is_unread:
-        return (CoverageGap(None, None),)  # The list continues, and its order proves nothing.
+        return (CoverageGap(None, None),)  # The list continues, but its order proves nothing.
     if floor is None:
         return history.coverage.gaps
     return [

@@ -38,7 +38,7 @@ class Listing(Struct, frozen=True):
     runs: RunSync
 
     async def pages(self, condition: RunFilter, *, limit: int | None) -> AsyncIterator[Listed]:
-        """Runs that match the filter, page by page, at most `limit` of them (None: all); none comes twice."""
+        """Runs that match the filter, page by page, at most `limit` (None: all), each once."""
         query = await self._query(condition)
         most = self.runs.reader.page_size
         # A filter applied here may drop most of a page: small pages would cost many requests.
@@ -96,7 +96,7 @@ class Listing(Struct, frozen=True):
                         or (query.repository is not None and run.repository.label != query.repository.label)
                         for run in stored.page.runs
                     )
-                    # One run may have changed just now.
+                    # A single run may have changed in between.
                     if 2 * others > len(stored.page.runs):
                         raise FilterIgnoredError
                     new = set(stored.changes.new)

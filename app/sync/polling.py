@@ -156,7 +156,7 @@ class Polling:
         self.schedule = Schedule(DEADLINE_S, max(self.runs_s, 1.0), lambda problem: announce(StorageFailed(problem)))
 
     def start(self) -> None:
-        """Begin to poll, at once."""
+        """Start polling immediately."""
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
         self.schedule.start(self._catch_up)
         self.schedule.add("runs", lambda: self._poll("runs", self.runs))
@@ -175,7 +175,7 @@ class Polling:
                 self.schedule.run_now(subject)
 
     async def stop(self) -> None:
-        """End polling and give the lease back."""
+        """Stop polling and release the lease."""
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
@@ -207,7 +207,7 @@ class Polling:
         except StorageError:
             raise
         except Exception as error:
-            # A mistake of ours must not look like a quiet service.
+            # Our own bug must not look like a quiet service.
             why = f"Runwarden could not use the answer ({type(error).__name__}: {error})."
             await sync.polls.record(InternalError(why))
             raise
@@ -226,7 +226,7 @@ class Polling:
         return ORPHANS_S
 
     async def next_poll(self) -> Wait | None:
-        """Why the next poll of runs is late, and when it comes; None: it is not late."""
+        """Why the next poll of runs is late, and when it is due; None if it is on time."""
         wait = await self.runs.client.budget.wait(Priority.ACTIVE, max_age_s=POLL_S)
         cadence = self._cadences.get("runs")
         if cadence is None or not self.is_poller:
@@ -243,7 +243,7 @@ class Polling:
 
     def _catch_up(self, _jump_s: float) -> None:
         """Poll soon after a suspend or a change of the clock, even if failures had made the interval long."""
-        # The lease may have run out: only its holder polls.
+        # The lease may have expired, and only its holder polls.
         self._next_claim_s = 0.0
         for subject, cadence in self._cadences.items():
             if cadence.wait_s(time.monotonic()) > cadence.base_s:
@@ -258,7 +258,7 @@ class Polling:
         async with self._claiming:
             if time.monotonic() < self._next_claim_s:
                 return
-            # Without a state each process polls for itself.
+            # Without a usable state file, each process polls for itself.
             state, process = self.runs.leases, self.runs.cache.process
             self.is_poller = state is None or await state.acquire_lease(POLLER, process, LEASE_S)
             self._next_claim_s = time.monotonic() + (RENEWAL_S if self.is_poller else 0.0)

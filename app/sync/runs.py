@@ -195,7 +195,7 @@ class RunSync:
             if await self.hear_clock():
                 walk.known = next(iter((await self.cache.coverage()).ranges), None)
             if (ahead := self.client.budget.heard_ahead) is not None:
-                # Claim nothing while the list has runs of the future: newer ones may be listed below them.
+                # Claim nothing while the list has runs dated in the future: newer runs may be listed below them.
                 present, runs = self.clock() + ahead + CLOCK_STEP, stored.page.runs
                 walk.order.is_odd = any(run.created_at is not None and run.created_at > present for run in runs)
         walk.step(stored, await self.cache.unwalked([run.run_id for run in stored.page.runs]))
@@ -244,7 +244,7 @@ class RunSync:
                         answers.unswept.add(status)
                     return
                 if not is_named and stored.page.next_token is not None:
-                    # A second page is more than are ever active at once, so the status is final.
+                    # So many runs are never active at once, so the status must be final.
                     await self.cache.mark_final(status)
                     self.announce(RunsChanged(RunChanges()))
                     answers.unswept.add(status)
@@ -298,7 +298,7 @@ class RunSync:
             self.announce(RunsChanged(RunChanges(updated=(*asking, *cancelled))))
 
     async def look_up(self, run: Run | ActiveRun, *, is_whole: bool = False) -> bool:
-        """Ask for one run by its creation, and return whether the answer shows what became of it.
+        """Request one run by its creation time; return whether the answer settles its state.
 
         It becomes `lost` if the answer shows a neighbour instead, which was last changed at another time: an answer
         without that may be about the times of changes. A run that an answer showed within `LIST_LAG` is only missing.

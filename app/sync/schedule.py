@@ -84,7 +84,7 @@ class Schedule(Struct, eq=False):
             args=[name],
             id=name,
             replace_existing=True,
-            # The default drops a job that is a second late: after a suspend it would never run again.
+            # By default APScheduler drops a job that is a second late: after a suspend it would never run again.
             misfire_grace_time=None,
             coalesce=True,
             # `_running` lets one run through at a time. APScheduler counts a run until a moment after it finishes,

@@ -1,4 +1,4 @@
-"""Reading the list of runs, page by page, and what such a walk proves (spec 4.2)."""
+"""Walks: reading the list of runs page by page, and the ranges that this proves complete (spec 4.2)."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -282,7 +282,7 @@ class Walk:
         return self.order.is_odd and not self.joined
 
     def claim(self) -> CoverageRange | None:
-        """The range that is complete as of the walk's beginning. None: it proves nothing."""
+        """The range that is complete as of the walk's start; None if the walk proves nothing."""
         if self.ended and self.total is not None and self.runs + self.dropped < self.total:
             # The service has runs that this walk did not show.
             self.order.is_odd = True

@@ -108,7 +108,7 @@ class Turn:
     """One turn of the program: its session and its reports."""
 
     wanted: str
-    """The session to resume; empty: none."""
+    """The session to resume; may be empty."""
     conversation: str
     _is_lost: bool = False
     _options: list[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = field(default_factory=list)

@@ -105,7 +105,7 @@ class Preset:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Files of its home with their content, written before each turn."""
     servers: Callable[[Servers, Sequence[str]], ServerWords] | None = None
-    """Configures it for a repository's MCP servers and the variables that they may need; None: it takes none."""
+    """Configures a repository's MCP servers and their variables; None if the program does not support them."""
     guidance: tuple[str, ...] = ()
     """Files of a repository with text for the model, which the program reads by itself only if it also obeys the
     repository's configuration: the first that is there is passed on."""
@@ -174,7 +174,7 @@ def _over_acp(preset: Preset) -> Preset:
     """Return the preset of a program that speaks ACP, to which `acp_client.py` speaks."""
     return replace(
         preset,
-        # Not as a module: nothing of the checkout may be imported.
+        # Not as a module, which could import code from the checkout.
         before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}", "{conversation_file}"),
         environment={**preset.environment, MODEL: "{model}"},
         servers=_acp_servers,

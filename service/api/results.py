@@ -354,7 +354,7 @@ async def read_log(
 
 
 async def awaited(context: Context, ask: Callable[[], tuple[Response, bool]], wait_s: float) -> Response:
-    """Poll a log until it has grown (the second that `ask` returns) or the time is over; no thread waits in between."""
+    """Poll a log until it has grown (the second value from `ask`) or the time is up; no thread waits in between."""
     until = time.monotonic() + wait_s
     while True:
         answer, is_grown = await run_in_threadpool(ask)

@@ -270,7 +270,7 @@ async def _refuse_protected(context: Context, target: Repository, request: TurnR
                     repositories.note_default_branch(connection, url, branch)
             return branch
 
-        # From the database or the host; None if there is none, or no answer.
+        # From the database or the host; None without a default branch, or without an answer.
         default = await context.outgoing.run(find, owner)
     if repositories.is_protected(request.branch, default, target.protected):
         raise bad_request(

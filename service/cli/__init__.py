@@ -93,7 +93,7 @@ class _LazyGroup(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
         if not gc.isenabled():
-            # What was imported stays until the process ends.
+            # Imported modules stay until the process exits.
             gc.freeze()
             gc.enable()
         return with_examples(command, cmd_name)

@@ -85,7 +85,7 @@ def check(admin: AdminContext, slug: str) -> None:
             known = repositories.of(connection, organization.id)
         if not connected:
             raise SetupError(f"{organization.slug} has no code host; connect one with: runwarden service host connect")
-        # The table says what a service would log.
+        # The table shows the problems that a service would log.
         logging.getLogger("service").addHandler(logging.NullHandler())
         with closing(HealthProbes(database, admin.folder.settings().probing)) as probes:
             verdicts = probes.ask(connected, known)

@@ -38,7 +38,7 @@ class Spending:
 
 
 class UsageMeter(Protocol):
-    """Stores what an agent uses of its model."""
+    """Stores an agent's usage of its model."""
 
     def spent(self) -> Spending:
         """Return the use of the run and of the agent's day."""

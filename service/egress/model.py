@@ -296,7 +296,7 @@ class ModelProxy(SandboxServer):
             usual_s *= 2
 
     def _ask(self, agent: AgentConnection, request: ModelRequest, refused: str | None = None) -> Refusal | None:
-        """Send a request once and pass the answer back; return the failure if there is no answer to pass back.
+        """Send a request once and pass the answer back; return the failure if no answer arrives.
 
         A key that was refused is replaced once, if there is another.
         """

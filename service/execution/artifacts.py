@@ -25,7 +25,7 @@ Put = Callable[[str, bytes], None]
 def keep(
     tree: Path, limits: ArtifactLimits, held: dict[str, int], beside: int, secrets: Secrets, put: Put
 ) -> Iterator[str]:
-    """Pass each artifact to `put`; yield lines for the log on what was kept, and what was left out.
+    """Pass each artifact to `put`; yield log lines about kept and omitted files.
 
     `held` has the sizes of the turn's artifacts by name; the others of its organization have `beside` bytes.
 

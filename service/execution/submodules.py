@@ -108,7 +108,7 @@ class Submodules:
             if there is None or there.host != own.host:
                 raise SubmoduleError(f"only those on {own.host} are")
             path = there.path
-        # A server may decode and shorten what it is asked for.
+        # A server may decode and normalize the requested path.
         if "%" in path or {"", ".", ".."} & {*path.split("/")} or not self.may_use(path):
             raise SubmoduleError(f"{path} is outside the organization's groups")
         scheme, _, rest = url.partition("://")

@@ -51,7 +51,7 @@ def _become_agent(request: Mapping[str, Any], fault: int) -> NoReturn:
                 file.write("0")
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for kind, limit in ((resource.RLIMIT_FSIZE, "file_bytes"), (resource.RLIMIT_NOFILE, "open_files")):
-            # The limits of the service's own process cannot be raised.
+            # The limits of the service's process cannot be raised.
             wanted, most = request[limit], resource.getrlimit(kind)[1]
             resource.setrlimit(kind, (wanted if most == resource.RLIM_INFINITY else min(wanted, most),) * 2)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:

@@ -43,7 +43,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ShortageError(Exception):
-    """This machine lacks the room for the turn; the text says what is short. The turn is put back."""
+    """This machine lacks room for the turn; the text names the scarce resource. The turn is put back."""
 
 
 class PausedTurnError(Exception):

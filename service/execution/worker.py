@@ -221,7 +221,7 @@ class TurnWorker:
         with self._database.one_process(_DISPATCH):
             if is_due:
                 self._take_over()
-            # Before the reading: what ends meanwhile was read as due.
+            # Before the query: work that finishes in between was still read as due.
             at_work = self._engine.at_work
             with self._database.read() as connection:
                 chosen = self._next_turns(connection)

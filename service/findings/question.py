@@ -80,7 +80,7 @@ def read_question(tree: Path, mask: Callable[[str], str], remarks: list[str]) ->
 def offer(words: str | None) -> str | None:
     """Return the question or offer at the end of an agent's last message; None if the message only reports.
 
-    Nothing depends on it but what people are shown: the turn is completed either way.
+    It only changes the displayed text: the turn is completed either way.
     """
     lines = [line.strip() for line in (words or "").splitlines() if line.strip()]
     # Choices may follow the question.

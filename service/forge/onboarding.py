@@ -112,7 +112,7 @@ def _ensure_webhook(
         fields = {"url": settings.gitlab.webhook_url, "enable_ssl_verification": True, "push_events": False}
         fields |= dict.fromkeys(settings.gitlab.webhook_events, True) | ({"token": secret} if secret else {})
         if "issues_events" in fields:
-            # Also that an issue became confidential comes as such an event, and cancels what waits for its run.
+            # The same event reports that an issue became confidential, which cancels its waiting runs.
             fields["confidential_issues_events"] = True
         api, hooks = _api(host, token, settings.probing.timeout_s), f"/projects/{project_id}/hooks"
         present = _ours(api, hooks, fields)

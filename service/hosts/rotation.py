@@ -40,7 +40,7 @@ class RotatedToken:
     sealed: str | None
     """The token that replaced it, encrypted with it: neither a back-up nor the database alone shows one."""
     asked_at: int | None
-    """When a worker asked for a rotation whose answer is not known; None: none is under way."""
+    """When a worker requested a rotation whose answer is unknown; None if none is in progress."""
     fault: str | None
     """Why it is not rotated, with the fix."""
     is_lost: bool

@@ -131,7 +131,7 @@ class HostLogin:
 
 
 def read_head(database: Database, host: Host | None, url: str, timeout_s: float) -> str:
-    """Return what `git ls-remote --symref` prints about a repository's HEAD.
+    """Return the output of `git ls-remote --symref` about a repository's HEAD.
 
     Raises:
         GitCommandError: It cannot be read.

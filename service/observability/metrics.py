@@ -97,7 +97,7 @@ class ServiceMetrics(Collector):
         kind = "sqlite" if database.is_sqlite else "postgresql"
         build.info({"version": version, "python": platform.python_version(), "database": kind})
         ProcessCollector(registry=self._registry)
-        # In this order: at a scrape, `collect` counts what the two after it show.
+        # In this order: at a scrape, `collect` updates the counters that the next two show.
         self._registry.register(self)
         self._ended = _EndedTurns(self._registry, clock())
         self._used = _ModelUsage(self._registry)
@@ -181,7 +181,7 @@ class ServiceMetrics(Collector):
 
 
 def operators_token(variable: str, environment: Mapping[str, str]) -> str | None:
-    """Return a token that the operator set, for scraping or for the page; None: there is none.
+    """Return a token that the operator set, for scraping or for the page, or None.
 
     Raises:
         SettingsError: It is too short to be a secret.

@@ -1,1 +1,1 @@
-"""What the service sends without being asked: invitations by mail, and events to webhooks."""
+"""Outgoing messages of the service: invitations by mail, and events to webhooks."""

@@ -1,4 +1,4 @@
-"""The operator's view: every organization, its runs and usage, what waits, what failed, and who did what."""
+"""The operator's view: every organization with its runs and usage, waiting work, failures, and the audit trail."""
 
 import re
 from typing import Annotated, Any, Final

@@ -62,7 +62,7 @@ def markdown(words: str | None) -> Markup:
 
 
 def plain(text: str) -> str:
-    """Return what a program printed for a terminal, without colours and other sequences."""
+    """Return a program's terminal output without colours and other sequences."""
     return _SGR.sub("", _OTHER_SEQUENCES.sub("", text))
 
 
@@ -72,7 +72,7 @@ def cut(text: str, most: int = _MAX_LINE) -> str:
 
 
 def terminal(text: str, kinds: set[str] | None = None) -> Markup:
-    """Return what a program printed for a terminal, with its eight colours; other sequences are left out.
+    """Return a program's terminal output with its eight colours, but without other sequences.
 
     `kinds`: the colours at the beginning, and afterwards those at the end.
     """

@@ -38,7 +38,7 @@ class Form:
 
     @property
     def typed(self) -> dict[str, str]:
-        """The fields that may be shown again."""
+        """The fields that the form can show again."""
         return {name: value for name, value in self.fields.items() if name not in _SECRET and value.strip()}
 
 

@@ -1,1 +1,1 @@
-"""The processes of the service, what they share, and the back-up, which excludes them."""
+"""The processes of the service, their common code, and the back-up, which excludes them."""

@@ -1,1 +1,1 @@
-"""The reviewer that ships: it has ruff and detect-secrets read what a branch changed, and writes a review of it."""
+"""The bundled reviewer: it runs ruff and detect-secrets on a branch's changes and writes a review."""

@@ -43,7 +43,7 @@ _RECORD: Final = TypeAdapter(Findings)
 
 
 def recorded(review: str) -> Findings | None:
-    """Return the findings in the comment at the end of a review; None: none can be read."""
+    """Return the findings in the comment at the end of a review; None if unreadable."""
     try:
         return _RECORD.validate_json(review[review.rindex(_MARK) + len(_MARK) : review.rindex(_END)])
     except ValueError:

@@ -54,7 +54,7 @@ class Worker:
 def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:
     """Record a worker's heartbeat."""
     values = asdict(worker) | {"seen_at": now_in(connection, clock)}
-    # Updated in place: somebody else may sign the worker off, or read it, at the same time.
+    # Updated in place, since another process may sign the worker off or read it at the same time.
     if not update(connection, workers, workers.c.executor == worker.executor, **values):
         connection.execute(sa.insert(workers).values(values))
 

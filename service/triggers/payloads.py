@@ -1,4 +1,4 @@
-"""What the payloads of all code hosts have in common: their parts, and the events that they become."""
+"""The common parts of all code hosts' payloads, and their conversion to events."""
 
 import re
 from collections.abc import Sequence

@@ -107,8 +107,8 @@ def _extend(connection: sqlite3.Connection, start_us: int, end_us: int, as_of_us
 def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
     """Note the lead of the service's clock over this machine's; return whether it was set back, which voids claims.
 
-    Runs that come after that are dated, and listed, among those that are held. What was complete at a time of our
-    clock ends where the service's clock would have been then.
+    Later runs are then dated and listed among known ones. A range that was complete as of a time by our clock now ends
+    at the service's time of that moment.
     """
     ahead_us = ahead // _MICROSECOND
     step_us = CLOCK_STEP // _MICROSECOND

@@ -1,7 +1,7 @@
 """Storing the runs of an answer.
 
-`runs` holds what is filtered, sorted and searched, `run_bodies` each run as received, `sightings` its digest and when
-its last answer was requested, `written` its update by our last write, `transitions` and `events` changes of status.
+`runs` holds the filtered, sorted and searched fields, `run_bodies` each run as received, `sightings` its digest and
+when its last answer was requested, `written` its update by our last write, `transitions` and `events` status changes.
 An answer waits in the `AnswerQueue`, and `RunMerge` merges it in a transaction: runs with the same digest are only
 confirmed, others are added or changed, and answers to earlier requests change nothing. `statuses` and `repositories`
 are brought up to date at the end.

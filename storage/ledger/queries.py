@@ -62,7 +62,7 @@ def select(connection: sqlite3.Connection, rest: str, parameters: tuple[str | in
 
 
 def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
-    """The action with this id, or the only one whose id begins like this, `act_` or not; None: there is none.
+    """The action with this id, or the only one whose id begins like this, with or without `act_`; or None.
 
     Raises:
         AmbiguousActionError: More than one id begins like this.

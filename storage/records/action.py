@@ -254,14 +254,14 @@ class ActionFilter(Struct, frozen=True):
     actor: str | None = None
     """A login name, with or without `@` and the machine's name, or an actor as the ledger has it."""
     since: datetime | None = None
-    """When it was asked for, inclusive; so is `until`."""
+    """The earliest time of the request, inclusive; so is `until`."""
     until: datetime | None = None
     settled_since: datetime | None = None
-    """The earliest time, inclusive, of what is settled; of the others, when they were asked for."""
+    """The earliest time, inclusive: of settling for settled actions, of the request for others."""
     search: str = ""
-    """Words that must all occur in what was asked, sent or answered, in any case."""
+    """Words that must all occur in the instructions, the request or the answer; case is ignored."""
     is_unresolved: bool = False
-    """Only those of unknown outcome that the user has not resolved."""
+    """Whether to include only unknown outcomes that the user has not resolved."""
 
     @property
     def words(self) -> tuple[str, ...]:

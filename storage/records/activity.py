@@ -57,7 +57,7 @@ def link_of(links: Iterable[LinkState], subject: Subject) -> LinkState | None:
 
 
 class Figures(Struct, frozen=True):
-    """What a header shows of a profile."""
+    """The facts about a profile in a header."""
 
     links: tuple[LinkState, ...]
     health: tuple[PlatformHealth, ...]

@@ -25,7 +25,7 @@ class CoverageRange(Struct, frozen=True):
 
 
 class CoverageGap(Struct, frozen=True):
-    """Runs may be missing that were created between these times, both exclusive."""
+    """A gap: runs created between these times, both exclusive, may be missing."""
 
     after: datetime | None
     """None: from the very first run."""
@@ -112,7 +112,7 @@ class BackfillProgress(Struct, frozen=True):
 
 
 class History(Struct, frozen=True):
-    """What is known of the history at one moment."""
+    """The known history at one moment."""
 
     coverage: Coverage
     is_unread: bool

@@ -61,7 +61,7 @@ class InboxEntry(Struct, frozen=True):
     """The key of marks on all such events in its repository or on its code host, as `notify ack` sets them."""
     run_id: str = ""
     about: str = ""
-    """Where the run is, or what is to be approved."""
+    """The run's repository and branch, or the request to approve."""
     status: str = ""
     decision_id: int | None = None
 

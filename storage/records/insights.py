@@ -34,7 +34,7 @@ class FailedRuns(Struct, frozen=True):
 
     number: int = 0
     oldest_at: datetime | None = None
-    """The creation of the oldest one; None: there is none."""
+    """When the oldest run was created; None without runs."""
 
 
 class RepositoryFigures(RunCounts, frozen=True, kw_only=True):
@@ -42,11 +42,11 @@ class RepositoryFigures(RunCounts, frozen=True, kw_only=True):
 
     repository: str
     p50_s: float | None = None
-    """Half of the finished runs took at most so many seconds. None: none has finished."""
+    """The median duration of finished runs in seconds; None if none has finished."""
     p95_s: float | None = None
-    """95 of 100 took at most so many seconds."""
+    """The 95th percentile of the durations, in seconds."""
     timed: int = 0
-    """How many finished runs, the newest ones, the two are made of."""
+    """How many of the newest finished runs the two percentiles cover."""
 
     @property
     def success(self) -> float | None:

@@ -189,7 +189,7 @@ class AgentInput(Struct, frozen=True):
 
 
 class NamedAgent(Struct, frozen=True):
-    """An agent that may be started by name."""
+    """An agent that can be started by name."""
 
     name: str
     description: str = ""
@@ -294,7 +294,7 @@ class ChangedFile(Struct, frozen=True):
     deletions: int | None = None
     is_binary: bool = False
     old_blob: str | None = None
-    """Full or abbreviated; None: there is none on that side, or the source lacks it."""
+    """Full or abbreviated; None if that side has no file, or the source does not name it."""
     new_blob: str | None = None
     old_mode: str | None = None
     new_mode: str | None = None

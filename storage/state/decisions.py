@@ -222,7 +222,7 @@ def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Deci
         f"SELECT {_COLUMNS}, count(*), max(id) FROM decisions WHERE outcome = 'limited' AND decided_us >= ?"
         " GROUP BY rule ORDER BY rule"
     )
-    # Beside max(id), SQLite takes the other columns from that row.
+    # With max(id), SQLite takes the other columns from the same row.
     return tuple((_decision(row[:-2]), row[-2]) for row in connection.execute(query, (to_us(since),)).fetchall())
 
 

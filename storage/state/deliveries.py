@@ -103,7 +103,7 @@ def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[dat
 
 
 def newest_delivery(connection: sqlite3.Connection) -> int:
-    """The number of the newest delivery; 0: there is none."""
+    """The number of the newest delivery; 0 without deliveries."""
     return int(connection.execute("SELECT coalesce(max(id), 0) FROM deliveries").fetchone()[0])
 
 

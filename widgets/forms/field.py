@@ -110,7 +110,7 @@ class FormField(Widget):
         self._redraw()
 
     def complain(self, problem: str | None) -> None:
-        """Show a problem, once the user is no longer typing here; None: there is none."""
+        """Show a problem once the user is no longer typing here; None clears it."""
         self._problem = problem
         self.set_class(problem is not None and not self._is_typing, "-error")
         self._redraw()

@@ -17,7 +17,7 @@ from widgets.kit import hidden
 MAX_LINE: Final = 4_000
 """The most characters of a one-line input; longer pastes are cut."""
 _MAX_CLUSTER: Final = 64
-"""Characters beside the cursor that are searched for the end of what is drawn as one."""
+"""Characters next to the cursor that are searched for the end of a visible character."""
 
 
 def printable(text: str) -> str:

@@ -82,7 +82,7 @@ class PlacedColumn(Struct, Generic[ColumnT], frozen=True):
 
     column: ColumnT
     number: int
-    """Its number among the table's columns, those that were left out included."""
+    """The column's number in the table, counting hidden columns."""
     x: int
     """The column's first cell."""
     width: int

@@ -98,7 +98,7 @@ class TextView(CursorView):
         raise NotImplementedError
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line at or after (step 1), or before (step -1), this one with a match; None: there is none.
+        """The next line with a match, at or after this line (step 1) or before it (step -1), or None.
 
         Runs in a thread.
         """

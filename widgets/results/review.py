@@ -69,7 +69,7 @@ class _Page:
     numbers: list[int | None] = field(default_factory=list)
     source: int = 0
     waits: int | None = None
-    """The number of margins on the empty line that is due before the next line; None: none is due."""
+    """The number of margins on the empty line due before the next line; None if none is due."""
 
     def lay_out(self, tokens: "Sequence[Token]") -> None:
         rest = iter(tokens)

@@ -92,7 +92,7 @@ class RunColumn(Column, frozen=True, kw_only=True):
     cell: Callable[[RowFacts], tuple[str, Tone]]
     gap: int = 2
     ample: int = 0
-    """The cells it has before a pane may be next to the table; 0: `width`."""
+    """The width that the column needs before a pane fits next to the table; 0: `width`."""
 
 
 COLUMNS: Final = (

@@ -134,7 +134,7 @@ class SuggestionList(Widget):
 
     @property
     def chosen(self) -> Suggestion | None:
-        """The suggestion that tab inserts; None: there is none."""
+        """The suggestion that tab inserts, or None."""
         return self._offers[self._chosen] if self._offers else None
 
     def show(self, offers: tuple[Suggestion, ...]) -> None:

@@ -40,7 +40,7 @@ class BatchLine(Struct, frozen=True):
     about: SafeText
     """Its repository and branch, or why nothing was done for it."""
     opens: str | None = None
-    """The run that was started or continued; None: there is none."""
+    """The run that was started or continued, or None."""
 
 
 class BatchView(Struct, frozen=True):

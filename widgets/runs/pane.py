@@ -101,7 +101,7 @@ SplitSize = Literal["small", "normal", "half"]
 SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
 
 WIDE: Final = 120
-"""The width from which on the pane may be next to the table."""
+"""The minimum width for a pane next to the table."""
 TALL: Final = 32
 """The height from which on there is room for the pane below the table."""
 LEAST: Final = 40

@@ -180,7 +180,7 @@ class RunTable(CursorView, can_focus=True):
         self._as_of: datetime | None = None
         self.window = RunWindow()
         self._cursor_id: str | None = None
-        """The cursor's run; None: there is none, or its row is not loaded."""
+        """The cursor's run; None on other rows, or if the row is not loaded."""
         self.row: RunRow | None = None
         self._is_moved = False
         """Whether the user moved the cursor, which pins it to its run; going to the first row unpins it."""
@@ -410,7 +410,7 @@ class RunTable(CursorView, can_focus=True):
 
     @property
     def ample_width(self) -> int:
-        """Cells of all columns and the scroll bar before a pane may be next to them."""
+        """The width of all columns and the scroll bar when a pane is next to them."""
         return self.columns.ample_width + self.styles.scrollbar_size_vertical
 
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
