@@ -10,6 +10,7 @@ import click
 
 from service.errors import ServiceError
 
+DATA_DIR_VARIABLE: Final = "RUNWARDEN_SERVICE_DATA_DIR"
 _COMMANDS: Final = {
     "serve": ("service.cli.serve", "Run the service."),
     "worker": ("service.cli.serve", "Execute turns, for services started with --no-worker."),
@@ -136,8 +137,6 @@ def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # n
         except ServiceError as error:
             raise click.UsageError(str(error)) from error
     if data_dir is not None:
-        from service.cli.output import DATA_DIR_VARIABLE
-
         # Every command has the option itself; this is its default.
         os.environ[DATA_DIR_VARIABLE] = data_dir
 

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from service.cli import DATA_DIR_VARIABLE
 from service.clock import now_micros
 from service.errors import ServiceError, first_fault
 from service.settings import DataFolder
@@ -32,7 +33,6 @@ from service.text import printable
 Format = Literal["table", "json", "ndjson", "csv"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 Found = TypeVar("Found")
-DATA_DIR_VARIABLE = "RUNWARDEN_SERVICE_DATA_DIR"
 DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
 

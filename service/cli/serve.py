@@ -15,9 +15,10 @@ from typing import Final, NoReturn
 import click
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.cli import DATA_DIR_VARIABLE
 from service.cli.environment import ENVIRONMENT_VARIABLE, EnvironmentFile
 from service.cli.maintenance import drain
-from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, AdminContext, data_folder, plain_errors
+from service.cli.output import DATABASE_VARIABLE, AdminContext, data_folder, plain_errors
 from service.observability.log import Masks, start_log
 from service.observability.metrics import operators_token
 from service.processes.server import run_server
