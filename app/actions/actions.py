@@ -77,7 +77,7 @@ class Sending:
 
     actions: "Actions"
     action: Action
-    """`sending` as soon as a byte may have left; before that `prepared`, and at the end as it was recorded."""
+    """`prepared`, then `sending` once a byte may have left, and finally the recorded outcome."""
     _committing: "asyncio.Task[Action] | None" = None
 
     async def commit(self) -> None:

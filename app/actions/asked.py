@@ -36,7 +36,7 @@ class Asked(Struct, frozen=True):
 
     request: WriteRequest
     is_reported: bool = False
-    """The service reported it. False: this machine sent it."""
+    """Whether the service reported the request; otherwise this machine sent it."""
     caller: str = ""
     """Who asked, according to the service; empty: not known."""
 

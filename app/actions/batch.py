@@ -21,7 +21,7 @@ _OUTCOMES: Final[dict[ActionState, BatchOutcome]] = {
     "not_sent": "not_sent",
     "not_created": "not_sent",
 }
-"""The outcome by the state of the action; in every other state it is unknown."""
+"""The outcome for each state of an action; in every other state the outcome is unknown."""
 
 
 class BatchResult(Struct, frozen=True):
@@ -84,12 +84,12 @@ class BatchWrite(Struct, frozen=True):
     """One write of a batch, planned or sent."""
 
     name: str
-    """What it is about: a run's id, or an address."""
+    """The subject: a run's id, or an address."""
     result: BatchResult
     request: WriteRequest | None = None
-    """None: it is refused."""
+    """None if the write is refused."""
     key: str = ""
-    """The key under which it is sent once."""
+    """The idempotency key."""
 
 
 @dataclass(slots=True)
@@ -97,9 +97,9 @@ class BatchSender:
     """Sends the writes of a batch and decides when to stop."""
 
     submit: Callable[[WriteRequest, str | None], Awaitable[Action]]
-    """Sends a request through the ledger, under a key if there is one: once for each key."""
+    """Sends a request through the ledger, at most once for each key."""
     past: str = ""
-    """The error code of unknown outcomes that do not stop it."""
+    """The error code of unknown outcomes that do not stop the batch."""
     sent: int = 0
     """How many were sent, with any outcome."""
     may_send: bool = True

@@ -21,9 +21,9 @@ UNKNOWN_CLOCK_TOLERANCE: Final = timedelta(hours=26)
 PRECISION: Final = timedelta(seconds=10)
 """How exactly the service's clock is known."""
 MAX_CARRY_OUT: Final = timedelta(minutes=10)
-"""How long after the send a service may still carry it out: a crash may be noticed days later."""
+"""How long after the send a service can still execute it: a crash may be noticed days later."""
 LIST_LEAD: Final = timedelta(minutes=2)
-"""How long before the send a list may have been requested that shows its result already."""
+"""How long before the send a list that already shows its result can have been requested."""
 
 
 class Candidate(Struct, frozen=True):
@@ -31,13 +31,13 @@ class Candidate(Struct, frozen=True):
 
     run: Run
     seen_at: datetime
-    """When it was first seen, by our clock."""
+    """When the run was first seen, by our clock."""
     after: timedelta | None
-    """How long after the send it was created, or continued, by the service's clock. None: its times cannot be read."""
+    """The time from the send to the run's creation or continuation, by the service's clock; None if unreadable."""
     is_turn: bool = False
     """A continued conversation, not another run."""
     is_observed: bool = False
-    """Its next turn was seen to begin around the send. False: only its last change is known."""
+    """Whether the next turn was seen to begin around the send; otherwise only the last change is known."""
     is_marked: bool = False
     """It shows the action's own id, which nothing else was given."""
     asked: str | None = None
@@ -76,7 +76,7 @@ class Proposal(Struct, frozen=True):
     candidates: tuple[Candidate, ...] = ()
     """The candidates, the likeliest first."""
     is_whole: bool = False
-    """The runs around the send are all known. False: there may be others."""
+    """Whether all runs around the send are known."""
     organizations: tuple[Invitation, ...] = ()
     """The organizations whose invitation went to the address that the action was sent for, the likeliest first."""
 

@@ -128,7 +128,7 @@ class Retry(RunWrite, frozen=True):
     """A retried run, by its id, and its outcome; `run` is the resulting run, once it has ended."""
 
     asked: Asked | None = None
-    """The request that started its last turn, and its author; None: not known."""
+    """The request that started the last turn, and its author; None if unknown."""
 
     def document(self, base_url: str) -> dict[str, object]:
         """The row as JSON, with the author of the request that it repeats."""

@@ -176,7 +176,7 @@ class RunWrite(BatchWrite, frozen=True):
     """A write of a batch about a run, by its id."""
 
     run: Run | None = None
-    """The run as far as it is known."""
+    """The run, if the cache has it."""
 
     def document(self, base_url: str) -> dict[str, object]:
         """The result as JSON."""

@@ -30,7 +30,7 @@ class Draft(Struct, frozen=True):
     """The texts by field, as typed."""
     saved_at: datetime
     sent_at: datetime | None = None
-    """When sending began, if no confirmation came back; None: it was never sent."""
+    """When an unconfirmed send began; None if the draft was never sent."""
 
 
 def read_drafts(path: Path) -> dict[str, Draft]:

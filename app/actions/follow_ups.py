@@ -23,12 +23,12 @@ from storage.records.error_kinds import error_kind
 from storage.state import State
 
 AGAIN: Final = timedelta(seconds=30)
-"""How long after a send that had no effect, for a reason that passes, it is tried again."""
+"""The pause before retrying a send that had no effect for a temporary reason."""
 UNSEEN: Final = timedelta(days=1)
 """How long a run is waited for that the cache does not hold."""
 MAX_SHOWN: Final = 50
 _KEPT: Final = "kept"
-"""The fact of a follow-up that is sent even if its run is cancelled."""
+"""The fact that marks a follow-up to send even if its run is cancelled."""
 _ACTIVE: Final = "run_active"
 """The error code of a service that does not continue a run before its turn has ended."""
 _OUTCOMES: Final[dict[str, Outcome]] = {"confirmed": "done", "unknown": "unknown"}

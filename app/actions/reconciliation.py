@@ -44,7 +44,7 @@ LOOK_S: Final = 2.0
 REST_S: Final = 15.0
 """Seconds until a new unknown action is noticed, while none is known."""
 AGE_PART: Final = 10
-"""An old unknown action is searched for again after this part of its age."""
+"""The search for an unknown action repeats after this fraction of the action's age."""
 ASK_AGAIN: Final = timedelta(minutes=1)
 """How soon the service is asked again for the same action; later the older the action is."""
 MAX_PAUSE: Final = timedelta(hours=1)

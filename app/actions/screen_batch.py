@@ -42,7 +42,7 @@ class ManyText(Struct, frozen=True):
     consequence: str
     """The effect of sending, with a placeholder for the number of runs."""
     each: str
-    """Added to the effect where there are several runs."""
+    """Added to the effect if there are several runs."""
     done: str
     """The outcome, with placeholders for the number that succeeded and the number sent."""
 
@@ -78,7 +78,7 @@ class RunBatch(Struct, frozen=True):
     left_out: str
     """The marked runs that are left out, and why; may be empty."""
     asked: Mapping[str, Asked]
-    """What began the last turn of each run, where it is known."""
+    """The request behind each run's last turn, if known."""
     batch_id: str = ""
     sent: Mapping[str, BatchResult] = field(default_factory=dict)
     """The results, by the id of the run that the request was for."""

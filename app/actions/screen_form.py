@@ -131,11 +131,11 @@ class ActionForm(ModalScreen[Action | None]):
         self._fresh_wins = fresh_wins
         self._is_ready = is_ready
         self._other: Values | None = None
-        """The values that ctrl+n shows instead; None: there are no others."""
+        """The values that ctrl+n shows instead, or None."""
         self._is_fresh = True
         """Whether the shown values are the initial ones, not those of a draft."""
         self._noted: DraftOutcome | None = None
-        """The draft's outcome at the last note; None: there was no note."""
+        """The draft's outcome at the last note; None before the first note."""
         self._focus = self._last_typed = focus
         self._second_press = SecondPress()
         self._began = engine.clock()
@@ -144,7 +144,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.beginning: Values | None = None
         """The initial values if there is no draft; None: as composed."""
         self.closes_when_done = False
-        """Whether the form closes once its write is confirmed: its screen says so in a toast."""
+        """Whether the form closes once its write is confirmed, which its screen reports in a toast."""
         self.request: WriteRequest | None = None
         """The request that was previewed."""
         self._result: Action | None = None

@@ -75,7 +75,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._action = action
         self._is_applying = False
         self._resolved: Action | None = None
-        """The action, once it was resolved elsewhere; nothing is left to decide."""
+        """The action if it was resolved elsewhere, which leaves nothing to decide."""
         self._unsubscribe: Callable[[], None] = lambda: None
         self._doubted: str | None = None
         """The id that looks wrong, and that the user may record anyway."""
@@ -87,7 +87,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._found = Options(id="found", compact=True)
         self._kind = WRITE_KINDS[action.kind]
         self._pledge = action.subject or self._kind.confirmation
-        """The text to type before it is sent again."""
+        """The text to type before the action is sent again."""
         self._choice = FormChoice(self._kind.answers, _LETTERS)
         self._evidence = LineField("evidence", "", "")
 

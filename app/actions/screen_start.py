@@ -57,7 +57,7 @@ class NewRunForm(ActionForm):
     def __init__(self, engine: Engine, repository: str = "", *, focus: str = "") -> None:
         """Prepare; a repository that cannot be shown exactly is left out. `focus`: the field to begin with."""
         self._agents: dict[str, NamedAgent] = {}
-        """The service's agents by name; none if it does not list them."""
+        """The service's agents by name; empty if the service does not list them."""
         self._declared = dict[str, AgentInput]()
         """The inputs that have fields, by the key of their field; a foreign name may be no key."""
         draft = f"run.start:{repository}" if repository else "run.start"

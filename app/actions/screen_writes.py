@@ -89,9 +89,9 @@ class ContinueRunForm(ActionForm):
         self._run, self._has_ended = run, run.status in final_statuses
         self._may_wait, self._sent = may_wait, sent
         self._hears = True
-        """Whether the service takes messages, as far as it is known."""
+        """Whether the service accepts messages, as far as known."""
         self._way = self._default
-        """How it is sent, a key of `_EFFECTS`."""
+        """The way of sending, a key of `_EFFECTS`."""
         self._conversation = Conversation()
         self._reported: RunTurns | Unavailable = Unavailable(ASKING)
         self._previous = ""
@@ -266,7 +266,7 @@ class OnboardForm(ActionForm):
 
 
 AGAIN: Final = "again"
-"""The field for the repeated address; it is part of no request and no draft."""
+"""The field for the repeated address, which is part of neither the request nor the draft."""
 _EMAIL_HINT: Final = "Receives the invitation, valid for 30 days."
 _NOTICE: Final = (
     "Each success creates another organization, even for an address that already has one. "

@@ -42,7 +42,7 @@ class Priority(IntEnum):
 
     WRITE = 0
     ASKED = 1
-    """A user waits for it."""
+    """A user is waiting."""
     ACTIVE = 2
     """The newest and the active runs."""
     HEALTH = 3
@@ -81,7 +81,7 @@ class Budget:
     """Every request waits here for its turn and reports its outcome."""
 
     cache: Cache | None = None
-    """Shares the state with the other processes. None, or one that cannot be used: this process has its own."""
+    """Shares the state with other processes; without a usable cache, this process keeps its own state."""
     now_s: Callable[[], float] = time.time
     """Seconds since 1970: the only clock that processes share."""
     draw: Callable[[], float] = random.random
@@ -89,11 +89,11 @@ class Budget:
     sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
     """The number of requests so far."""
     heard_ahead: timedelta | None = None
-    """How far the service's clock was ahead of this machine's at its last answer; None: it was undated, or late."""
+    """The service clock's lead over this machine's at the last answer; None if that was undated or late."""
     _state: BudgetState = field(default_factory=BudgetState)
-    """The state as it was read last."""
+    """The state at the last read."""
     _read_s: float = -math.inf
-    """When it was read (monotonic seconds)."""
+    """When the state was read (monotonic seconds)."""
     _gives_way_until_s: float = 0.0
     """The time until which requests in the background wait, by the event loop's clock."""
     _held_until_s: float = 0.0

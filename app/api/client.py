@@ -48,7 +48,7 @@ class Client:
             ValueError: The base address cannot be used, see `app.profiles.values.base_address`.
         """
         self.budget = budget or Budget()
-        """Every request through this client takes its turn there."""
+        """Every request through this client waits here for its turn."""
         self.transport = Transport(base_url, token, deadline_s, self.budget.hear, network or Network(), source)
         self.priority = Priority.ASKED
 

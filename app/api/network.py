@@ -32,7 +32,7 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 _LOOPBACK: Final = "localhost,127.0.0.1,::1"
 REFUSED: Final = "CERTIFICATE_VERIFY_FAILED"
-"""What the error of a certificate that is not trusted has in it."""
+"""Part of the error message about an untrusted certificate."""
 TRUST: Final = "If the certificate is from your own authority, name that in ca_file or SSL_CERT_FILE."
 DEADLINE_S: Final = 10.0
 if find_spec("sniffio") is None:

@@ -15,7 +15,7 @@ from storage.records import Action, ActionKind, Repository, Run
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 MARK: Final = "{action}"
-"""A placeholder in a branch name or in metadata: it is replaced by the action's id, which is unique."""
+"""A placeholder in a branch name or metadata, which the unique action id replaces."""
 RULE: Final = "runwarden_automation"
 """The metadata key for the rule's name in runs that an automation started."""
 
@@ -37,11 +37,11 @@ class Write(Struct, frozen=True):
 
     kind: ClassVar[ActionKind]
     address: ClassVar[str]
-    """Its path below the base address, with `{}` for the field that is a segment of it."""
+    """The path below the base address, with `{}` for the field that is one of its segments."""
     segment: ClassVar[str] = ""
     """The name of that field; may be empty."""
     shown: ClassVar[tuple[str, ...]]
-    """The fields that name its subject in a line."""
+    """The fields that name the write's subject in a line."""
 
     @property
     def path(self) -> str:
@@ -164,7 +164,7 @@ class CancelRun(Write, frozen=True):
 
 
 When = Literal["now", "end", "stop"]
-"""When a message reaches the agent: at once, after its turn, or the turn is stopped for it."""
+"""When a message reaches the agent: immediately, after the turn, or after stopping the turn."""
 
 
 class SayToRun(Write, frozen=True):

@@ -157,7 +157,7 @@ class Transport:
     source: TokenSource | None
     """Where a refused token is read again. None: nowhere."""
     _last_reading_s: float | None = field(default=None, init=False)
-    """When the token was read from its source, of `time.monotonic`. None: it came from elsewhere."""
+    """When the token was read from its source (`time.monotonic`); None if it came from elsewhere."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     in_lab: bool = field(default=False, init=False)
     """Whether the last answer came from a lab, which scripts faults."""

@@ -51,7 +51,7 @@ LEASE: Final = "automations"
 LEASE_S: Final = 30.0
 """How long other bots wait for one that died."""
 STANDBY_S: Final = 5.0
-"""How often a bot without the lease asks for it, and one whose files fail tries again."""
+"""How often a bot without the lease tries to get it, and a bot with failing files retries."""
 FORGET_EVERY: Final = timedelta(days=1)
 RETRY_EVERY_S: Final = 10.0
 """How often to check for messages whose next attempt is due."""

@@ -69,9 +69,9 @@ class RunFacts:
     cache: Cache
     ledger: Ledger
     ask_reason: Callable[[str], Awaitable[str]] | None = None
-    """Asks the service for a reason that is missing in its list; empty: there is none."""
+    """Asks the service for a reason that is missing in its list; returns an empty text if there is none."""
     ask_turns: Callable[[str], Awaitable[RunTurns | None]] | None = None
-    """Asks the service for the run's turns; None: it cannot be asked now."""
+    """Asks the service for the run's turns; returns None if it does not answer."""
     questions: int = MAX_QUESTIONS
     """How many more requests may be sent."""
 

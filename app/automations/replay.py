@@ -49,7 +49,7 @@ class Replayed(Struct, frozen=True):
     counts: Mapping[str, int]
     newest: tuple[Decision, ...]
     held_since: datetime | None
-    """The time since when the cache contains everything that could have triggered it. None: unknown."""
+    """Since when the cache has everything that could have triggered the rule; None if unknown."""
 
 
 async def replay(

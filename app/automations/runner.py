@@ -108,7 +108,7 @@ class Runner:
     _states: dict[str, RuleState] = field(default_factory=dict)
     work: OpenWork = field(default_factory=OpenWork)
     program_ended: Callable[[], None] = lambda: None
-    """Called when a program has exited: the rule's next one may be waiting for it."""
+    """Called when a program has exited, since the rule's next program may be waiting for it."""
     _next: dict[str, datetime] = field(default_factory=dict)
     """The next time of each rule's schedule or interval, by rule."""
     _looked_at: datetime | None = None

@@ -87,7 +87,7 @@ class Automations(Struct, frozen=True):
     waiting: tuple[Decision, ...]
     """The decisions that wait for approval, oldest first."""
     status: Status | None
-    """The bot's state; None: there is nothing for a bot to do."""
+    """The bot's state; None if a bot would have nothing to do."""
 
 
 class Approval(Struct, frozen=True):
@@ -96,7 +96,7 @@ class Approval(Struct, frozen=True):
     decision: Decision
     words: SafeText
     expires: timedelta
-    """How long after the decision it expires."""
+    """The time from the decision to its expiry."""
 
     @property
     def key(self) -> str:

@@ -38,7 +38,7 @@ class Check(Struct, frozen=True):
     name: str
     found: str
     fix: str = ""
-    """How to fix it; empty: no fault."""
+    """The fix; empty without a fault."""
 
 
 @click.command(cls=FactCommand)

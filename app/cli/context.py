@@ -55,9 +55,9 @@ class Invocation:
         self.rows: Rows[Any] | None = None
         """The list that is being printed. A failure is printed after its rows, inside the same JSON document."""
         self.warnings: list[str] = []
-        """Problems besides the command's own work, such as a file that could not be written."""
+        """Problems outside the command's own work, such as a file that could not be written."""
         self.outcome: Exit | None = None
-        """The exit code of a settled write: it holds even if its document cannot be printed."""
+        """The exit code of a settled write, even if its document cannot be printed."""
         self.stopped_by: Signals | None = None
         """The signal that ended the command early, if any."""
         self.at_second_signal: Callable[[Signals], None] | None = None

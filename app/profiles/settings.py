@@ -332,7 +332,7 @@ class Profile(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """The whole configuration, with every default filled in."""
+    """The whole configuration."""
 
     NO_KEYS: ClassVar = ("file", "command_line", "unused")
     """Fields that are no keys of its table."""

@@ -94,7 +94,7 @@ class UsageBody(BaseModel):
 
 
 class MessageBody(BaseModel):
-    """A caller's message to an active run."""
+    """What a caller said to a run while it was active."""
 
     message_id: str
     text: str
