@@ -42,11 +42,11 @@ class Owner(Struct, frozen=True):
 
     pid: int
     started: str
-    """When it started, in the system's own terms."""
+    """When the process started, in the system's own format."""
     boot: str
-    """Which boot of the machine it belongs to."""
+    """The boot of the machine that the process belongs to."""
     namespace: str
-    """Where its process id is valid: a container has its own."""
+    """The namespace of the process id: each container has its own."""
 
     def as_json(self) -> str:
         """The owner in the form that a claim stores."""

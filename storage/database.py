@@ -30,7 +30,7 @@ DURABLE: Final[Mapping[str, str | int]] = {
     "mmap_size": 0,
     "foreign_keys": 1,
 }
-"""The settings for a file that cannot be made again: it is durable before it is fast."""
+"""The settings for a file that cannot be rebuilt: durability before speed."""
 _COPY_FIX: Final = "Restore it from an earlier copy, or save its readable parts with `sqlite3 FILE .recover`."
 
 

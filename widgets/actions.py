@@ -33,7 +33,7 @@ class ActivityEntry(Struct, frozen=True):
     about: SafeText
     """The subject of the write, in one line."""
     waits: int | None = None
-    """The number of a continuation that is sent when its run ends; None: nothing waits for that."""
+    """The number of the waiting continuation; None if this entry is not one."""
 
     @property
     def key(self) -> str:

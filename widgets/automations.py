@@ -62,9 +62,9 @@ class RuleView(Struct, frozen=True):
     sentence: SafeText
     limits: SafeText
     paused: SafeText
-    """The reason for the pause; empty: it is not paused."""
+    """The reason for the pause; empty if the rule is not paused."""
     upcoming: tuple[datetime, ...] = ()
-    """Its next times; empty: it waits for an event."""
+    """The rule's next times; empty if it waits for an event."""
     journal: tuple[Decision, ...] = ()
     """The decisions in the strip, newest first."""
     waiting: int = 0
@@ -287,7 +287,7 @@ class StatusLine(ClickableLine):
     """Whether a bot is at work, and how many requests wait for approval."""
 
     status: reactive[Status | None] = reactive(None)
-    """None: there is nothing for a bot to do."""
+    """None if a bot would have nothing to do."""
 
     def parts(self) -> Iterator[Content]:
         """The parts from left to right, the pending requests first."""

@@ -126,7 +126,7 @@ class Brevity(IntEnum):
     WORDS = 1
     GLYPHS = 2
     UNWELL = 3
-    """The variant that shows only those hosts that are not well."""
+    """The variant that shows only unhealthy hosts."""
     HOSTS = 4
     """The variant without counts; unhealthy hosts are next to the profile, so that nothing can push them out."""
 
@@ -260,7 +260,7 @@ class Tab(Struct, frozen=True):
     key: str
     title: str
     brief: str
-    """Its title where there is little room."""
+    """The tab's title if space is short."""
     tiny: str
     """Its title on the smallest terminal."""
     is_optional: bool = False
@@ -307,7 +307,7 @@ class KeyHint(Struct, frozen=True):
     action: str
     enabled: bool = True
     at_end: bool = False
-    """Whether it stays at the right edge, even if other hints do not fit."""
+    """Whether the hint stays at the right edge, even if others do not fit."""
 
     @property
     def width(self) -> int:
@@ -339,7 +339,7 @@ class KeyBar(ClickableLine):
 
 
 NOTICE_MARGIN: Final = 2
-"""Empty cells at each side of it."""
+"""Empty cells on each side of a notice."""
 
 
 class Notice(Struct, frozen=True):

@@ -63,7 +63,7 @@ class HostFacts(Struct, frozen=True):
     since: str = ""
     """The text after the state: `for 12m`."""
     about: str = ""
-    """Its address, or the state of its polls."""
+    """The host's address, or the state of the link's polls."""
     under_way: tuple[tuple[Badge, int], ...] = ()
     history: tuple[Slice, ...] = ()
     """The last day in equal slices, oldest first."""
@@ -71,7 +71,7 @@ class HostFacts(Struct, frozen=True):
     warning: str = ""
     """A problem in addition to the state; may be empty."""
     note: str = ""
-    """How to fix it, or an explanation of the state."""
+    """The fix, or an explanation of the state."""
     is_stale: bool = False
     leads: bool = False
 

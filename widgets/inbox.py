@@ -43,7 +43,7 @@ class InboxRow(Struct, frozen=True):
     item: InboxItem
     is_marked: bool = False
     leads: bool = True
-    """Whether it is the first of its severity, and so shows it."""
+    """Whether the item is the first of its severity, and so shows it."""
 
     @property
     def key(self) -> str:

@@ -41,7 +41,7 @@ class OrganizationEntry(ActivityEntry, frozen=True):
     organization: Organization | None = None
     """None: nothing was created, or the outcome is unknown."""
     invitation: Invitation | None = None
-    """None: the service does not report its state."""
+    """None if the service does not report the invitation."""
 
     @property
     def badge(self) -> Badge:
@@ -141,7 +141,7 @@ class ImportLine(Struct, frozen=True):
     problem: SafeText
     """The problem with the row; may be empty."""
     action: Action | None = None
-    """The newest attempt for its email."""
+    """The newest attempt for the row's email."""
 
     @property
     def unknown(self) -> Action | None:

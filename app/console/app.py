@@ -47,7 +47,7 @@ MODES: Final = (*(tab.name for tab in TABS), ALL)
 
 
 VisitedScreen = tuple[str, Any, tuple[str, ...]]
-"""A tab that was left, its filters with the key under its cursor, and the runs open over it, the topmost last."""
+"""A visited tab, its filters and cursor key, and the runs open over it, the topmost last."""
 BETWEEN: Final = "between"
 """The mode while there are no tabs."""
 

@@ -39,7 +39,7 @@ class KeyFact(Struct, frozen=True):
     """The default keys; none: the palette has it."""
     does: str
     where: tuple[str, ...]
-    """The classes of the screens and widgets that have it."""
+    """The classes of the screens and widgets with this action."""
 
 
 def catalog() -> tuple[KeyFact, ...]:

@@ -76,9 +76,9 @@ class OpenRun(Message):
 
     run_id: str
     profile: str = ""
-    """The profile whose run it is: the console switches to it. Empty: the one on show."""
+    """The run's profile, which the console switches to; empty: the one on show."""
     part: str = "conversation"
-    """The part of its page to show."""
+    """The part of the run's page to show."""
 
 
 @dataclass
@@ -172,7 +172,7 @@ class CoalescedTask:
 
 
 CLOCK_S: Final = 15.0
-"""Seconds that the notice is shown that the clocks differ; it is shown once."""
+"""Seconds for which the notice about differing clocks is shown, once."""
 TODAY: Final = timedelta(hours=24)
 ASK_AGAIN: Final = timedelta(seconds=4)
 """How soon a service that gives no answer is asked again while the terminal has the focus."""

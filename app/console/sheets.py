@@ -232,7 +232,7 @@ class ConfirmSheet(PickerScreen[str]):
         self._instead = instead
         self._facts = facts
         self._refused: tuple[str, Work] | None = None
-        """The refused folder as it was typed, and the work that ctrl+s then does there anyway."""
+        """The refused folder as typed, and the work that ctrl+s does there anyway."""
         self._is_busy = False
         self._second_press = SecondPress()
 

@@ -78,7 +78,7 @@ class Terminal(Struct, eq=False):
     modes_before: list[Any] | None = None
     """The modes from before an early frame. None: Textual is the first to change them."""
     keep_frame: KeepFrame | None = None
-    """Keeps the last frame for the next start. None: there is no terminal."""
+    """Keeps the last frame for the next start; None without a terminal."""
     keep_frame_now: Callable[[], None] = lambda: None
 
     @property
@@ -228,7 +228,7 @@ class TerminalDriver(LinuxDriver):
         self._app_on_show = app
         self.exit_event: SelectableEvent = SelectableEvent()
         self._title = ""
-        """The title on show; empty: the terminal has its own."""
+        """The title on show; empty while the terminal shows another."""
         self._hidden_title = ""
         """The title that was on show until another program got the terminal."""
 

@@ -27,7 +27,7 @@ sandbox = "none"
 
 
 NO_ACCOUNT: Final = {"ANTHROPIC_AUTH_TOKEN": "the-demo-has-no-account"}
-"""A placeholder for the fixer's key, which it holds by itself if there is no sandbox; it is worth nothing."""
+"""A worthless placeholder for the fixer's key, which the fixer holds if there is no sandbox."""
 
 
 class DemoError(RunwardenError):
@@ -45,7 +45,7 @@ class ServiceProcess(Struct, frozen=True):
     process: subprocess.Popen[str]
     base_url: str
     lab_token: str = ""
-    """The token for its lab; empty: it has no lab."""
+    """The token for the service's lab; empty without a lab."""
 
     def stop(self) -> None:
         """Stop the service, and kill it if that takes too long."""

@@ -138,11 +138,11 @@ class Incident(Struct, frozen=True):
     """The distinct statuses of the incident, the latest first."""
     worst: HealthLevel
     bad_s: float
-    """How long it was bad, instead of only impaired."""
+    """How long the platform was bad, not only impaired."""
     recovered_at: datetime | None = None
-    """When it was next seen healthy. None: not yet."""
+    """When the platform was next seen healthy; None if not yet."""
     recoveries: int = 0
-    """How often it recovered only briefly; above zero, it flapped."""
+    """The number of brief recoveries; above zero, the platform flapped."""
     is_over: bool = False
     """Whether the recovery has lasted."""
 

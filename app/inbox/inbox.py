@@ -51,7 +51,7 @@ class Cause:
     """The title for several events, without the number in front of it. Empty: the same as `one`."""
     entries: list[InboxEntry] = field(default_factory=list)
     fix: str = ""
-    """The arguments of the command that resolves it; for approvals without the decisions."""
+    """The arguments of the command that resolves the cause; for approvals, without the decisions."""
     subject: str = ""
     choices: tuple[str, ...] = ()
 

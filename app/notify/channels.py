@@ -269,7 +269,7 @@ ESCAPES: Final[Mapping[Markup, Callable[[str], str]]] = {
     "markdown": lambda text: _MARKS.sub(r"\\\1", disarmed(text)),
     "html": lambda text: escape(disarmed(text)),
 }
-"""The function that escapes a text for a route's markup; Apprise converts it for each backend."""
+"""The function that escapes text for each markup, which Apprise converts for each backend."""
 
 
 def values_of(delivery: Delivery, profile: str) -> dict[str, str]:

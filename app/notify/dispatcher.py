@@ -27,13 +27,13 @@ from storage.records.following import StatusChange, StatusChanges, Watermark
 from storage.state import OWN, State
 
 BACKOFF: Final = (timedelta(seconds=15), timedelta(minutes=1), timedelta(minutes=5))
-"""The wait after each failed attempt; after one more failure it gives up."""
+"""The wait after each failed attempt; one more failure gives the message up."""
 CLAIMED_FOR: Final = timedelta(minutes=2)
 """How long a process owns an attempt: longer than the deadlines of all channels of a route."""
 LATEST: Final = timedelta(days=1)
 """Older changes, from a time without a bot, are not reported."""
 BROKEN_FOR: Final = timedelta(minutes=1)
-"""How long a job of the bot fails before it is an alert: files can be locked for a moment."""
+"""How long a bot's job may fail before an alert, since files can be locked for a moment."""
 RULES: Final = "automations"
 """The word in `[notify] on` that selects alerts about automations."""
 
@@ -54,7 +54,7 @@ class Dispatcher:
     clock: Callable[[], datetime]
     say: Say
     on_changes: Callable[[Sequence[StatusChange]], None] = lambda _: None
-    """Called with new changes of status, but not with those that the first look finds."""
+    """Called with new status changes, except those found at the first look."""
     command_line: str = "runwarden"
     """How the commands in messages start."""
     broken: Callable[[], Mapping[str, str]] = dict

@@ -33,7 +33,7 @@ OVER: Final = {
     "link:health": "The health of the code hosts can be read again",
 }
 BEGAN: Final = "began_at"
-"""The fact of a reported problem that says when it began (RFC 3339)."""
+"""The fact with the start of a reported problem (RFC 3339)."""
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 

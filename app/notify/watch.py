@@ -88,7 +88,7 @@ class Watch:
     cache: Cache
     ledger: Ledger
     state: State | None
-    """None: it cannot be used, so each console notifies by itself."""
+    """None if unusable; then each console notifies on its own."""
     notify: NotifySettings
     incidents: IncidentReader
     profile: str

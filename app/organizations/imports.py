@@ -38,7 +38,7 @@ class ImportRow(BatchWrite, frozen=True, kw_only=True):
     request: CreateOrganization
     result: BatchResult = BatchResult("to_send")
     problems: tuple[FieldProblem, ...] = ()
-    """Why it cannot be sent."""
+    """Why the row cannot be sent."""
     is_twice: bool = False
     """Its only problem is that an earlier row has the same email."""
 

@@ -73,11 +73,11 @@ class OrganizationImportScreen(BaseScreen):
         self._rows: dict[int, ImportRow] = {}
         """The key is the line in the file."""
         self._file = ""
-        """The file's name when it was read last."""
+        """The file's name at the last read."""
         self._phase: Phase = "idle"
         self._second_press = SecondPress()
         self._paused = ""
-        """Why the last sending ended early; empty: it did not."""
+        """Why the last sending stopped early; empty if it did not."""
         self._unresolved = 0
         """The line whose unknown outcome stopped the import; 0: none."""
         self._past = ""

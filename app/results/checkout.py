@@ -39,7 +39,7 @@ class Applied(Struct, frozen=True):
     folder: Path
     files: int
     remarks: tuple[str, ...]
-    """Remarks to read before using it."""
+    """Remarks to read before using the checkout."""
 
 
 class CheckedOut(Struct, frozen=True):
@@ -48,7 +48,7 @@ class CheckedOut(Struct, frozen=True):
     folder: Path
     commit: str
     shares: Path | None
-    """The checkout whose objects it borrows, and which has to stay."""
+    """The checkout that lends its objects and has to stay."""
 
 
 class AnotherRepositoryError(GitError):

@@ -49,7 +49,7 @@ _FETCHING: Final = (
 )
 _SSH: Final = "-oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=15 -oServerAliveCountMax=2"
 _OLDEST: Final = (2, 31)
-"""The first git that takes configuration from variables, by which filters are turned off."""
+"""The first git that reads configuration from variables, which turn filters off."""
 _GRACE_S: Final = 2.0
 """The time that git gets to remove its lock files after SIGTERM."""
 _SHOWN: Final = 300

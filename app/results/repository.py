@@ -59,7 +59,7 @@ class Commit(Struct, frozen=True):
     """The author's time of the commit, in whole seconds."""
     subject: str
     marks: tuple[str, ...]
-    """The turns that the commit names as its own, see `TRAILER`."""
+    """The turns that the commit's trailers name, see `TRAILER`."""
 
 
 class Heads(Struct, frozen=True):

@@ -30,7 +30,7 @@ class ServiceExtension(Struct, frozen=True):
 
     client: Client
     is_missing: Callable[[], Awaitable[bool]]
-    """Whether the service said within a day that it has no results."""
+    """Whether the service reported within the last day that it has no results."""
     note_missing: Callable[[], Awaitable[None]]
 
     async def turns(self, run_id: str) -> RunTurns | Unavailable:

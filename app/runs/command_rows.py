@@ -100,7 +100,7 @@ class RunDocument(Struct, frozen=True):
 
     run: Run
     detail: RunDetail | None
-    """None: the cache has not seen it."""
+    """None if the run is not cached."""
     is_stuck: bool
     continues: str | None
     now: datetime

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 HOLD_S: Final = 10.0
-"""How long a failure is held back until the service says whether it was a cancellation."""
+"""How long to hold back a failure until the service reports whether it was a cancellation."""
 EVENT_COLUMNS: Final = tuple(
     Column[Document](name, name=name) for name in ("at", "run_id", "repository", "branch_name", "from", "to", "cursor")
 )
@@ -126,7 +126,7 @@ class WaitResult(Struct, frozen=True):
     """`unlisted`: no run with that id has appeared in the service's list so far."""
     run: Run | None
     reason: str = ""
-    """Why it did not complete; empty: it did, or the reason is not known."""
+    """Why the run did not complete; empty if it did or the reason is unknown."""
 
     @property
     def has_failed(self) -> bool:
@@ -188,7 +188,7 @@ class RunWaiter(Struct, frozen=True):
     report: Callable[[str], None]
     """Reports progress."""
     may_appear: bool = False
-    """Whether a run that is not listed yet is waited for; otherwise it counts as lost."""
+    """Whether to wait for a run that is not listed yet; otherwise it counts as lost."""
     is_stale: bool = False
     """Whether the cache may hold an earlier turn of a run: the service is asked first."""
     fail_fast: bool = False

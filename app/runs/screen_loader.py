@@ -130,7 +130,7 @@ class FailureLogs:
 
 
 GROWS_S: Final = 1.0
-"""New runs that come within this time of others are read with the next tick."""
+"""New runs that arrive within this time of others are read with the next tick."""
 
 
 class RunsLoader:
@@ -175,7 +175,7 @@ class RunsLoader:
         self.load_names = CoalescedTask(self._read_names, screen.run_worker).ask
         self._summaries = CoalescedTask(self._learn, screen.run_worker)
         self._is_silent = False
-        """Whether the service could not be asked about runs: it is asked again after the next poll."""
+        """Whether the last request about runs failed, which is repeated after the next poll."""
         self._logs = FailureLogs(screen, self.load_run)
 
     # Triggers

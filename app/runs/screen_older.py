@@ -49,7 +49,7 @@ class OlderRuns:
         """The number of fetched runs when the user asked."""
         self._waits_until: datetime | None = None
         self._filtered: tuple[TableQuery, CoverageGap | None, AsyncGenerator[int, None]] | None = None
-        """The query that the service was asked with, page by page; the next key continues there."""
+        """The query of the listing in progress, which the next key press continues."""
         self._came = 0
         """Runs fetched with that query since the user asked."""
         self._exhausted: TableQuery | None = None

@@ -51,7 +51,7 @@ MAX_VIEWS: Final = 50
 MAX_TERMINALS: Final = 20
 """Terminals whose last query is kept."""
 EARLIER_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
-"""The columns shown at first before there were others; the file has them, even for a user who chose none."""
+"""The original default columns, which older files store even for users who chose none."""
 
 
 class PreferencesError(RunwardenError):

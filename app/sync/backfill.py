@@ -116,7 +116,7 @@ class WindowFill:
     longest: float = MAX_WINDOW_PAGES
     """Pages of a window."""
     is_odd: bool = False
-    """Whether some answer was out of order, or not about the dates asked for: it completed nothing."""
+    """Whether an answer was out of order or outside the requested dates, and so completed nothing."""
     _spacing: timedelta | None = None
     """Time between two runs, by the last page. None: not known."""
     _windows: list[Window] = field(default_factory=list)

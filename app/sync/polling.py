@@ -46,7 +46,7 @@ LEASE_S: Final = 15.0
 """How long a dead poller keeps the others waiting."""
 RENEWAL_S: Final = LEASE_S / 3
 STAND_ASIDE_S: Final = 2.5 * STANDBY_S
-"""How long a poller that cannot poll leaves the lease to others."""
+"""How long a failing poller leaves the lease to others."""
 LOOK_AGAIN_S: Final = 15.0
 """How soon a poll that waits for the budget checks it again."""
 PRIORITIES: Final[dict[Subject, Priority]] = {"runs": Priority.ACTIVE, "health": Priority.HEALTH}

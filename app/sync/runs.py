@@ -64,7 +64,7 @@ class PollRecord(Struct, frozen=True):
     announce: Announce
     clock: Callable[[], datetime]
     leases: State | None = None
-    """None: it is unknown whether another process polls, so each one polls for itself."""
+    """None if it is unknown whether another process polls; then each process polls for itself."""
 
     async def record(self, error: ApiError | None, *, dropped: int = 0) -> None:
         """Record a poll that had this error, or none.

@@ -154,7 +154,7 @@ def are_within(runs: Sequence[Run], since: datetime | None, until: datetime) -> 
 
 class _Created(Struct):
     created_at: object = None
-    """As it was received."""
+    """The creation time as received."""
 
 
 _CREATED: Final = msgspec.json.Decoder(_Created)
@@ -230,7 +230,7 @@ class Walk:
     as_of: datetime
     """When the first page was requested, by our clock."""
     known: CoverageRange | None
-    """The newest complete range before it began."""
+    """The newest complete range before the walk began."""
     order: Order = field(default_factory=Order)
     top: datetime | None = None
     """The creation of the first run."""
@@ -244,9 +244,9 @@ class Walk:
     ended: bool = False
     """Whether the whole list was read."""
     joined: bool = False
-    """Whether it met the newest complete range."""
+    """Whether the walk met the newest complete range."""
     met: bool = False
-    """Whether it met runs that an earlier walk had read, whether or not their range is complete."""
+    """Whether the walk met runs that an earlier walk had read, even without a complete range."""
     refuted: bool = False
     """Whether most of a page's runs were new, although they lie in a range that was recorded as complete."""
     _joining: int = 0

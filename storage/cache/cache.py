@@ -73,7 +73,7 @@ class Cache(ThreadedStore):
     ) -> None:
         super().__init__(writer, reader, clock)
         self.set_aside = set_aside
-        """The unusable cache that was moved aside when this one was opened. None: there was none."""
+        """The unusable cache that was moved aside when this one was opened, or None."""
         self.process = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         """Distinguishes this process from others with the file open."""
         self.opened = 0

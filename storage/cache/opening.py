@@ -43,7 +43,7 @@ class SetAside(Struct, frozen=True):
 
     path: Path
     is_damaged: bool
-    """False: it was sound, but another version of Runwarden laid it out."""
+    """Whether the cache was damaged; otherwise another version of Runwarden created its layout."""
 
     def __str__(self) -> str:
         """Describe the damage and its cost."""

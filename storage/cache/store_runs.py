@@ -254,7 +254,7 @@ class StoredRun(NamedTuple):
 
     number: int
     seen_us: int
-    """When its last answer was requested."""
+    """When the run's last answer was requested."""
     status: str
     created_us: int
     updated_us: int

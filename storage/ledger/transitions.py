@@ -48,7 +48,7 @@ class Transition(Struct, frozen=True):
     sources: tuple[ActionState, ...]
     target: ActionState
     resolution: Resolution | None = None
-    """The user's resolution that it records. None: the program makes it."""
+    """The user's resolution that the transition records; None if the program makes the transition."""
     undoes: tuple[Resolution | None, ...] = (None,)
     """The resolutions that an action may have before it; None means no resolution."""
 

@@ -28,11 +28,11 @@ class WriteKind(Struct, frozen=True):
     fields: tuple[str, ...]
     """The fields of the result that a command prints; the first is its id."""
     done: str
-    """The title once it took effect."""
+    """The title after success."""
     after: str
     """What happens next."""
     check: str
-    """How to find out whether it took effect."""
+    """How to find out whether the write took effect."""
     id_name: str
     """What `resolve --created` takes, in words."""
     id_source: str
@@ -152,7 +152,7 @@ ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown",
 final."""
 
 SettledState = Literal["confirmed", "rejected", "unknown", "not_sent"]
-"""How sending it ends."""
+"""The possible outcomes of sending."""
 
 Resolution = Literal["created", "not_created", "sent_again"]
 
@@ -211,7 +211,7 @@ class Action(Struct, frozen=True):
     state: ActionState
     created_at: datetime
     sending_at: datetime | None = None
-    """None: no byte of it was ever sent."""
+    """None if no byte was ever sent."""
     settled_at: datetime | None = None
     """When the program knew its outcome, or that it is unknown; None: on its way."""
     error: ActionFailure | None = None
@@ -224,7 +224,7 @@ class Action(Struct, frozen=True):
     superseded_by: str | None = None
     """The action that sent this one again on purpose."""
     base_url: str | None = None
-    """The service it went to. None: not recorded."""
+    """The address of the service; None if not recorded."""
     author: Author = Author()
     resolved_at: datetime | None = None
     """The time when the user resolved its unknown outcome; None: not resolved, or not recorded."""
@@ -242,7 +242,7 @@ class UnknownSpan(Struct, frozen=True):
     action: Action
     since: datetime
     until: datetime | None
-    """None: it still is."""
+    """None if the outcome is still unknown."""
 
 
 class ActionFilter(Struct, frozen=True):

@@ -17,11 +17,11 @@ class PollOutcome(Struct, frozen=True):
     subject: Subject
     at: datetime
     error_kind: str | None = None
-    """None: it succeeded. Otherwise an `ApiError.kind`."""
+    """None after a success, otherwise an `ApiError.kind`."""
     error_message: str | None = None
     http_status: int | None = None
     in_lab: bool = False
-    """The service said that it is a lab, which scripts faults."""
+    """Whether the service reported that it is a lab, which scripts faults."""
     dropped: int = 0
     """Entries of its lists that had no usable id."""
     is_own: bool = False
@@ -35,13 +35,13 @@ class LinkState(Struct, frozen=True):
     last_ok_at: datetime | None = None
     """None: never yet."""
     failing_since: datetime | None = None
-    """None: the last poll succeeded, or there was none."""
+    """None if the last poll succeeded, or before the first."""
     failures: int = 0
     """How many polls failed in a row."""
     error_kind: str | None = None
     error_message: str | None = None
     in_lab: bool = False
-    """The service said so when it answered last."""
+    """Whether the service's last answer came from a lab."""
     dropped: int = 0
     """Entries of the last answered poll that had no usable id."""
 

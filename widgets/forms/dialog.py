@@ -140,7 +140,7 @@ class FormButton(Struct, frozen=True):
     key: str
     """The key, as shown on the button: `^s`, `esc` or a letter."""
     action: str
-    """The screen's action that it runs."""
+    """The screen's action that the button runs."""
     phases: tuple[FormPhase, ...]
     is_primary: bool = False
 

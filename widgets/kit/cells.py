@@ -65,7 +65,7 @@ class Column(Struct, frozen=True):
     grows: int = 0
     """Its share of the spare cells."""
     most: int = 0
-    """The most cells that it grows to; 0: no limit."""
+    """The column's maximum width; 0: no limit."""
     gap: int = 1
     cut: Cut = "end"
     frozen: bool = False

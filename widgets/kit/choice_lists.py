@@ -60,7 +60,7 @@ class PickList(OptionList, can_focus=False):
 
         value: str
         is_final: bool
-        """Whether it was a double click, which makes the choice."""
+        """Whether a double click made the choice final."""
 
     def __init__(self) -> None:
         super().__init__(markup=False)

@@ -28,7 +28,7 @@ class CursorView(ScrollView, can_focus=True):
     ]
 
     notice: reactive[Notice | None] = reactive(None, repaint=False)
-    """Stands in place of the rows while there are none."""
+    """Shown in place of the rows while there are none."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -152,7 +152,7 @@ class Chip(Struct, frozen=True):
     """One filter that a click changes."""
 
     action: str
-    """The screen's action that changes it."""
+    """The screen's action that changes the filter."""
     text: SafeText
     """The filter and its value as shown: `what any`."""
     is_set: bool = False

@@ -40,7 +40,7 @@ class TextPiece(NamedTuple):
     text: str
     tone: str = "plain"
     ground: str = ""
-    """The name of its background; empty: the background of its line."""
+    """The name of the part's background; empty: the line's background."""
 
 
 def safe_line(text: str) -> str:

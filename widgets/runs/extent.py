@@ -33,7 +33,7 @@ class Extent(Struct, frozen=True):
     is_counted: bool = True
     """False: `matching` counts the runs found so far."""
     undecided: int = 0
-    """Runs of which it is not known whether they match."""
+    """The number of runs that may or may not match."""
     is_ongoing: bool = False
     """Whether the service's list continues beyond the runs held, by an unknown length of time."""
     is_paused: bool = False

@@ -24,7 +24,7 @@ class SentMessage(Struct, frozen=True):
     state: ActionState
     text: tuple[SafeText, ...]
     trouble: SafeText | None = None
-    """Why it is not confirmed."""
+    """Why the run is not confirmed."""
 
 
 class Branch(Struct, frozen=True):

@@ -47,7 +47,7 @@ class ViewTab(Struct, frozen=True):
 
     title: SafeText
     count: int | None = None
-    """Runs in it. None: not counted."""
+    """The number of runs in the view; None if not counted."""
 
 
 class ViewBar(ClickableLine):

@@ -38,7 +38,7 @@ class BatchLine(Struct, frozen=True):
     badge: Badge
     run_id: SafeText
     about: SafeText
-    """Its repository and branch, or why nothing was done for it."""
+    """The run's repository and branch, or why nothing was done for it."""
     opens: str | None = None
     """The run that was started or continued, or None."""
 
@@ -49,7 +49,7 @@ class BatchView(Struct, frozen=True):
     key: str
     title: SafeText
     lines: tuple[BatchLine, ...]
-    """One for each of its runs."""
+    """One line per run of the batch."""
     confirmed: int
     """The number of confirmed writes."""
     unknown: int

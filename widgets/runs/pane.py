@@ -103,7 +103,7 @@ SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
 WIDE: Final = 120
 """The minimum width for a pane next to the table."""
 TALL: Final = 32
-"""The height from which on there is room for the pane below the table."""
+"""The minimum height for a pane below the table."""
 LEAST: Final = 40
 """The fewest cells of a pane next to the table."""
 LEAST_OF_LOG: Final = 4

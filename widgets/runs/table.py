@@ -28,7 +28,7 @@ from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFact
 from widgets.runs.lines import PARTS, TableRenderer, unseen_note
 
 WAITS_S: Final = 0.05
-"""How long the screen stays as it is, until the rows that were asked for come: a longer wait is visible."""
+"""How long the screen holds its frame for requested rows; a longer wait is shown."""
 STALE: Final = 0.75
 """How bright rows are that the service no longer confirms; they must stay readable during an outage."""
 
@@ -44,7 +44,7 @@ class Position(Struct, frozen=True):
     unseen: int = 0
     """Runs that arrived above the view."""
     run_id: str | None = None
-    """The cursor's run; None: there is none, or its row is not loaded."""
+    """The cursor's run; None on other rows, or if the row is not loaded."""
     is_sought: bool = False
     """Whether the cursor is still to go to that run."""
     is_pinned: bool = False
@@ -192,7 +192,7 @@ class RunTable(CursorView, can_focus=True):
         self.is_replacing = False
         """Whether the rows of another query are on their way; until they come, keys about rows do nothing."""
         self._kept_frame: ExitStack | None = None
-        """Ends the wait for rows, for which the screen keeps its frame; None: it paints."""
+        """Ends the wait for rows, during which the screen holds its frame; None while it paints."""
         self._missing: Mapping[CoverageGap | None, tuple[SafeText, ...]] = {}
         """The lines for missing runs, by gap; None: the one below the last run."""
         self.columns = ColumnArrangement(choice or ColumnChoice())
