@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.findings.question import asked, offer
+from service.findings.question import offer, read_question
 from tests.service.conftest import OBEYS, Api, Make, Own, placed
 from tests.service.git_hosts import push
 from tests.service_process import git, put_hook
@@ -223,13 +223,13 @@ def test_an_odd_question_is_a_question_all_the_same(tmp_path: Path) -> None:
     file, remarks = tmp_path / ".runwarden" / "question.json", list[str]()
     file.parent.mkdir()
     file.write_text(json.dumps({"question": "w" * 3000}))
-    assert len(present(asked(tmp_path, str, remarks)).question) == 2000
+    assert len(present(read_question(tmp_path, str, remarks)).question) == 2000
     file.unlink()
     file.symlink_to("/etc/hostname")
-    assert present(asked(tmp_path, str, remarks)).question.startswith("something that cannot be read")
+    assert present(read_question(tmp_path, str, remarks)).question.startswith("something that cannot be read")
     file.unlink()
     file.write_text(json.dumps({"question": "w" * (1 << 20)}))
-    assert present(asked(tmp_path, str, remarks)).question.startswith("something that cannot be read")
+    assert present(read_question(tmp_path, str, remarks)).question.startswith("something that cannot be read")
     why = ("the first 2000 characters", "a link is not followed", "is not read: larger than 1048576 bytes")
     assert [words in remark for words, remark in zip(why, remarks, strict=True)] == [True] * 3
 
