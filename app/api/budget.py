@@ -61,7 +61,7 @@ PATIENCE_S: Final = {
 CLOCK_STEP_S: Final = 5.0
 """The smallest difference between the clocks that is worth a write: less is noise."""
 POLL_S: Final = 1.0
-"""The requests of one poll use a state that was read this short a time ago."""
+"""A poll may use a state that was read at most this long ago."""
 LOOK_AGAIN_S: Final = 5.0
 """How soon a waiting request notices that another process found the way free."""
 FAILURES_TO_REST: Final = 5

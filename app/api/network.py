@@ -91,7 +91,7 @@ class Network(Struct, frozen=True):
         ours = {*_PROXIES, "no_proxy"}
         env = {name: value for name, value in self.env.items() if name.lower() not in ours}
         proxies = {name: self._variable(name) for name in _PROXIES}
-        direct = self._variable("no_proxy").replace("*.", ".")  # curl reads this variable.
+        direct = self._variable("no_proxy").replace("*.", ".")  # curl does not know `*.`.
         if self.proxy == NONE:
             proxies, direct = {}, "*"
         elif self.proxy != FROM_ENVIRONMENT:

@@ -49,7 +49,7 @@ LOOK_S: Final = 5.0
 EVERY_S: Final = 120.0
 """Seconds between two frames; rendering one takes about as long as answering a key."""
 ESCAPE_S: Final = constants.ESCAPE_DELAY + 0.01
-"""After this long without input, the parser waits for the rest of no sequence any more."""
+"""After this long without input, the parser stops waiting for the rest of a sequence."""
 _DIM: Final = Style(dim=True)
 
 
