@@ -11,7 +11,7 @@ import click
 
 from service.agents.options import DEFAULT_NAME, DEFAULT_TIMEOUT_S, REVIEWER, Agent
 from service.agents.programs import missing as missing_parts
-from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option, missing, owner_of, required
+from service.cli.output import INLINE, AdminContext, Row, admin_command, elsewhere_option, owner_of, required
 from service.clock import now_micros
 from service.execution.rehearsal import Rehearsal, scratch_repository
 from service.execution.sandbox import find
@@ -24,20 +24,15 @@ _PROGRESS_EVERY_S: Final = 5.0
 _SHOWN_CHARACTERS: Final = 3000
 
 
-@click.group("agent")
-def agent() -> None:
-    """Agents."""
+agent = click.Group("agent", help="Agents.")
 
 
-def _document(row: Agent, owner: str | None) -> dict[str, object]:
+def _agent(row: Agent, owner: str | None) -> Row:
     shown: dict[str, object] = {"name": row.name, "argv": row.argv, "timeout_s": row.timeout_s}
     shown |= {"network": row.network, "environment": row.environment, "organization_id": owner}
-    return shown | row.options.model_dump(mode="json", exclude_defaults=True)
-
-
-def _line(row: Agent, owner: str | None) -> str:
-    command = [*([row.options.preset] if row.options.preset else []), shlex.join(row.argv)]
-    return f"{row.name}  {owner or 'everyone'}  {row.timeout_s:g} s  {' '.join(filter(None, command))}"
+    shown |= row.options.model_dump(mode="json", exclude_defaults=True)
+    command = " ".join(filter(None, (row.options.preset, shlex.join(row.argv))))
+    return shown, f"{row.name}  {owner or 'everyone'}  {row.timeout_s:g} s  {command}"
 
 
 @agent.command("add")
@@ -78,7 +73,7 @@ def add(admin: AdminContext, argv: str, *, elsewhere: bool, **options: Any) -> N
     with admin.change("agent.add", create=True) as change:
         row = put_agent(change.connection, entry, now_micros(), None if elsewhere else admin.folder.root)
         change.target, change.organization_id = row.name, row.organization_id
-    admin.show(_document(row, entry.organization), [_line(row, entry.organization)])
+    admin.show(*_agent(row, entry.organization))
 
 
 @agent.command("list")
@@ -89,8 +84,7 @@ def list_all(admin: AdminContext) -> None:
         configured = agents.all_of(connection)
     if not any(row.organization_id is None and row.name == DEFAULT_NAME for row in configured):
         configured.insert(0, REVIEWER)
-    documents = [_document(row, row.organization_id) for row in configured]
-    admin.show({"agents": documents}, [_line(row, row.organization_id) for row in configured])
+    admin.show_rows("agents", (_agent(row, row.organization_id) for row in configured))
 
 
 @agent.command("check")
@@ -138,7 +132,7 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
         }
         faults = [document["failure"]] if document["failure"] else []
     lines = [f"{name}: {fault}" for fault in faults] or [f"{name}: works; it says: {document['summary'] or 'nothing'}"]
-    admin.show(document, [*lines, *document.get("log", "").splitlines()] if faults else lines)
+    admin.show(document, *lines, *(document.get("log", "").splitlines() if faults else ()))
     if faults:
         raise SystemExit(1)
 
@@ -151,7 +145,8 @@ def remove(admin: AdminContext, name: str, slug: str | None) -> None:
     """Remove an agent; runs in progress are not affected. Once your `reviewer` is removed, the built-in one is back."""
     with admin.change("agent.remove") as change:
         change.organization_id = owner_of(change.connection, slug)
-        if not agents.remove(change.connection, name, change.organization_id):
-            raise missing("agent for everyone" if slug is None else f"agent of {slug}", name, "service agent list")
+        is_removed = agents.remove(change.connection, name, change.organization_id)
+        whose = "agent for everyone" if slug is None else f"agent of {slug}"
+        required(is_removed, whose, name, "service agent list")
         change.target = name
-    admin.show({"name": name, "state": "removed"}, [f"{name} removed"])
+    admin.show({"name": name, "state": "removed"}, f"{name} removed")

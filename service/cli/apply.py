@@ -91,7 +91,7 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
             of = "" if owner is None else f" of {slugs.get(owner, owner)}"
             lines.append(f"{row['kind']} {row['name']}{of}  {row['outcome']}")
     lines += [f"the variable {name} is not set here; the service needs it" for name in result["unset_variables"]]
-    admin.show(result, [*lines, f"applied to the service in {result['data_dir']}, database {result['database']}"])
+    admin.show(result, *lines, f"applied to the service in {result['data_dir']}, database {result['database']}")
 
 
 @click.command("schema")

@@ -5,7 +5,7 @@ from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, admin_command, line, owner_of
+from service.cli.output import AdminContext, Row, admin_command, line, owner_of
 from service.clock import DAY_MICROS, EPOCH, now_micros, parse_duration, parse_rfc3339, rfc3339
 from service.setup import SetupError
 from service.store import audit as trail
@@ -16,9 +16,7 @@ _SUMS: Final = ("runs", "turns", "requests", "input_tokens", "cached_tokens", "o
 _HEADS: Final = {"input_tokens": "input", "cached_tokens": "cached", "output_tokens": "output", "cost_usd": "USD"}
 
 
-@click.group("audit")
-def audit() -> None:
-    """The audit trail of administration and tokens."""
+audit = click.Group("audit", help="The audit trail of administration and tokens.")
 
 
 @audit.command("list")
@@ -40,17 +38,15 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
         is_id = slug is not None and slug.startswith("org_")
         wanted = slug if is_id else owner_of(connection, slug)
         rows = trail.latest(connection, limit, organization_id=wanted, since=begin, action=action)
-    documents: list[dict[str, object]] = [
-        {"at": rfc3339(row.at), "id": row.id, "actor": row.actor, "action": row.action, "outcome": row.outcome}
-        | {"target": row.target, "organization_id": row.organization_id, "detail": row.detail}
-        for row in rows
-    ]
-    lines = []
+    shown = list[Row]()
     for row in rows:
+        at, owned = rfc3339(row.at), {"target": row.target, "organization_id": row.organization_id}
+        document = {"at": at, "id": row.id, "actor": row.actor, "action": row.action, "outcome": row.outcome}
         outcome = "" if row.outcome == trail.DONE else row.outcome
         owner = "" if row.organization_id == row.target else row.organization_id
-        lines.append(line(rfc3339(row.at), row.actor, row.action, outcome, row.target or "-", owner, row.detail))
-    admin.show({"entries": documents}, lines)
+        text = line(at, row.actor, row.action, outcome, row.target or "-", owner, row.detail)
+        shown.append((document | owned | {"detail": row.detail}, text))
+    admin.show_rows("entries", shown)
 
 
 @click.command("usage")
@@ -90,4 +86,4 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
         lines.append(f"USD: an estimate by list prices of {whole['list_prices_of']} where none is configured.")
     if whole["unpriced_requests"]:
         lines.append(f"USD: without the requests to models of unknown price: {whole['unpriced_requests']:,}.")
-    admin.show({"by": by, "usage": entries, "total": whole}, lines)
+    admin.show({"by": by, "usage": entries, "total": whole}, *lines)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from service.cli.output import INLINE, AdminContext, admin_command, line, operator, org_option, owner_of
+from service.cli.output import INLINE, AdminContext, Row, admin_command, line, operator, org_option, owner_of
 from service.clock import now_micros, rfc3339
 from service.hosts.health import HealthProbes
 from service.reference import ALIASES, PLATFORMS, without_login
@@ -29,22 +29,17 @@ _PLATFORM: Final = click.option(
 )
 
 
-def _document(row: Host | Repository) -> dict[str, object]:
+def _shown(row: Host | Repository) -> Row:
     # Only git may see the login in an address.
     shown = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(row).items()}
-    if isinstance(row, Repository):
-        shown["triggers"] = [rule.model_dump(mode="json") for rule in row.triggers]
-        shown["setup"] = None if row.setup is None else row.setup.model_dump(mode="json")
-    return shown
+    if isinstance(row, Host):
+        return shown, f"{row.platform}  {row.host}  probe {row.probe}  {row.api_url or row.clone_url}"
+    shown["triggers"] = [rule.model_dump(mode="json") for rule in row.triggers]
+    shown["setup"] = None if row.setup is None else row.setup.model_dump(mode="json")
+    return shown, f"{row.name}  {row.platform}:{row.path}  {without_login(row.url)}"
 
 
-@click.group("host")
-def host() -> None:
-    """Connected code hosts."""
-
-
-def _host_line(row: Host) -> str:
-    return f"{row.platform}  {row.host}  probe {row.probe}  {row.api_url or row.clone_url}"
+host = click.Group("host", help="Connected code hosts.")
 
 
 @host.command("connect")
@@ -67,7 +62,7 @@ def connect(admin: AdminContext, slug: str, **options: Any) -> None:
     with admin.change("host.connect") as change:
         host = connect_host(change.connection, change.of(slug), entry, now_micros())
         change.target = f"{host.platform} {host.host}"
-    admin.show(_document(host), [_host_line(host)])
+    admin.show(*_shown(host))
 
 
 @host.command("check")
@@ -89,12 +84,12 @@ def check(admin: AdminContext, slug: str) -> None:
         logging.getLogger("service").addHandler(logging.NullHandler())
         with closing(HealthProbes(database, admin.folder.settings().probing)) as probes:
             verdicts = probes.ask(connected, known)
-    documents = [
-        {"platform": row.platform, "host": row.host, "status": verdict.status, "reason": verdict.reason}
-        for row, verdict in ((row, verdicts[row.platform]) for row in connected)
-    ]
-    lines = [f"{row['platform']}  {row['host']}  {row['status']}  {row['reason'] or ''}".rstrip() for row in documents]
-    admin.show({"hosts": documents}, lines)
+    shown = list[Row]()
+    for row in connected:
+        status, reason = verdicts[row.platform].status, verdicts[row.platform].reason
+        document = {"platform": row.platform, "host": row.host, "status": status, "reason": reason}
+        shown.append((document, f"{row.platform}  {row.host}  {status}  {reason or ''}".rstrip()))
+    admin.show_rows("hosts", shown)
     if any(verdict.status != "ok" for verdict in verdicts.values()):
         raise SystemExit(1)
 
@@ -106,7 +101,7 @@ def check(admin: AdminContext, slug: str) -> None:
 def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
     """Disconnect a code host; configured repositories stay, and so does the trial that it started."""
     _remove(admin, slug, platform, hosts.disconnect, action="host.disconnect", what=f"{platform} host")
-    admin.show({"platform": platform, "state": "disconnected"}, [f"{platform} disconnected"])
+    admin.show({"platform": platform, "state": "disconnected"}, f"{platform} disconnected")
 
 
 @host.command("list")
@@ -116,16 +111,10 @@ def list_hosts(admin: AdminContext, slug: str) -> None:
     """List an organization's code hosts."""
     with admin.read() as connection:
         rows = hosts.of(connection, find_organization(connection, slug).id)
-    admin.show({"hosts": [_document(row) for row in rows]}, [_host_line(row) for row in rows])
+    admin.show_rows("hosts", map(_shown, rows))
 
 
-@click.group("repository")
-def repository() -> None:
-    """Configured repositories."""
-
-
-def _repository_line(row: Repository) -> str:
-    return f"{row.name}  {row.platform}:{row.path}  {without_login(row.url)}"
+repository = click.Group("repository", help="Configured repositories.")
 
 
 @repository.command("add")
@@ -151,7 +140,7 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
         organization = change.of(slug)
         repository = add_repository(change.connection, organization, entry, Path.cwd(), now_micros())
         change.target = f"{repository.platform}:{repository.path}"
-    admin.show(_document(repository), [_repository_line(repository)])
+    admin.show(*_shown(repository))
 
 
 @repository.command("remove")
@@ -161,7 +150,7 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
 def remove(admin: AdminContext, name: str, slug: str) -> None:
     """Remove a repository; its runs stay, and the repository itself is not touched."""
     _remove(admin, slug, name, repositories.remove, action="repository.remove", what=f"repository {name!r}")
-    admin.show({"name": name, "state": "removed"}, [f"{name} removed"])
+    admin.show({"name": name, "state": "removed"}, f"{name} removed")
 
 
 @repository.command("list")
@@ -171,7 +160,7 @@ def list_repositories(admin: AdminContext, slug: str) -> None:
     """List an organization's repositories."""
     with admin.read() as connection:
         rows = repositories.of(connection, find_organization(connection, slug).id)
-    admin.show({"repositories": [_document(row) for row in rows]}, [_repository_line(row) for row in rows])
+    admin.show_rows("repositories", map(_shown, rows))
 
 
 def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], *, action: str, what: str) -> None:
@@ -185,9 +174,7 @@ def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., boo
         change.target = name
 
 
-@click.group("trigger")
-def trigger() -> None:
-    """Runs that pull requests, issues and schedules start."""
+trigger = click.Group("trigger", help="Runs that pull requests, issues and schedules start.")
 
 
 @trigger.command("list")
@@ -200,17 +187,17 @@ def list_rules(admin: AdminContext, slug: str) -> None:
         known = repositories.of(connection, owner)
         schedules = repositories.scheduled(connection, owner)
     due = {(row.repository.name, row.index): row.next_times for row in schedules}
-    documents, lines = [], []
+    shown = list[Row]()
     for row in known:
         for index, rule in enumerate(row.triggers):
             place, times = f"{row.platform}:{row.path}", due.get((row.name, index), [])
-            documents.append({"repository": place, "next_times": [*map(rfc3339, times)]} | rule.model_dump(mode="json"))
+            document = {"repository": place, "next_times": [*map(rfc3339, times)]} | rule.model_dump(mode="json")
             when = f"{'/'.join(rule.on)} into {' '.join(rule.branches)}"
             how = f"forks: {rule.forks}"
             if rule.schedule:
                 when, how = f"{rule.schedule} ({rule.timezone})", f"next: {', '.join(map(clock_time, times))}"
-            lines.append(f"{place}  {when}  {rule.agent}  {how}")
-    admin.show({"triggers": documents}, lines)
+            shown.append((document, f"{place}  {when}  {rule.agent}  {how}"))
+    admin.show_rows("triggers", shown)
 
 
 @trigger.command("log")
@@ -223,18 +210,18 @@ def list_deliveries(admin: AdminContext, slug: str | None, limit: int, *, waitin
     with admin.read() as connection:
         owner = owner_of(connection, slug)
         rows = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
-    documents, lines = [], []
+    shown = list[Row]()
     for row in rows:
         at, repository = rfc3339(row.received_at), f"{row.platform}:{row.path_key}"
-        shown = {"id": row.id, "organization_id": row.organization_id, "number": row.number, "is_issue": row.is_issue}
-        shown |= {"event": row.event, "sender": row.sender, "result": row.result, "detail": row.detail}
-        shown |= {"agent": row.agent, "run_id": row.run_id, "delivery": row.delivery}
-        documents.append(shown | {"at": at, "repository": repository, "commit": row.head_sha})
+        document: dict[str, object] = {"id": row.id, "organization_id": row.organization_id, "number": row.number}
+        document |= {"is_issue": row.is_issue, "event": row.event, "sender": row.sender, "result": row.result}
+        document |= {"detail": row.detail, "agent": row.agent, "run_id": row.run_id, "delivery": row.delivery}
+        document |= {"at": at, "repository": repository, "commit": row.head_sha}
         number = f"issue {row.number}" if row.is_issue else row.number
         about = f"{repository} {number} {row.event} {row.head_sha[:12]} by {row.sender}"
         about = f"{repository} {row.event} {row.cause}" if row.number == NO_NUMBER else about
-        lines.append(line(at, row.id, about, row.result, row.agent, row.run_id, row.detail))
-    admin.show({"deliveries": documents}, lines)
+        shown.append((document, line(at, row.id, about, row.result, row.agent, row.run_id, row.detail)))
+    admin.show_rows("deliveries", shown)
 
 
 @trigger.command("approve")
@@ -251,4 +238,4 @@ def approve_one(admin: AdminContext, entry_id: str) -> None:
         change.target = entry_id
         change.organization_id = run.organization_id
         change.detail = run.id
-    admin.show({"id": entry_id, "run_id": run.id, "status": run.status}, [f"{entry_id}  {run.id} {run.status}"])
+    admin.show({"id": entry_id, "run_id": run.id, "status": run.status}, f"{entry_id}  {run.id} {run.status}")

@@ -6,17 +6,14 @@ from ipaddress import ip_network
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, any_org_option, line, org_option, owner_of, required
+from service.cli.output import AdminContext, Row, admin_command, any_org_option, line, org_option, owner_of, required
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.outgoing.webhooks import addresses_of
 from service.store import events as stored
 from service.store.events import STATES, TYPES, WAITING, Endpoint, EndpointError, Event
 from service.text import plural
 
-
-@click.group("events")
-def events() -> None:
-    """Events that are sent to endpoints of organizations."""
+events = click.Group("events", help="Events that are sent to endpoints of organizations.")
 
 
 def _event(connection: Connection, event_id: str) -> Event:
@@ -27,19 +24,13 @@ def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
     return required(stored.endpoint(connection, endpoint_id), "endpoint", endpoint_id, "service events endpoints list")
 
 
-def _show(admin: AdminContext, rows: list[Event]) -> None:
-    lines = [
-        line(rfc3339(row.occurred_at), row.id, row.type, row.state, plural(row.attempts, "attempt"), row.failure)
-        for row in rows
-    ]
-    admin.show({"events": [_document(row) for row in rows]}, lines)
-
-
-def _document(row: Event) -> dict[str, object]:
+def _shown(row: Event) -> Row:
+    occurred_at = rfc3339(row.occurred_at)
     shown: dict[str, object] = {"id": row.id, "endpoint_id": row.endpoint_id, "type": row.type, "state": row.state}
-    shown |= {"attempts": row.attempts, "occurred_at": rfc3339(row.occurred_at)}
+    shown |= {"attempts": row.attempts, "occurred_at": occurred_at}
     shown |= {"delivered_at": rfc3339_or_none(row.delivered_at), "failure": row.failure}
-    return shown | {"next_attempt_at": rfc3339(row.due_at) if row.state == WAITING else None}
+    shown |= {"next_attempt_at": rfc3339(row.due_at) if row.state == WAITING else None}
+    return shown, line(occurred_at, row.id, row.type, row.state, plural(row.attempts, "attempt"), row.failure)
 
 
 @events.command("list")
@@ -51,7 +42,7 @@ def list_all(admin: AdminContext, slug: str | None, state: str | None, limit: in
     """List events of the last days, the latest at the end: waiting, delivered, or given up."""
     with admin.read() as connection:
         rows = stored.latest(connection, limit, owner_of(connection, slug), state)
-    _show(admin, rows[::-1])
+    admin.show_rows("events", map(_shown, rows[::-1]))
 
 
 @events.command("show")
@@ -61,9 +52,9 @@ def show(admin: AdminContext, event_id: str) -> None:
     """Show an event with its request to the endpoint."""
     with admin.read() as connection:
         event = _event(connection, event_id)
-    payload, document = json.loads(event.payload), _document(event)
+    payload, (document, _) = json.loads(event.payload), _shown(event)
     lines = [f"{name:18}{value}" for name, value in document.items() if value is not None]
-    admin.show(document | {"payload": payload}, [*lines, json.dumps(payload, indent=2)])
+    admin.show(document | {"payload": payload}, *lines, json.dumps(payload, indent=2))
 
 
 @events.command("replay")
@@ -79,23 +70,19 @@ def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
             change.organization_id = _endpoint(change.connection, event.endpoint_id).organization_id
             change.record("event.replay")
         rows = [_event(change.connection, event_id) for event_id in event_ids]
-    _show(admin, rows)
+    admin.show_rows("events", map(_shown, rows))
 
 
-@events.group("endpoints")
-def endpoints() -> None:
-    """Addresses that receive events."""
+endpoints = click.Group("endpoints", help="Addresses that receive events.")
+events.add_command(endpoints)
 
 
-def _endpoint_document(row: Endpoint) -> dict[str, object]:
+def _shown_endpoint(row: Endpoint) -> Row:
     shown: dict[str, object] = {"id": row.id, "organization_id": row.organization_id, "url": row.url}
     shown |= {"types": row.types, "state": row.state, "created_at": rfc3339(row.created_at)}
     shown |= {"rotated_at": rfc3339_or_none(row.rotated_at), "disabled_at": rfc3339_or_none(row.disabled_at)}
-    return shown | {"allow_private": [str(network) for network in row.allowed]}
-
-
-def _endpoint_line(row: Endpoint) -> str:
-    return line(row.id, row.state, row.url, " ".join(row.types), row.organization_id)
+    shown |= {"allow_private": [str(network) for network in row.allowed]}
+    return shown, line(row.id, row.state, row.url, " ".join(row.types), row.organization_id)
 
 
 @endpoints.command("list")
@@ -105,7 +92,7 @@ def list_endpoints(admin: AdminContext, slug: str | None) -> None:
     """List endpoints, active or disabled."""
     with admin.read() as connection:
         rows = stored.endpoints(connection, owner_of(connection, slug))
-    admin.show({"endpoints": [_endpoint_document(row) for row in rows]}, [_endpoint_line(row) for row in rows])
+    admin.show_rows("endpoints", map(_shown_endpoint, rows))
 
 
 @endpoints.command("add")
@@ -130,8 +117,8 @@ def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_
         owner = change.of(slug).id
         endpoint = stored.add_endpoint(change.connection, owner, url, types or TYPES, allowed, now_micros())
         change.target = endpoint.id
-    document = _endpoint_document(endpoint) | {"secret": endpoint.secret}
-    admin.show(document, [_endpoint_line(endpoint), f"secret  {endpoint.secret}"])
+    document, text = _shown_endpoint(endpoint)
+    admin.show(document | {"secret": endpoint.secret}, text, f"secret  {endpoint.secret}")
 
 
 @endpoints.command("rotate")
@@ -143,7 +130,7 @@ def rotate(admin: AdminContext, endpoint_id: str) -> None:
         old = _endpoint(change.connection, endpoint_id)
         secret = stored.rotate(change.connection, old, now_micros())
         change.target, change.organization_id = old.id, old.organization_id
-    admin.show({"id": old.id, "secret": secret}, [line(old.id, f"secret  {secret}")])
+    admin.show({"id": old.id, "secret": secret}, line(old.id, f"secret  {secret}"))
 
 
 @endpoints.command("remove")
@@ -155,4 +142,4 @@ def remove(admin: AdminContext, endpoint_id: str) -> None:
         old = _endpoint(change.connection, endpoint_id)
         stored.remove_endpoint(change.connection, old.id)
         change.target, change.organization_id = old.id, old.organization_id
-    admin.show({"id": old.id, "state": "removed"}, [f"{old.id} removed"])
+    admin.show({"id": old.id, "state": "removed"}, f"{old.id} removed")

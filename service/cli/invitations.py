@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, admin_command, any_org_option, line, missing, org_option, owner_of
+from service.cli.output import AdminContext, Row, admin_command, any_org_option, line, org_option, owner_of, required
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.outgoing.mail import checked_address, deliver, mailer_of
 from service.settings import Role
@@ -20,23 +20,16 @@ from service.text import plural
 _ROLES: Final = click.Choice(get_args(Role))
 
 
-@click.group("invitation")
-def invitation() -> None:
-    """Invitations of members, and the state of their mails."""
+invitation = click.Group("invitation", help="Invitations of members, and the state of their mails.")
 
 
-def _show(admin: AdminContext, rows: list[Invitation]) -> None:
-    documents, lines = [], []
-    for row in rows:
-        state, expires_at = row.state(now_micros()), rfc3339(row.expires_at)
-        documents.append(
-            {"id": row.id, "organization_id": row.organization_id, "email": row.email, "role": row.role}
-            | {"sent_at": rfc3339_or_none(row.sent_at), "expires_at": expires_at, "attempts": row.attempts}
-            | {"failure": row.failure, "state": state}
-            | {"next_attempt_at": rfc3339(row.due_at) if state == "waiting" else None}
-        )
-        lines.append(line(row.id, state, f"until {expires_at}", row.email, row.organization_id, row.failure))
-    admin.show({"invitations": documents}, lines)
+def _invitation(row: Invitation) -> Row:
+    state, ends = row.state(now_micros()), rfc3339(row.expires_at)
+    shown: dict[str, object] = {"id": row.id, "organization_id": row.organization_id, "email": row.email}
+    shown |= {"role": row.role, "sent_at": rfc3339_or_none(row.sent_at), "expires_at": ends, "attempts": row.attempts}
+    shown |= {"failure": row.failure, "state": state}
+    shown |= {"next_attempt_at": rfc3339(row.due_at) if state == "waiting" else None}
+    return shown, line(row.id, state, f"until {ends}", row.email, row.organization_id, row.failure)
 
 
 @invitation.command("list")
@@ -46,7 +39,7 @@ def list_all(admin: AdminContext, slug: str | None) -> None:
     """List invitations: waiting, sent, refused, accepted, withdrawn or expired."""
     with admin.read() as connection:
         rows = invitations.all_of(connection, owner_of(connection, slug))
-    _show(admin, rows)
+    admin.show_rows("invitations", map(_invitation, rows))
 
 
 @invitation.command("send")
@@ -73,8 +66,8 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
         sender = _sender(admin, database)
         with admin.change("invitation.retry", database) as change:
             rows = invitations.retry(change.connection, now_micros(), invitation_id)
-            if invitation_id is not None and not rows:
-                raise missing("mail to retry for", invitation_id, "service invitation list")
+            if invitation_id is not None:
+                required(rows, "mail to retry for", invitation_id, "service invitation list")
             change.target, change.detail = invitation_id, plural(len(rows), "mail")
         _conclude(admin, [sender(row) for row in rows])
 
@@ -85,25 +78,21 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
 def withdraw(admin: AdminContext, invitation_id: str) -> None:
     """Close an invitation: its code no longer works, and a waiting mail is not sent."""
     with admin.change("invitation.withdraw") as change:
-        if not invitations.withdraw(change.connection, invitation_id, now_micros()):
-            raise missing("open invitation", invitation_id, "service invitation list")
+        is_withdrawn = invitations.withdraw(change.connection, invitation_id, now_micros())
+        required(is_withdrawn, "open invitation", invitation_id, "service invitation list")
         invitation = invitations.by_id(change.connection, invitation_id)
         change.target = invitation_id
         change.organization_id = None if invitation is None else invitation.organization_id
-    _show(admin, [] if invitation is None else [invitation])
+    admin.show_rows("invitations", [] if invitation is None else [_invitation(invitation)])
 
 
-@click.group("member")
-def member() -> None:
-    """Members, who may sign in on the page with their address."""
+member = click.Group("member", help="Members, who may sign in on the page with their address.")
 
 
-def _member_document(row: Member) -> dict[str, object]:
-    return {"id": row.id, "email": row.email, "role": row.role, "added_at": rfc3339(row.added_at)}
-
-
-def _member_line(row: Member) -> str:
-    return line(row.email, row.role, f"since {rfc3339(row.added_at)}")
+def _member(row: Member) -> Row:
+    added_at = rfc3339(row.added_at)
+    shown = {"id": row.id, "email": row.email, "role": row.role, "added_at": added_at}
+    return shown, line(row.email, row.role, f"since {added_at}")
 
 
 @member.command("list")
@@ -113,7 +102,7 @@ def list_members(admin: AdminContext, slug: str) -> None:
     """List an organization's members with their roles."""
     with admin.read() as connection:
         rows = sessions.members_of(connection, find_organization(connection, slug).id)
-    admin.show({"members": [_member_document(row) for row in rows]}, [_member_line(row) for row in rows])
+    admin.show_rows("members", map(_member, rows))
 
 
 @member.command("set")
@@ -128,7 +117,7 @@ def set_member(admin: AdminContext, email: str, slug: str, role: Role) -> None:
         owner = change.of(slug).id
         member = sessions.put_member(change.connection, owner, address, now_micros(), role)
         change.target, change.detail = member.id, role
-    admin.show(_member_document(member), [_member_line(member)])
+    admin.show(*_member(member))
 
 
 def _address(email: str) -> str:
@@ -145,6 +134,6 @@ def _sender(admin: AdminContext, database: Database) -> Callable[[str], Invitati
 
 def _conclude(admin: AdminContext, tried: list[Invitation | None]) -> None:
     rows = [row for row in tried if row is not None]
-    _show(admin, rows)
+    admin.show_rows("invitations", map(_invitation, rows))
     if any(row.mail != "sent" for row in rows):
         raise SystemExit(1)

@@ -35,7 +35,7 @@ def maintenance(admin: AdminContext, reason: str | None, *, is_end: bool) -> Non
             workers.set_maintenance(change.connection, None if is_end else reason)
         Doorbell(database).ring()
     text = "the maintenance has ended" if is_end else "no turn begins; status tells when the workers can be stopped"
-    admin.show({"maintenance": reason}, [text])
+    admin.show({"maintenance": reason}, text)
 
 
 def drain(admin: AdminContext, ttl_s: float) -> None:
@@ -66,7 +66,7 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
                 click.echo(f"{machine}: {plural(count, 'turn')} still at work", err=True)
                 shown = count
             time.sleep(1.0)
-    admin.show({"host": machine, "drained": len(mine)}, [f"{machine}: nothing is at work; its workers can be stopped"])
+    admin.show({"host": machine, "drained": len(mine)}, f"{machine}: nothing is at work; its workers can be stopped")
 
 
 @click.command("migrate")
@@ -76,7 +76,7 @@ def migrate(admin: AdminContext) -> None:
     with admin.database(create=True) as database:
         migrate_queue(database)
         address = database.url.render_as_string(hide_password=True)
-    admin.show({"database": address, "schema_version": VERSION}, [f"{address}  schema version {VERSION}"])
+    admin.show({"database": address, "schema_version": VERSION}, f"{address}  schema version {VERSION}")
 
 
 @click.command("prune")
@@ -111,7 +111,7 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool, yes: bool) -> None:
         f"{'files in the database':24}{stored}",
         f"{'files here':24}{files}  {size / _MIB:.1f} MiB",
     ]
-    admin.show(document, lines)
+    admin.show(document, *lines)
 
 
 def _check_database(admin: AdminContext) -> None:
@@ -137,7 +137,7 @@ def backup(admin: AdminContext, file: Path) -> None:
             change.target = file.name
     size = file.stat().st_size
     document = {"file": str(file.absolute()), "bytes": size, "made_at": rfc3339(made_at), "members": number}
-    admin.show(document, [f"{file}  {size / _MIB:.1f} MiB  the service as of {document['made_at']}"])
+    admin.show(document, f"{file}  {size / _MIB:.1f} MiB  the service as of {document['made_at']}")
 
 
 @click.command("restore")
@@ -156,4 +156,4 @@ def restore(admin: AdminContext, file: Path, *, force: bool) -> None:
         f"  executed again: {plural(counts['queued_again'], 'turn')} that had not ended",
         "  tokens revoked, organizations deactivated and runs deleted since are back: do it again where it matters",
     ]
-    admin.show(document, lines)
+    admin.show(document, *lines)

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import click
 from pydantic import TypeAdapter
 
-from service.cli.output import AdminContext, admin_command, line, org_option, required
+from service.cli.output import AdminContext, Row, admin_command, line, org_option, required
 from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
@@ -15,24 +15,18 @@ from service.store.schema import by_owner, trials
 from service.store.tokens import SCOPES
 from service.text import plural
 
-
-@click.group("org")
-def org() -> None:
-    """Organizations."""
+org = click.Group("org", help="Organizations.")
 
 
 org.add_command(delete_organization)
 
 
-def _document(row: Organization) -> dict[str, object]:
+def _organization(row: Organization) -> Row:
     shown: dict[str, object] = {"id": row.id, "name": row.name, "slug": row.slug, "parent_id": row.parent_id}
     shown |= {"active": row.active, "entitlements": row.entitlements, "offer_code": row.offer_code}
-    budget = {"day_usd": row.day_usd, "day_tokens": row.day_tokens}
-    return shown | {"created_at": rfc3339(row.created_at), "budget": budget}
-
-
-def _line(row: Organization) -> str:
-    return f"{row.slug}  {row.id}  {'active' if row.active else 'inactive'}  {','.join(row.entitlements)}  {row.name}"
+    shown |= {"created_at": rfc3339(row.created_at), "budget": {"day_usd": row.day_usd, "day_tokens": row.day_tokens}}
+    state = "active" if row.active else "inactive"
+    return shown, f"{row.slug}  {row.id}  {state}  {','.join(row.entitlements)}  {row.name}"
 
 
 @org.command("create")
@@ -50,7 +44,7 @@ def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple
             change.connection, name=entry.name, slug=entry.slug, now=now_micros(), entitlements=entry.entitlements
         )
         change.target, change.organization_id, change.detail = created.id, created.id, " ".join(created.entitlements)
-    admin.show(_document(created), [_line(created)])
+    admin.show(*_organization(created))
 
 
 @org.command("list")
@@ -65,8 +59,8 @@ def list_organizations(admin: AdminContext) -> None:
         | {"granted_code": trial.granted_code, "started_at": rfc3339_or_none(trial.started_at)}
         for owner, (trial,) in known.items()
     }
-    documents = [_document(row) | {"trial": started.get(row.id)} for row in rows]
-    admin.show({"organizations": documents}, [_line(row) for row in rows])
+    shown = ((row.id, *_organization(row)) for row in rows)
+    admin.show_rows("organizations", ((document | {"trial": started.get(key)}, text) for key, document, text in shown))
 
 
 @org.command("deactivate")
@@ -119,11 +113,11 @@ def _change(
             reason = "cancelled: the organization was deactivated"
             cancelled = turns.cancel_all(change.connection, organization.id, reason, now_micros())
         now_is = find_organization(change.connection, organization.id)
-    document, lines = _document(now_is), [_line(now_is)]
+    document, *lines = _organization(now_is)
     if cancelled is not None:
         document["cancelled_turns"] = cancelled
         lines.append(f"{plural(cancelled, 'open turn')} cancelled")
-    admin.show(document, lines)
+    admin.show(document, *lines)
 
 
 @org.command("budget")
@@ -150,7 +144,7 @@ def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: in
             now_is = find_organization(change.connection, organization.id)
     limits_now = {"US dollars": now_is.day_usd, "tokens": now_is.day_tokens}
     texts = [f"{limit:,g} {unit}" for unit, limit in limits_now.items() if limit is not None]
-    admin.show(_document(now_is), [_line(now_is), f"a day: {' and '.join(texts) or 'no limit'}"])
+    admin.show(*_organization(now_is), f"a day: {' and '.join(texts) or 'no limit'}")
 
 
 @org.command("accept-invitation")
@@ -169,17 +163,16 @@ def accept_invitation(admin: AdminContext, code: str) -> None:
         organization = change.of(organization_id)
         _, token, value = welcome(change.connection, organization, invitation, now_micros())
         change.target, change.detail = token.id, "its first token"
-    document = {"organization": _document(organization), "token": value, "expires_at": rfc3339(token.expires_at)}
-    admin.show(document, [f"{organization.slug}: {value}"])
+    shown, _ = _organization(organization)
+    document = {"organization": shown, "token": value, "expires_at": rfc3339(token.expires_at)}
+    admin.show(document, f"{organization.slug}: {value}")
 
 
-@click.group("offer")
-def offer() -> None:
-    """Offer codes."""
+offer = click.Group("offer", help="Offer codes.")
 
 
-def _offer_line(offer: Offer) -> str:
-    return line(offer.code, offer.kind, "retired" if offer.retired else "", offer.price)
+def _offer(row: Offer) -> Row:
+    return asdict(row), line(row.code, row.kind, "retired" if row.retired else "", row.price)
 
 
 @offer.command("add")
@@ -198,7 +191,7 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, pric
         offer = TypeAdapter(Offer).validate_python(values | {"price": values.get("price") or None})
         change.target = offer.code
         organizations.put_offer(change.connection, offer)
-    admin.show(asdict(offer), [_offer_line(offer)])
+    admin.show(*_offer(offer))
 
 
 @offer.command("retire")
@@ -211,7 +204,7 @@ def retire(admin: AdminContext, code: str) -> None:
         retired = replace(offer, retired=True)
         organizations.put_offer(change.connection, retired)
         change.target = offer.code
-    admin.show(asdict(retired), [_offer_line(retired)])
+    admin.show(*_offer(retired))
 
 
 @offer.command("list")
@@ -220,12 +213,10 @@ def list_offers(admin: AdminContext) -> None:
     """List offers."""
     with admin.read() as connection:
         rows = organizations.all_offers(connection)
-    admin.show({"offers": [asdict(row) for row in rows]}, [_offer_line(row) for row in rows])
+    admin.show_rows("offers", map(_offer, rows))
 
 
-@click.group("token")
-def token() -> None:
-    """API tokens."""
+token = click.Group("token", help="API tokens.")
 
 
 @token.command("create")
@@ -242,7 +233,7 @@ def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias:
         token, value = make_token(change.connection, change.of(slug), entry, now_micros())
         change.target = token.id
     shown = {"id": token.id, "alias": token.alias, "scopes": token.scopes, "expires_at": rfc3339(token.expires_at)}
-    admin.show(shown | {"token": value, "value": value}, [value])
+    admin.show(shown | {"token": value, "value": value}, value)
 
 
 @token.command("list")
@@ -252,18 +243,14 @@ def list_tokens(admin: AdminContext, slug: str) -> None:
     """List an organization's tokens, without their values."""
     with admin.read() as connection:
         rows = tokens.of(connection, find_organization(connection, slug).id)
-    now = now_micros()
-    documents = [
-        {"id": row.id, "alias": row.alias, "scopes": row.scopes}
-        | {"created_at": rfc3339(row.created_at), "expires_at": rfc3339(row.expires_at)}
-        | {"state": "valid" if row.is_valid(now) else "revoked" if row.revoked_at else "expired"}
-        for row in rows
-    ]
-    lines = [
-        line(row.id, shown["state"], f"until {shown['expires_at']}", ",".join(row.scopes), row.alias)
-        for row, shown in zip(rows, documents, strict=True)
-    ]
-    admin.show({"tokens": documents}, lines)
+    now, shown = now_micros(), list[Row]()
+    for row in rows:
+        ends, state = rfc3339(row.expires_at), "revoked" if row.revoked_at else "expired"
+        state = "valid" if row.is_valid(now) else state
+        document = {"id": row.id, "alias": row.alias, "scopes": row.scopes, "created_at": rfc3339(row.created_at)}
+        text = line(row.id, state, f"until {ends}", ",".join(row.scopes), row.alias)
+        shown.append((document | {"expires_at": ends, "state": state}, text))
+    admin.show_rows("tokens", shown)
 
 
 @token.command("revoke")
@@ -275,4 +262,4 @@ def revoke(admin: AdminContext, token_id: str) -> None:
         revoked = tokens.revoke(change.connection, token_id, now_micros())
         owner = required(revoked, "active token", token_id, "service token list --org SLUG")
         change.target, change.organization_id = token_id, owner
-    admin.show({"id": token_id, "state": "revoked"}, [f"{token_id} revoked"])
+    admin.show({"id": token_id, "state": "revoked"}, f"{token_id} revoked")

@@ -7,7 +7,7 @@ import os
 import pwd
 import socket
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from io import StringIO
@@ -32,7 +32,9 @@ from service.text import printable
 
 Format = Literal["table", "json", "ndjson", "csv"]
 Function = TypeVar("Function", bound=Callable[..., Any])
-Found = TypeVar("Found")
+Match = TypeVar("Match")
+Row = tuple[dict[str, object], str]
+"""A row as a document, and as a line of a table."""
 DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
 
@@ -122,7 +124,12 @@ class AdminContext:
         with self.database() as database, database.read() as connection:
             yield connection
 
-    def show(self, document: Mapping[str, object], lines: Sequence[str]) -> None:
+    def show_rows(self, name: str, rows: Iterable[Row]) -> None:
+        """Print a list of rows, whose name in the document is given."""
+        shown = [*rows]
+        self.show({name: [document for document, _ in shown]}, *(text for _, text in shown))
+
+    def show(self, document: Mapping[str, object], *lines: str) -> None:
         """Print the document in the chosen format; a table prints `lines` instead.
 
         NDJSON and CSV have a line for each object of the document's list; a document without a list is one line.
@@ -161,20 +168,15 @@ def line(*parts: object) -> str:
     return "  ".join(str(part) for part in parts if part not in {None, ""})
 
 
-def missing(kind: str, name: object, where: str) -> SetupError:
-    """Return the "no such" error; `where` is the command that lists the existing ones."""
-    return SetupError(f"there is no {kind} {name!r}; list them with: runwarden {where}")
-
-
-def required(found: Found | None, kind: str, name: object, where: str) -> Found:
-    """Return the result of a look-up.
+def required(match: Match | None, kind: str, name: object, where: str) -> Match:
+    """Return the result of a look-up or a change.
 
     Raises:
-        SetupError: Nothing was found; `where` is the command that lists the existing ones.
+        SetupError: It is None, False or empty; `where` is the command that lists what exists.
     """
-    if found is None:
-        raise missing(kind, name, where)
-    return found
+    if not match:
+        raise SetupError(f"there is no {kind} {name!r}; list them with: runwarden {where}")
+    return match
 
 
 def owner_of(connection: Connection, slug: str | None) -> str | None:

@@ -35,9 +35,7 @@ class _RunGroup(click.Group):
         return super().resolve_command(ctx, args if named else ["show", *args])
 
 
-@click.group("run", cls=_RunGroup)
-def run() -> None:
-    """Show a run's turns, its log or its diff (`run ID`); cancel or delete a run."""
+run = _RunGroup("run", help="Show a run's turns, its log or its diff (`run ID`); cancel or delete a run.")
 
 
 @run.command("list")
@@ -60,7 +58,7 @@ def list_runs(admin: AdminContext, slug: str | None, status: str | None, limit: 
         for row in page
     ]
     texts = [line(*map(document.get, _COLUMNS)) for document in documents]
-    admin.show({"runs": documents, "total_count": count}, [*texts, f"{len(page)} of {plural(count, 'run')}"])
+    admin.show({"runs": documents, "total_count": count}, *texts, f"{len(page)} of {plural(count, 'run')}")
 
 
 @run.command("cancel")
@@ -91,7 +89,7 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
                 shown = [(row.id, row.turn) for row in chosen[start : start + _AT_ONCE]]
                 cancelled += turns.cancel_each(change.connection, shown, status, operator(), now_micros)
                 change.is_recorded = True
-        admin.show({"cancelled": cancelled}, [f"{plural(len(cancelled), 'run')} cancelled"])
+        admin.show({"cancelled": cancelled}, f"{plural(len(cancelled), 'run')} cancelled")
         return
     with admin.change("run.cancel") as change:
         run = _required_run(change.connection, run_id)
@@ -99,7 +97,7 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
         if not turns.cancel(change.connection, run_id, "cancelled by the operator", now_micros()):
             raise SetupError(f"the run {run_id} has ended already: it is {run.status}")
         ended = _required_run(change.connection, run_id)
-    admin.show({"run_id": run_id, "status": ended.status}, [f"{run_id}  {ended.status}: cancelled"])
+    admin.show({"run_id": run_id, "status": ended.status}, f"{run_id}  {ended.status}: cancelled")
 
 
 def _required_run(connection: Connection, run_id: str) -> Run:
@@ -156,7 +154,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
             for turn, text in zip(chosen, shown, strict=True)
         ]
     head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
-    admin.show(head | {"turns": documents, "postings": posted}, texts)
+    admin.show(head | {"turns": documents, "postings": posted}, *texts)
 
 
 def _confirm(name: str, what: str, *, yes: bool) -> None:
@@ -229,4 +227,4 @@ def _conclude(admin: AdminContext, document: dict[str, object], head: str, branc
     left = "  stays on the code host:"
     lines += [f"{left} branch {branch['branch']} of {branch['platform']}:{branch['path']}" for branch in branches]
     lines += [f"{left} webhook of {webhook['platform']}:{webhook['path']}" for webhook in webhooks]
-    admin.show(document, lines)
+    admin.show(document, *lines)

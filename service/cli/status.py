@@ -96,4 +96,4 @@ def status(admin: AdminContext) -> None:
     lines += unrotated
     lines += [f"receives no events: endpoint {row.id} of {row.organization_id}, {row.url}" for row in disabled]
     lines += [f"not posted: {row.kind} of {row.run_id}: {one_line(row.failure or '')}" for row in refused]
-    admin.show(document, lines)
+    admin.show(document, *lines)
