@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final
 from urllib.parse import unquote
 
 from service.errors import ServiceError
@@ -72,6 +72,13 @@ _PASSING: Final = re.compile(
 """Messages about a code host that is down, or about the way to it, including a proxy's refusal."""
 
 
+TokenSource = Callable[[str, str | None], str | None]
+"""Returns the token for an address, and another than a refused one if there can be; None: git logs in without one.
+
+The refused one is empty if git was refused without a token.
+"""
+
+
 class GitCommandError(ServiceError):
     """git refused or failed; the text holds its message."""
 
@@ -124,14 +131,8 @@ def environment(home: Path) -> dict[str, str]:
     )
 
 
-def login(url: str, token: str | None) -> dict[str, str]:
-    """Return the variables that let git use a token for one http(s) address: never in argv, never in a file."""
-    if token is None or not url.startswith(("http://", "https://")):
-        return {}
-    return _header(url, f"x-access-token:{token}")
-
-
 def _header(url: str, login: str) -> dict[str, str]:
+    """Return the variables with a login for one http(s) address: never in argv, never in a file."""
     basic = base64.b64encode(login.encode()).decode()
     return {
         "GIT_CONFIG_COUNT": "1",
@@ -140,21 +141,8 @@ def _header(url: str, login: str) -> dict[str, str]:
     }
 
 
-class Login(Protocol):
-    """Logs git in at a code host."""
-
-    def variables(self) -> dict[str, str]:
-        """Return git's variables for the login at this moment."""
-
-    def renew(self) -> bool:
-        """Return whether another login exists, after this one was refused."""
-
-    def at(self, url: str) -> Self:
-        """Return the login for another address on the host."""
-
-
 class GitRunner:
-    """Runs git commands under one time limit; `extra` holds variables, `login` logs in at one code host."""
+    """Runs git commands under one time limit; `extra` holds variables."""
 
     def __init__(
         self,
@@ -162,11 +150,17 @@ class GitRunner:
         timeout_s: float,
         extra: Mapping[str, str] | None = None,
         progress: Callable[[str], None] = lambda _: None,
-        login: Login | None = None,
+        url: str = "",
+        token_of: TokenSource | None = None,
         signing_key: Path | None = None,
     ) -> None:
-        """`progress` gets git's lines about the progress of a fetch or push, as often as git prints them."""
-        self.login = login
+        """`progress` gets git's lines about the progress of a fetch or push, as often as git prints them.
+
+        `token_of` returns the tokens with which git logs in at `url`.
+        """
+        self.url = url
+        self._token_of = token_of
+        self.token: str | None = None
         self.signing_key = signing_key
         """The ssh key that signs commits; None: they are not signed."""
         self._environment = environment(home) | dict(extra or {})
@@ -177,7 +171,7 @@ class GitRunner:
     def at(self, url: str) -> "GitRunner":
         """Return a runner that logs in at another address of the same host."""
         runner = copy.copy(self)
-        runner.login = None if self.login is None else self.login.at(url)
+        runner.url, runner.token = url, None
         return runner
 
     def __call__(self, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None) -> str:
@@ -199,14 +193,14 @@ class GitRunner:
         try:
             return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
         except GitCommandError as refusal:
-            if self.login is None or not _UNAUTHORIZED.search(str(refusal)):
+            if self._token_of is None or not _UNAUTHORIZED.search(str(refusal)):
                 raise
             try:
-                has_another_login = self.login.renew()
+                token = self._token_of(self.url, self.token or "")
             except ServiceError as error:
                 is_passing = not getattr(error, "is_lasting", False)
                 raise GitCommandError(f"{refusal}; {error}", is_passing=is_passing) from error
-            if not has_another_login:
+            if not self.token or token == self.token:
                 raise
         return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
 
@@ -224,11 +218,13 @@ class GitRunner:
                 variables = _header(clean[start:], f"{unquote(user)}:{unquote(password)}")
         name = next(word for at, word in enumerate(arguments) if word != "-c" and arguments[at - 1 : at] != ("-c",))
         is_remote = name in _REMOTE
-        if is_remote and self.login is not None:
+        if is_remote and self._token_of is not None:
             try:
-                variables |= self.login.variables()
+                self.token = self._token_of(self.url, None)
             except ServiceError as error:
                 raise GitCommandError(str(error), is_passing=True) from error
+            if self.token is not None and self.url.startswith(("http://", "https://")):
+                variables |= _header(self.url, f"x-access-token:{self.token}")
         try:
             process = subprocess.Popen(
                 ["git", *_HARDENING, *options, *clean_arguments],

@@ -54,7 +54,7 @@ def show(admin: AdminContext, event_id: str) -> None:
         event = _event(connection, event_id)
     payload, (document, _) = json.loads(event.payload), _shown(event)
     lines = [f"{name:18}{value}" for name, value in document.items() if value is not None]
-    admin.show(document | {"payload": payload}, *lines, json.dumps(payload, indent=2))
+    admin.show({**document, "payload": payload}, *lines, json.dumps(payload, indent=2))
 
 
 @events.command("replay")
@@ -118,7 +118,7 @@ def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_
         endpoint = stored.add_endpoint(change.connection, owner, url, types or TYPES, allowed, now_micros())
         change.target = endpoint.id
     document, text = _shown_endpoint(endpoint)
-    admin.show(document | {"secret": endpoint.secret}, text, f"secret  {endpoint.secret}")
+    admin.show({**document, "secret": endpoint.secret}, text, f"secret  {endpoint.secret}")
 
 
 @endpoints.command("rotate")

@@ -60,7 +60,7 @@ def list_organizations(admin: AdminContext) -> None:
         for owner, (trial,) in known.items()
     }
     shown = ((row.id, *_organization(row)) for row in rows)
-    admin.show_rows("organizations", ((document | {"trial": started.get(key)}, text) for key, document, text in shown))
+    admin.show_rows("organizations", (({**document, "trial": started.get(key)}, text) for key, document, text in shown))
 
 
 @org.command("deactivate")
@@ -115,7 +115,7 @@ def _change(
         now_is = find_organization(change.connection, organization.id)
     document, *lines = _organization(now_is)
     if cancelled is not None:
-        document["cancelled_turns"] = cancelled
+        document = {**document, "cancelled_turns": cancelled}
         lines.append(f"{plural(cancelled, 'open turn')} cancelled")
     admin.show(document, *lines)
 

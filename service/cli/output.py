@@ -33,7 +33,7 @@ from service.text import printable
 Format = Literal["table", "json", "ndjson", "csv"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 Match = TypeVar("Match")
-Row = tuple[dict[str, object], str]
+Row = tuple[Mapping[str, object], str]
 """A row as a document, and as a line of a table."""
 DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from service.execution.mirror import RepositoryMirror
 from service.execution.queue import forget_ended, forget_turns
 from service.execution.workspace import attempts_at_work
 from service.git import GitCommandError, GitRunner
-from service.hosts.tokens import HostLogin
+from service.hosts.tokens import token_at
 from service.reference import MADE_BRANCHES, without_login
 from service.settings import DataFolder, Settings
 from service.store import deletions, events, hosts, organizations, repositories, runs, turn_files, turns
@@ -242,8 +243,8 @@ class Retention:
         patterns = None if configured is None else configured.protected
         part = configured.setup.part if configured is not None and configured.setup is not None else None
         with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
-            login = HostLogin(self._database, host, first.url)
-            git = GitRunner(Path(home), self._git_timeout_s, login=login)
+            login = partial(token_at, self._database, host)
+            git = GitRunner(Path(home), self._git_timeout_s, url=first.url, token_of=login)
             listed = git("ls-remote", "--", first.url, f"refs/heads/{MADE_BRANCHES}*")
             there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
             for run in (run for run in group if run.branch in there):

@@ -4,6 +4,7 @@ import errno
 import logging
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from math import inf
 from typing import Final, NoReturn
 
@@ -20,7 +21,7 @@ from service.execution.work import Attempt
 from service.execution.workspace import Workspace, Workspaces
 from service.git import GitCommandError, GitRunner, identity_of
 from service.hosts.api_commits import ApiCommits
-from service.hosts.tokens import HostLogin, author_of, rotated
+from service.hosts.tokens import author_of, rotated, token_at
 from service.observability.traces import Tracer
 from service.reference import location, without_login
 from service.secrets import Secrets, of_environment, of_proxies, of_url
@@ -138,9 +139,16 @@ class TurnExecution:
                     due = time.monotonic() + _PROGRESS_S
                     attempt.note(f"git: {text}")
 
-            login = HostLogin(database, host, run.url)
-            signing_key = None if self.settings.signing is None else self.settings.signing.ssh_key
-            git = GitRunner(workspace.git_home, self.settings.git_timeout_s, identity, progress, login, signing_key)
+            signing = self.settings.signing
+            git = GitRunner(
+                workspace.git_home,
+                self.settings.git_timeout_s,
+                identity,
+                progress,
+                url=run.url,
+                token_of=partial(token_at, database, host),
+                signing_key=None if signing is None else signing.ssh_key,
+            )
             is_signing_host = host is not None and host.app is not None and host.app.sign
             share = self._disk.join(workspace.root)
             attempt = Attempt(

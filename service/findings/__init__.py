@@ -56,22 +56,7 @@ def _inside(path: str) -> str:
     return path
 
 
-_Rule = Annotated[
-    str,
-    AfterValidator(_in_one_line(100)),
-    Field(description="What was looked for, called the same from turn to turn: the finding's id is made of it."),
-]
-_Path = Annotated[
-    str,
-    Field(max_length=1_000, description="The file, from the root of the repository, with / between its parts."),
-    AfterValidator(_inside),
-]
 _Line = Annotated[int, Field(ge=1, le=10_000_000)]
-_Title = Annotated[str, AfterValidator(_in_one_line(300)), Field(description="The fault in one line.")]
-_Message = Annotated[str, AfterValidator(_in_lines), Field(description="Why, and how to fix it; plain text.")]
-_Suggestion = Annotated[
-    str, AfterValidator(_in_lines), Field(description="The lines that would replace these in the file.")
-]
 
 
 class Finding(BaseModel):
@@ -79,14 +64,20 @@ class Finding(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
-    rule: _Rule = ""
+    rule: Annotated[str, AfterValidator(_in_one_line(100))] = Field(
+        "", description="What was looked for, called the same from turn to turn: the finding's id is made of it."
+    )
     severity: Severity = "minor"
-    path: _Path
-    line: _Line | None = Field(default=None, description="From 1; none: the whole file.")
-    end_line: _Line | None = Field(default=None, description="The last line of the place; none: `line`.")
-    title: _Title
-    message: _Message = ""
-    suggestion: _Suggestion = ""
+    path: Annotated[str, Field(max_length=1_000), AfterValidator(_inside)] = Field(
+        description="The file, from the root of the repository, with / between its parts."
+    )
+    line: _Line | None = Field(None, description="From 1; none: the whole file.")
+    end_line: _Line | None = Field(None, description="The last line of the place; none: `line`.")
+    title: Annotated[str, AfterValidator(_in_one_line(300))] = Field(description="The fault in one line.")
+    message: Annotated[str, AfterValidator(_in_lines)] = Field("", description="Why, and how to fix it; plain text.")
+    suggestion: Annotated[str, AfterValidator(_in_lines)] = Field(
+        "", description="The lines that would replace these in the file."
+    )
 
     @model_validator(mode="after")
     def _is_a_place(self) -> Self:

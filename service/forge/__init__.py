@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 from service.errors import ServiceError
 from service.hosts import LIMITED, AnswerTooLargeError, HostResponse, HostUnreachableError, ask
-from service.text import not_closing, printable
 
 State = Literal["pending", "success", "failure", "error"]
 _FAULTS: Final = range(500, 600)
@@ -173,18 +172,6 @@ def shown_lines(patch: str, *, with_context: bool) -> frozenset[int]:
                 shown.add(line)
             line += 1
     return frozenset(shown)
-
-
-def harmless(text: str, limit: int) -> str:
-    """Return text from outside, changed so that the forge neither obeys it nor notifies anyone.
-
-    GitLab obeys lines such as `/merge`, a merge obeys "fixes #7", both forges notify `@names`, and an HTML comment
-    could imitate a mark.
-    """
-    text = not_closing(printable(text.replace("\r", ""))).replace("<!--", "&lt;!--")
-    text = re.sub(r"@(?=\w)", "@\u200b", text)
-    text = re.sub(r"(?m)^(\s*(?:>\s*)*)/(?=\w)", "\\1\u200b/", text)
-    return cut(text, limit)
 
 
 def cut(text: str, limit: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service.clock import DAY_MICROS, rfc3339
-from service.forge import ForgeError, cut, harmless
+from service.forge import ForgeError, cut
 from service.forge.github import Forgejo, GitHub
 from service.forge.gitlab import GitLab
 from service.store.postings import POSTED, Posted, Posting
@@ -33,6 +33,7 @@ _CODE: Final = re.compile(r"(?<!`)(`+)(?!`)([^\n|]+?)(?<!`)\1(?!`)")
 _SPECIAL: Final = re.compile(r"[\\\[`$~]")
 _MENTION: Final = re.compile(r"@(?=\w)|#(?=\d)|(?<!\w)!(?=\d)")
 _COMMAND: Final = re.compile(r"(?m)^([ \t]*(?:>[ \t]*)*)/(?=\w)")
+_NO_COMMAND: Final = "\\1\u200b/"
 _END: Final = "<!-- /runwarden -->"
 """The line after which a pull request's text is no longer the service's."""
 
@@ -84,8 +85,14 @@ class Subject:
         return shown if len(shown) <= 2 * limit else inert(cut(text, limit // _MAX_ESCAPE))
 
     def shown_line(self, text: str | None, limit: int) -> str:
-        """Return the first line of text from outside, harmless to the forge."""
-        return harmless(one_line(self.mask(text or "").strip().partition("\n")[0]), limit)
+        """Return the first line of text from outside, changed so that the forge neither obeys it nor notifies anyone.
+
+        GitLab obeys lines such as `/merge`, a merge obeys "fixes #7", both forges notify `@names`, and an HTML comment
+        could imitate a mark.
+        """
+        line = not_closing(one_line(self.mask(text or "").strip().partition("\n")[0])).replace("<!--", "&lt;!--")
+        line = re.sub(r"@(?=\w)", "@\u200b", line)
+        return cut(re.sub(r"^(\s*(?:>\s*)*)/(?=\w)", _NO_COMMAND, line), limit)
 
 
 _STANDINGS: Final = {
@@ -218,11 +225,7 @@ def _prose(text: str) -> str:
     for code in _CODE.finditer(text):
         parts += [_escaped(text[at : code.start()]), code[0]]
         at = code.end()
-    return _disarmed("".join([*parts, _escaped(text[at:])]))
-
-
-def _disarmed(text: str) -> str:
-    return _COMMAND.sub("\\1\u200b/", text)
+    return _COMMAND.sub(_NO_COMMAND, "".join([*parts, _escaped(text[at:])]))
 
 
 def _escaped(text: str) -> str:
@@ -233,7 +236,7 @@ def _escaped(text: str) -> str:
 
 def fenced(text: str, kind: str = "") -> str:
     """Return a block of code that its content cannot end."""
-    if "```" in text and (disarmed := _disarmed(text)) != text:
+    if "```" in text and (disarmed := _COMMAND.sub(_NO_COMMAND, text)) != text:
         # GitLab ends the block at a shorter fence and obeys what follows: the text is changed, so it is no suggestion.
         text, kind = disarmed, ""
     fence = fence_of(text)

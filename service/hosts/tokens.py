@@ -7,7 +7,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -15,7 +14,7 @@ from urllib.parse import quote
 from service import how_to_add
 from service.agents.key_command import NoKeyError, PrintedKey
 from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
-from service.git import GitRunner, login
+from service.git import GitRunner
 from service.hosts import GITHUB_VERSION, HostResponse, HostUnreachableError, ask, rotation
 from service.reference import location
 from service.store.database import Database
@@ -85,49 +84,20 @@ def author_of(host: Host | None) -> tuple[str, str] | None:
     return None
 
 
-@dataclass(eq=False, repr=False)
-class HostLogin:
-    """Logs git in at a connected host, with a token that is valid at that moment."""
+def token_at(database: Database, host: Host | None, url: str, refused: str | None) -> str | None:
+    """Return a host's token as `token_of` does, for git at a repository's address; None: another host must not see it.
 
-    _database: Database
-    _host: Host | None
-    _url: str
-    _token: str | None = None
-
-    def variables(self) -> dict[str, str]:
-        """Return git's variables; none if the host has no token.
-
-        Raises:
-            TokenError: There is no token now.
-        """
-        self._token = self._ask()
-        return login(self._url, self._token)
-
-    def at(self, url: str) -> "HostLogin":
-        """Return the login for another address; it has no token where that is on another host."""
-        return HostLogin(self._database, self._host, url)
-
-    def renew(self) -> bool:
-        """Replace a token that was refused; return whether there is another one.
-
-        Raises:
-            TokenError: There is no token now.
-        """
-        refused = self._token
-        if self._host is not None and refused is not None:
-            return self._ask(refused) != refused
-        variable = None if self._host is None else self._host.token_env
-        if variable and not os.environ.get(variable):
-            text = f"{variable} is not set in the environment of this worker: set it for every worker"
-            raise TokenError(text, is_lasting=True)
-        return False
-
-    def _ask(self, refused: str | None = None) -> str | None:
-        where = location(self._url)
-        if self._host is None or where is None or where.host != self._host.host:
-            # Another host must not see the token.
-            return None
-        return token_of(self._database, self._host, refused)
+    Raises:
+        TokenError: There is none.
+    """
+    is_without = refused == ""
+    if is_without and host is not None and host.token_env and not os.environ.get(host.token_env):
+        text = f"{host.token_env} is not set in the environment of this worker: set it for every worker"
+        raise TokenError(text, is_lasting=True)
+    where = location(url)
+    if is_without or host is None or where is None or where.host != host.host:
+        return None
+    return token_of(database, host, refused)
 
 
 def read_head(database: Database, host: Host | None, url: str, timeout_s: float) -> str:
@@ -137,7 +107,7 @@ def read_head(database: Database, host: Host | None, url: str, timeout_s: float)
         GitCommandError: It cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
-        git = GitRunner(Path(home), timeout_s, login=HostLogin(database, host, url))
+        git = GitRunner(Path(home), timeout_s, url=url, token_of=functools.partial(token_at, database, host))
         return git("ls-remote", "--symref", "--", url, "HEAD")
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.findings import IdentifiedFinding
-from service.forge import ForgeError, ReviewComment, harmless
+from service.forge import ForgeError, ReviewComment
 from service.forge.handlers import inert
 from service.forge.review import Marks, Report, bring_up_to_date, comment
 from service.text import not_closing
@@ -238,7 +238,7 @@ def test_foreign_text_is_shown_and_does_nothing() -> None:
         names += [f"{' ' * 40}issues   #4, #5", "(https://git.example/a/b/issues/12)"]
 
         for named in names:
-            assert harmless(f"It {word} {named}", 100) == f"It {inactive} {named}"
+            assert not_closing(f"It {word} {named}") == f"It {inactive} {named}"
             kept = f"{word} the login of issue 5, {inactive} {named}"
             assert not_closing(kept) == kept
 
