@@ -8,17 +8,17 @@ import secrets
 import shlex
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final, Self, get_args
 
 from app.api.network import Network, send_heartbeat
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
-from app.automations.metrics import RunCounts, Snapshot, snapshot
+from app.automations.metrics import RunCounts
 from app.automations.occurrences import Observer, RunFacts, manual_occurrence
 from app.automations.rule import (
     DoCommand,
@@ -73,12 +73,12 @@ class Bot:
     state: State = field(init=False)
     _runner: Runner = field(init=False)
     _dispatcher: Dispatcher = field(init=False)
-    _work: OpenWork = field(default_factory=OpenWork)
+    work: OpenWork = field(default_factory=OpenWork)
+    is_working: bool = False
+    """Whether this process holds the lease."""
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
     _has_messages: asyncio.Event = field(default_factory=asyncio.Event)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
-    _is_working: bool = False
-    """Whether this process holds the lease."""
     _failures: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -108,19 +108,10 @@ class Bot:
     async def close(self) -> None:
         """Finish running writes, wait for programs, release the lease and close the files, even if one step fails."""
         await self._runner.stop()
-        if self._is_working:
+        if self.is_working:
             with suppress(StorageError):
                 await self.state.release_lease(LEASE, self._owner)
         await self.engine.close()
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """The rules whose programs are running."""
-        return tuple(name for name, program in self._work.programs.items() if not program.task.done())
-
-    def kill_programs(self) -> int:
-        """Kill the running programs with their process groups; return how many there were."""
-        return sum(program.task.cancel() for program in self._work.programs.values())
 
     async def once(self) -> str | None:
         """Poll once, decide and act. Returns the reason if the service could not be polled."""
@@ -175,10 +166,6 @@ class Bot:
             raise CannotActError("it needs a run: name one with --run")
         return manual_occurrence(self.engine.clock(), None if detail is None else detail.run)
 
-    async def snapshot(self, heartbeats: Mapping[str, int]) -> Snapshot:
-        """Read this profile's current metrics."""
-        return await snapshot(self.engine, self.state, self.counts, heartbeats, is_working=self._is_working)
-
     async def is_well(self) -> bool:
         """Whether the last look at the rules succeeded, polls succeed, and runs were polled recently by any process."""
         poll, now = self.engine.profile.poll, self.engine.clock()
@@ -214,7 +201,7 @@ class Bot:
             ),
             journal=self._journal,
             clock=engine.clock,
-            work=self._work,
+            work=self.work,
             program_ended=self._woken.set,
         )
         files = (self.state, engine.cache, engine.ledger)
@@ -238,8 +225,8 @@ class Bot:
             with self._reporting("automations"):
                 self.state.check_place()
                 holds = await self.state.acquire_lease(LEASE, self._owner, LEASE_S)
-                if holds != self._is_working:
-                    self._is_working = holds
+                if holds != self.is_working:
+                    self.is_working = holds
                     self.say("working" if holds else "standing_by")
                 if holds:
                     await self._store_rules()
@@ -251,7 +238,7 @@ class Bot:
                     wait_s = (await runner.next_check() - engine.clock()).total_seconds()
             # Even if the rules fail: this reports it.
             with self._reporting("notifications"):
-                if self._is_working and await dispatcher.make_messages():
+                if self.is_working and await dispatcher.make_messages():
                     self._has_messages.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.05, wait_s)):
@@ -261,7 +248,7 @@ class Bot:
         # A separate task renews the lease, so that no other bot takes it while a look takes long.
         while True:
             await asyncio.sleep(LEASE_S / 3)
-            if self._is_working:
+            if self.is_working:
                 with suppress(StorageError):
                     await self.state.acquire_lease(LEASE, self._owner, LEASE_S)
 
@@ -270,7 +257,7 @@ class Bot:
         while True:
             self._has_messages.clear()
             with self._reporting("deliveries"):
-                if self._is_working:
+                if self.is_working:
                     await self._dispatcher.deliver()
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_EVERY_S):
@@ -384,9 +371,9 @@ def document(decision: Decision) -> dict[str, object]:
     }
 
 
-def process_of(owner: str | None) -> int | None:
-    """The process id in the lease's owner; None: no process holds the lease."""
-    number = (owner or "").partition("-")[0]
+async def working_process(state: State, now: datetime) -> int | None:
+    """The id of the process whose bot holds the lease; None: none does."""
+    number = (await state.lease_owner(LEASE, now) or "").partition("-")[0]
     return int(number) if number.isdecimal() else None
 
 

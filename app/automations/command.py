@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 import click
 
 from app.automations.acting import CannotActError
-from app.automations.bot import LEASE, Bot, document, rules_of
+from app.automations.bot import Bot, document, rules_of, working_process
 from app.automations.fire_times import upcoming
 from app.automations.replay import WORDS, Replayed, replay
 from app.automations.rule import Rule, fingerprint
@@ -231,7 +231,7 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: AnswerWo
             if (decision := await state.decision(number)) is None or not is_in_time:
                 raise failed("not_found", f"Decision {number} is no longer waiting. See: runwarden automations log")
             answered.append(decision)
-        bot = await state.lease_owner(LEASE, state.clock())
+        bot = await working_process(state, state.clock())
     output = invocation.output
     if bot is None and word == "approved":
         output.note(f"It is sent as soon as a bot is running: {invocation.command_line} watch")

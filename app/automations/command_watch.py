@@ -15,7 +15,7 @@ import click
 
 from app.api.network import Network
 from app.automations.bot import Bot, Heartbeat, reload_on_hangup
-from app.automations.metrics import Snapshot, serve
+from app.automations.metrics import Snapshot, serve, snapshot
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import FactCommand, async_command, reading
@@ -59,7 +59,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
     is_stopped = False
 
     def kill(number: signal.Signals) -> None:
-        if not sum(bot.kill_programs() for bot in bots):
+        if not sum(program.task.cancel() for bot in bots for program in bot.work.programs.values()):
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
@@ -80,8 +80,9 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
             await _work(invocation, settings, bots, heartbeat)
     except asyncio.CancelledError:
         is_stopped = True
-        if programs := [name for bot in bots for name in bot.programs]:
-            say("stopping", waits_for=programs)
+        programs = [item for bot in bots for item in bot.work.programs.items()]
+        if running := [name for name, program in programs if not program.task.done()]:
+            say("stopping", waits_for=running)
         if invocation.stopped_by is not signal.SIGTERM:
             raise
         # Stopping for a service manager counts as success.
@@ -102,7 +103,7 @@ async def _metrics(address: tuple[str, int] | None, bots: Sequence[Bot], heartbe
     require_extra("metrics")
 
     async def snapshots() -> Sequence[Snapshot]:
-        return [await bot.snapshot(heartbeat.counts) for bot in bots]
+        return [await snapshot(bot.engine, bot.counts, heartbeat.counts, is_working=bot.is_working) for bot in bots]
 
     try:
         server = serve(*address, snapshots)

@@ -99,15 +99,9 @@ def upcoming(rule: Rule, since: datetime, after: datetime) -> Iterator[datetime]
     match rule.on:
         case OnSchedule():
             yield from fire_times(rule.on, rule.name, after)
-        case OnInterval():
-            yield from interval_times(rule.on, since, after)
-
-
-def interval_times(on: OnInterval, anchor: datetime, after: datetime) -> Iterator[datetime]:
-    """The times of an interval after a moment, counted from its anchor."""
-    passed = max(0, (after - anchor) // on.every)
-    at = anchor + passed * on.every
-    while True:
-        at += on.every
-        if at > after:
-            yield at
+        case OnInterval(every):
+            at = since + max(0, (after - since) // every) * every
+            while True:
+                at += every
+                if at > after:
+                    yield at

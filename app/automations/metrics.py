@@ -15,7 +15,7 @@ from app.api.budget import Priority
 from app.engine.engine import Engine
 from storage.records import RunFilter
 from storage.records.following import StatusChange
-from storage.state import AT_WORK, OWN, State
+from storage.state import AT_WORK, OWN
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -81,14 +81,10 @@ class Snapshot(Struct, frozen=True):
     counts: RunCounts = msgspec.field(default_factory=RunCounts)
 
 
-async def snapshot(
-    engine: Engine, state: State, counts: RunCounts, heartbeats: Mapping[str, int], *, is_working: bool
-) -> Snapshot:
-    """Read the current metrics."""
-    cache = engine.cache
-    ledger = engine.ledger
+async def snapshot(engine: Engine, counts: RunCounts, heartbeats: Mapping[str, int], *, is_working: bool) -> Snapshot:
+    """Read one profile's current metrics."""
+    state, cache, ledger, now = engine.usable_state(), engine.cache, engine.ledger, engine.clock()
     budget = engine.client.budget
-    now = engine.clock()
     links = await cache.links()
     wait = await budget.wait()
     by_status, lost = await cache.status_counts(RunFilter()), await cache.lost_counts()

@@ -24,7 +24,7 @@ from storage.ledger import Ledger
 from storage.records import CANCELLED, Action, Run, StatusTransition
 from storage.records.decision import Occurrence, RuleState
 from storage.records.following import StatusChange, StuckRun, Watermark
-from storage.records.results import RunTurns
+from storage.records.results import SEVERITIES, RunTurns
 from storage.values import EPOCH
 
 log = logging.getLogger(__name__)
@@ -92,8 +92,13 @@ class RunFacts:
         if not self.questions or self.ask_turns is None:
             return None
         self.questions -= 1
-        results = await self.ask_turns(run_id)
-        return None if results is None else on.is_met_by(results)
+        if (results := await self.ask_turns(run_id)) is None:
+            return None
+        if on.finding is None:
+            return on.budget is not None and (results.budget_used or 0.0) >= on.budget
+        heavy = SEVERITIES[: SEVERITIES.index(on.finding) + 1]
+        findings = results.turns[-1].findings if results.turns else None
+        return any(finding.severity in heavy for finding in findings or ())
 
     async def reason(self, run_id: str) -> str:
         """The service's reason for the run's outcome, from its list or its results."""
@@ -205,17 +210,17 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
                     identity = f"stuck:{run.run_id}:{run.active_since.isoformat()}"
                     facts = _facts(run.run_id, run.repository, run.branch_name, run.status)
                     yield Occurrence(identity, run.last_seen_at - seen.ahead, run.run_id, facts)
-        case OnHealth() as on:
+        case OnHealth(health, lasting, platforms):
             for incident in seen.incidents:
-                if not _matches(on.platforms, incident.platform):
+                if not _matches(platforms, incident.platform):
                     continue
                 identity = f"health:{incident.platform}:{incident.start.isoformat()}"
                 # A host that was disconnected while it was down has not recovered.
                 over_at = incident.recovered_at if incident.is_over else None
-                if on.is_over and over_at is not None and over_at > seen.now - INCIDENT_RECENT:
+                if health == "recovered" and over_at is not None and over_at > seen.now - INCIDENT_RECENT:
                     facts = {"host.platform": incident.platform, "host.status": "recovered"}
                     yield Occurrence(f"{identity}:over", over_at, "", facts)
-                if not on.is_over and not incident.is_over and incident.lasted >= on.lasting:
+                if health == "not ok" and not incident.is_over and incident.lasted >= lasting:
                     facts = {"host.platform": incident.platform, "host.status": incident.word}
                     yield Occurrence(f"{identity}:bad", incident.start, "", facts)
         case OnUnknownAction(older):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from heapq import merge
 from itertools import chain, groupby, repeat, takewhile
 from pathlib import Path
@@ -64,8 +65,6 @@ async def replay(
     The runs that a rule would have started, and their consequences, are left out. `reached` is called with each moment
     once it is replayed.
     """
-    history = await ReplayHistory.read(engine, rules, since, now)
-    tallies = {rule.name: _Tally() for rule in rules}
     results = dict[str, RunTurns]()
 
     async def turns_of(run_id: str) -> RunTurns:
@@ -74,107 +73,98 @@ async def replay(
             results[run_id] = turns or RunTurns(run_id, ())
         return results[run_id]
 
-    facts, reached_at = RunFacts(engine.cache, engine.ledger, ask_turns=turns_of, questions=MAX_CHANGES), since
-    runners: list[Runner] = []
+    cache, kinds, reached_at = engine.cache, {type(rule.on) for rule in rules}, since
+    ahead = await cache.run_clock_ahead()
+    complete_since = (await cache.coverage()).complete_since
+    batch = await cache.changes(Watermark(), since=since, limit=MAX_CHANGES if OnRun in kinds else 0)
+    gap = longest_gap(engine.profile.poll.health_s)
+    playback = partial(
+        Playback,
+        since=since,
+        until=now,
+        changes=tuple(change for change in batch.changes if since <= change.happened(ahead) <= now),
+        ahead=ahead,
+        stuck=await cache.past_stuck(since) if OnStuck in kinds else (),
+        spans=await cache.health_spans(now - WHOLE, longest_gap=gap) if OnHealth in kinds else (),
+        unknown=await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
+        healthy_words=frozenset(engine.settings.console.health_ok),
+        hold=timedelta(seconds=engine.settings.notify.hold_s),
+        runs_since=None if complete_since is None else complete_since - ahead,
+        run_facts=RunFacts(cache, engine.ledger, ask_turns=turns_of, questions=MAX_CHANGES),
+    )
+    playbacks, tallies, runners = [playback(rule) for rule in rules], [_Tally() for _ in rules], list[Runner]()
 
     def clock() -> datetime:
         return reached_at
 
     with TemporaryDirectory() as folder:
         async with AsyncExitStack() as stack:
-            for number, rule in enumerate(rules):
+            for number, (rule, past, tally) in enumerate(zip(rules, playbacks, tallies, strict=True)):
                 state = await stack.enter_async_context(await State.open(Path(folder) / f"{number}", clock=clock))
                 await state.writer.run(make_fast)
-                playback = Playback(history, rule, facts)
-                journal = tallies[rule.name].add
-                runners.append(Runner((rule,), state, NoEffects(), playback, journal, clock))
+                runners.append(Runner((rule,), state, NoEffects(), past, tally.add, clock))
                 await runners[-1].decide_and_act()
-            for at, number in merge(*(zip(history.moments(rule), repeat(n)) for n, rule in enumerate(rules))):
+            for at, number in merge(*(zip(past.moments(), repeat(n)) for n, past in enumerate(playbacks))):
                 reached_at = at
                 await runners[number].decide_and_act()
                 reached(at)
     # If the results of some runs are missing, it is unknown since when the history is complete.
     is_unknown = any(not result.turns for result in results.values())
-    unknown = {rule.name for rule in rules if is_unknown and isinstance(rule.on, OnRun) and rule.on.needs_results}
-    begins = {rule.name: None if rule.name in unknown else history.held_since(rule) for rule in rules}
-    return {rule.name: tallies[rule.name].so_far(begins[rule.name]) for rule in rules}
+    replayed = dict[str, Replayed]()
+    for rule, past, tally in zip(rules, playbacks, tallies, strict=True):
+        held_since = None if is_unknown and isinstance(rule.on, OnRun) and rule.on.needs_results else past.held_since()
+        replayed[rule.name] = Replayed(+tally.counts, tuple(reversed(tally.newest.values())), held_since)
+    return replayed
 
 
 @dataclass(slots=True)
 class _Tally:
-    _counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    newest: dict[int, Decision] = field(default_factory=dict)
     _open: dict[int, str] = field(default_factory=dict)
-    _newest: dict[int, Decision] = field(default_factory=dict)
 
     def add(self, decision: Decision) -> None:
         number, outcome = decision.decision_id, decision.outcome
         if self._open.get(number) == "waiting":
             return  # It expired, because nothing approves it in a replay.
         if number in self._open:
-            self._counts[self._open.pop(number)] -= 1
-        self._counts[outcome] += 1
+            self.counts[self._open.pop(number)] -= 1
+        self.counts[outcome] += 1
         if outcome in OPEN_OUTCOMES:
             self._open[number] = outcome
-        self._newest[number] = decision
-        if len(self._newest) > SHOWN:
-            del self._newest[next(iter(self._newest))]
-
-    def so_far(self, held_since: datetime | None) -> Replayed:
-        return Replayed(+self._counts, tuple(reversed(self._newest.values())), held_since)
+        self.newest[number] = decision
+        if len(self.newest) > SHOWN:
+            del self.newest[next(iter(self.newest))]
 
 
-class ReplayHistory(Struct, frozen=True):
-    """The data of the cache and the ledger from one period, as far as the rules need it."""
+@dataclass(slots=True)
+class Playback:
+    """Takes the place of the runner's observer: returns the past of one period that one rule would have seen."""
 
+    rule: Rule
     since: datetime
     until: datetime
-    changes: Sequence[StatusChange] = ()
-    ahead: timedelta = timedelta(0)
-    stuck: Sequence[PastStuck] = ()
-    spans: Sequence[HealthSpan] = ()
+    changes: tuple[StatusChange, ...]
+    ahead: timedelta
+    stuck: Sequence[PastStuck]
+    spans: Sequence[HealthSpan]
     """Spans of the code hosts' health, sorted by platform."""
-    unknown: Sequence[UnknownSpan] = ()
-    healthy_words: frozenset[str] = frozenset()
-    hold: timedelta = timedelta(0)
-    runs_since: datetime | None = None
+    unknown: Sequence[UnknownSpan]
+    healthy_words: frozenset[str]
+    hold: timedelta
+    runs_since: datetime | None
     """The time since when the cache contains every run. None: unknown."""
+    run_facts: RunFacts
+    watermark: Watermark = field(default_factory=Watermark)
+    """The number of changes that have been decided."""
 
-    @classmethod
-    async def read(cls, engine: Engine, rules: Sequence[Rule], since: datetime, until: datetime) -> "ReplayHistory":
-        """Read the data that these rules need."""
-        cache, kinds = engine.cache, {type(rule.on) for rule in rules}
-        ahead = await cache.run_clock_ahead()
-        complete_since = (await cache.coverage()).complete_since
-        batch = await cache.changes(Watermark(), since=since, limit=MAX_CHANGES if OnRun in kinds else 0)
-        gap = longest_gap(engine.profile.poll.health_s)
-        return cls(
-            since=since,
-            until=until,
-            changes=[change for change in batch.changes if since <= change.happened(ahead) <= until],
-            ahead=ahead,
-            stuck=await cache.past_stuck(since) if OnStuck in kinds else (),
-            spans=await cache.health_spans(until - WHOLE, longest_gap=gap) if OnHealth in kinds else (),
-            unknown=await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
-            healthy_words=frozenset(engine.settings.console.health_ok),
-            hold=timedelta(seconds=engine.settings.notify.hold_s),
-            runs_since=None if complete_since is None else complete_since - ahead,
-        )
-
-    def held_since(self, rule: Rule) -> datetime | None:
-        """Since when everything that could have triggered this rule is known. None: unknown."""
-        match rule.on:
-            case OnRun() | OnStuck():
-                begin = self.runs_since
-            case OnHealth():
-                begin = min((span.start for span in self.spans), default=None)
-            case _:
-                begin = self.since
-        return None if begin is None else min(max(self.since, begin), self.until)
-
-    def seen(self, rule: Rule, now: datetime) -> Seen:
-        """The rule's possible triggers at that time, except changes of status."""
-        seen = Seen(now, ahead=self.ahead)
-        match rule.on:
+    async def observe(self, now: datetime) -> Seen:
+        """The changes since the watermark, and the rule's other possible triggers at that time."""
+        begin = end = self.watermark.transition
+        while end < len(self.changes) and self.changes[end].happened(self.ahead) <= now:
+            end += 1
+        seen = Seen(now, self.changes[begin:end], self.ahead, watermark=Watermark(end))
+        match self.rule.on:
             case OnStuck():
                 there = (spell for spell in self.stuck if spell.at <= now <= spell.until)
                 return replace(seen, stuck=tuple(replace(spell.run, last_seen_at=now + self.ahead) for spell in there))
@@ -187,14 +177,30 @@ class ReplayHistory(Struct, frozen=True):
                 return replace(seen, unknown=tuple(spell.action for spell in spans))
         return seen
 
-    def moments(self, rule: Rule) -> Iterator[datetime]:
+    async def news_from(self, _rule: Rule, _state: RuleState) -> datetime:
+        """Everything in the period is news."""
+        return EPOCH
+
+    def held_since(self) -> datetime | None:
+        """Since when everything that could have triggered the rule is known. None: unknown."""
+        match self.rule.on:
+            case OnRun() | OnStuck():
+                begin = self.runs_since
+            case OnHealth():
+                begin = min((span.start for span in self.spans), default=None)
+            case _:
+                begin = self.since
+        return None if begin is None else min(max(self.since, begin), self.until)
+
+    def moments(self) -> Iterator[datetime]:
         """All times at which something could have triggered the rule, in order, then the end of the period."""
         moments: Iterable[datetime] = ()
+        rule = self.rule
         match rule.on:
             case OnSchedule() | OnInterval():
                 moments = takewhile(lambda at: at < self.until, upcoming(rule, self.since, self.since))
             case OnRun():
-                seen = Seen(self.until, tuple(self.changes), self.ahead)
+                seen = Seen(self.until, self.changes, self.ahead)
                 moments = (occurrence.at for occurrence in occurrences(rule, seen, self.since))
             case OnStuck():
                 moments = (spell.at for spell in self.stuck)
@@ -217,27 +223,3 @@ class ReplayHistory(Struct, frozen=True):
         past = (replace(span, end=min(span.end, now)) for span in self.spans if span.start <= now)
         for _, own in groupby(past, lambda span: span.platform):
             yield from incidents(tuple(own), self.healthy_words, self.hold)
-
-
-@dataclass(slots=True)
-class Playback:
-    """Replaces the runner's observer: returns the past that one rule would have seen."""
-
-    history: ReplayHistory
-    rule: Rule
-    run_facts: RunFacts
-    watermark: Watermark = field(default_factory=Watermark)
-    """The number of changes that have been decided."""
-
-    async def observe(self, now: datetime) -> Seen:
-        """The changes since the watermark, and the state at that time."""
-        changes, shown = self.history.changes, self.watermark.transition
-        until = shown
-        while until < len(changes) and changes[until].happened(self.history.ahead) <= now:
-            until += 1
-        seen = self.history.seen(self.rule, now)
-        return replace(seen, changes=tuple(changes[shown:until]), watermark=Watermark(until))
-
-    async def news_from(self, _rule: Rule, _state: RuleState) -> datetime:
-        """Everything in the period is news."""
-        return EPOCH

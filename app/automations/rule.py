@@ -13,7 +13,7 @@ from app.engine.times import MAX_DURATION, span
 from app.profiles.values import Between, OneOrMore, QuietHours
 from storage.records import ActionKind
 from storage.records.decision import Occurrence, RuleHistory, Verdict
-from storage.records.results import SEVERITIES, RunTurns, Severity
+from storage.records.results import Severity
 
 Overlap = Literal["skip", "queue", "allow"]
 
@@ -66,14 +66,6 @@ class OnRun(Struct, frozen=True):
         """Whether the run's results have to be fetched from the service."""
         return self.finding is not None or self.budget is not None
 
-    def is_met_by(self, results: RunTurns) -> bool:
-        """Whether a run's results meet the condition."""
-        if self.finding is None:
-            return self.budget is not None and (results.budget_used or 0.0) >= self.budget
-        heavy = SEVERITIES[: SEVERITIES.index(self.finding) + 1]
-        findings = results.turns[-1].findings if results.turns else None
-        return any(finding.severity in heavy for finding in findings or ())
-
 
 class OnStuck(Struct, frozen=True):
     """A run takes far longer than usual in its repository."""
@@ -89,11 +81,6 @@ class OnHealth(Struct, frozen=True):
     """How long the state must have lasted."""
     platforms: OneOrMore = field(default=(), name="platform")
     """Globs for the platforms' names; empty means all."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the rule fires when the host recovers, instead of when it becomes unhealthy."""
-        return self.health == "recovered"
 
 
 class OnUnknownAction(Struct, frozen=True):

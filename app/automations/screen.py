@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from app.automations.acting import CannotActError
-from app.automations.bot import LEASE, Bot, hand_over, process_of
+from app.automations.bot import Bot, hand_over, working_process
 from app.automations.occurrences import is_within
 from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
 from app.automations.screen_data import Automations, RulesFile, read_automations
@@ -258,7 +258,7 @@ class AutomationsScreen(BaseScreen):
         """Confirm the change and make a running bot reload it."""
         self.session.inbox.use_automations(self._file.settings.automations)
         self._reader.ask()
-        bot = process_of(await self._engine.usable_state().lease_owner(LEASE, self.session.clock()))
+        bot = await working_process(self._engine.usable_state(), self.session.clock())
         if bot is None:
             then = f"No bot is running: start one with {self._file.settings.command_line} watch."
         elif hand_over(bot):

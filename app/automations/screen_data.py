@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from textual.content import Content
 
 from app.automations.acting import PROPOSALS, in_words
-from app.automations.bot import LEASE, process_of, rules_of
+from app.automations.bot import rules_of, working_process
 from app.automations.fire_times import upcoming
 from app.automations.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
 from app.automations.sentence import limits, sentence, warnings
@@ -146,7 +146,7 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
     rules = rules_of(settings.automations, profile)
     states = await state.rule_states()
     waiting = await state.open_decisions(outcome="waiting")
-    bot = process_of(await state.lease_owner(LEASE, now))
+    bot = await working_process(state, now)
     views = []
     for rule in rules:
         journal = await state.journal(rule.name, limit=STRIP)

@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from app.automations.bot import LEASE, process_of
+from app.automations.bot import working_process
 from app.automations.replay import SHOWN, WORDS, Replayed, replay
 from app.automations.rule import Rule
 from app.automations.screen_data import Approval, RulesFile, read_approvals
@@ -143,7 +143,7 @@ class ApprovalsSheet(Sheet[None]):
         if done:
             sentences.append(f"{word.capitalize()}: {named(done)}.")
         if done and word == "approved":
-            bot = process_of(await state.lease_owner(LEASE, engine.clock()))
+            bot = await working_process(state, engine.clock())
             start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
             sentences.append(start if bot is None else "The bot sends it.")
         return safe_text(" ".join(sentences))

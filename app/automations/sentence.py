@@ -68,10 +68,10 @@ def sentence(rule: Rule, now: datetime) -> str:
             when = f"When a run{_scope(scope)} {becomes}{f' after {was}' if was else ''}"
         case OnStuck(scope):
             when = f"When a run{_scope(scope)} is stuck"
-        case OnHealth(_, lasting, platforms) as on:
+        case OnHealth(health, lasting, platforms):
             host = f"code host {' or '.join(platforms)}" if platforms else "a code host"
             bad = f"unhealthy{f' for {_duration(lasting)}' if lasting else ''}"
-            when = f"When {host} is {'healthy again' if on.is_over else bad}"
+            when = f"When {host} is {'healthy again' if health == 'recovered' else bad}"
         case OnProposal():
             when = "When a program proposes it"
         case _:

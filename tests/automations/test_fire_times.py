@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.automations.fire_times import check_schedule, fire_times, interval_times
+from app.automations.fire_times import check_schedule, fire_times, upcoming
 from app.automations.occurrences import LOOK_BACK, due
 from app.automations.rule import DoNotify, OnInterval, OnSchedule, QuietHours, Rule, is_quiet
 from app.engine.times import local_moment
@@ -58,7 +58,8 @@ def test_jitter_moves_each_time_later_and_always_by_the_same() -> None:
     assert next(fire_times(on, "a", mine[3] - timedelta(seconds=1))) == mine[3]
     # An interval counts from its anchor, whenever it is calculated, and whatever was missed.
     anchor = datetime(2026, 5, 1, 12, 7, tzinfo=UTC)
-    times = interval_times(OnInterval(timedelta(hours=6)), anchor, anchor + timedelta(days=3, minutes=1))
+    every = Rule("every", OnInterval(timedelta(hours=6)), DoNotify("default"))
+    times = upcoming(every, anchor, anchor + timedelta(days=3, minutes=1))
     assert next(times) == anchor + timedelta(days=3, hours=6)
 
 
