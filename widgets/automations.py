@@ -83,7 +83,6 @@ class RuleView(Struct, frozen=True):
 
     @property
     def name(self) -> SafeText:
-        """The rule's name, safe to show."""
         return safe_text(self.key, limit=100)
 
     def cells(self, now: datetime) -> TableLine:
@@ -97,9 +96,9 @@ class RuleView(Struct, frozen=True):
         return state, (self.name, "plain"), (self.sentence, "quiet"), (coming, "plain"), *strip
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
-        """The rule's effect, limits and next times."""
         badge = MODES[self.mode]
-        why = {"on": "", "paused": f" {self.paused}; press P to resume", "off": "; press D to enable"}[self.mode]
+        off = "; press E and set enabled = true"
+        why = {"on": "", "paused": f" {self.paused}; press P to resume", "off": off}[self.mode]
         yield "automation", (self.name, "plain")
         yield "state", (safe_text(f"{badge.text}{why}"), badge.tone)
         if self.waiting:
@@ -183,14 +182,12 @@ class RuleEditor(Widget):
     DEFAULT_CSS = Path(__file__).with_name("automations.tcss").read_text("utf-8")
 
     def compose(self) -> ComposeResult:
-        """Compose the text and its meaning."""
         yield ParagraphInput(show_line_numbers=True, tab_behavior="focus", soft_wrap=True)
         with VerticalScroll(can_focus=False):
             yield Static(markup=False)
 
     @property
     def text(self) -> str:
-        """The text of the rule as typed."""
         return self.query_one(ParagraphInput).text
 
     def fill(self, text: str) -> None:
@@ -201,11 +198,9 @@ class RuleEditor(Widget):
         area.move_cursor(next(((row, line.index('""') + 1) for row, line in lines if '""' in line), (0, 0)))
 
     def take_focus(self) -> None:
-        """Focus the text."""
         self.query_one(ParagraphInput).focus()
 
     def show(self, result: RuleView | Mistake, now: datetime) -> None:
-        """Show the text's meaning, or its mistake."""
         quiet = STYLES["quiet"]
         if isinstance(result, Mistake):
             where = Content.styled(f"✗ {result.location or 'not a valid rule'}", f"{STYLES['bad']} bold")
@@ -258,12 +253,10 @@ class RulePane(FactPane[RuleView], can_focus=True):
         self.tick(now)
 
     def on_resize(self) -> None:
-        """Wrap the journal's lines for the new width."""
         if self._now is not None:
             self.tick(self._now)
 
     def below_facts(self, item: RuleView, now: datetime) -> Content:
-        """The journal, then the TOML."""
         del item
         self._now = now
         journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4, self._did)
@@ -290,7 +283,6 @@ class StatusLine(ClickableLine):
     """None if a bot would have nothing to do."""
 
     def parts(self) -> Iterator[Content]:
-        """The parts from left to right, the pending requests first."""
         if (status := self.status) is None:
             return
         yield Content(" ")

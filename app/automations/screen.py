@@ -50,7 +50,7 @@ NO_AUTOMATIONS: Final = Notice(
     "plain",
 )
 NO_FILE: Final = "There is no configuration file yet. Create one: runwarden config init"
-ABOUT_A_RULE: Final = frozenset({"edit", "replay", "pause", "switch", "set_off", "copy"})
+ABOUT_A_RULE: Final = frozenset({"edit", "replay", "pause", "set_off", "copy"})
 
 
 class AutomationsScreen(BaseScreen):
@@ -66,7 +66,6 @@ class AutomationsScreen(BaseScreen):
         Binding("E", "edit", "edit", tooltip="Edit its table in the configuration", id="automations.edit"),
         Binding("ctrl+g", "replay", "replay", tooltip="Replay it over the cached history", id="automations.replay"),
         Binding("P", "pause", "pause/resume", tooltip="Events are skipped while it is paused", id="automations.pause"),
-        Binding("D", "switch", "on/off", tooltip="Enable or disable it in the configuration", id="automations.switch"),
         Binding("S", "set_off", "run now", tooltip="Run it now, within its limits", id="automations.set_off"),
         hidden("y", "copy", "copy name", tooltip="Copy the name for the command line", id="automations.copy"),
     ]
@@ -88,7 +87,6 @@ class AutomationsScreen(BaseScreen):
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the bot's state, the rules and one of them."""
         yield StatusLine(id="automations-status")
         yield self._list
 
@@ -102,13 +100,11 @@ class AutomationsScreen(BaseScreen):
         return next((rule for rule in automations.rules if rule.name == name), None) if automations else None
 
     def on_mount(self) -> None:
-        """Focus the table and read the rules."""
         self._explain()
         self._table.focus()
         self._reader.ask()
 
     def on_screen_resume(self) -> None:
-        """Load the changes made while another screen was shown."""
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
@@ -123,11 +119,9 @@ class AutomationsScreen(BaseScreen):
             self._reader.ask()
 
     def trouble(self) -> Notice | None:
-        """The banner's notice, or None."""
         return self._trouble or super().trouble()
 
     def show_trouble(self) -> None:
-        """Show trouble in the banner, and in the table while it is empty."""
         super().show_trouble()
         self._explain()
 
@@ -141,11 +135,9 @@ class AutomationsScreen(BaseScreen):
 
     @property
     def bookmark(self) -> str:
-        """The rule under the cursor."""
         return "" if self._view is None else self._view.key
 
     def return_to(self, bookmark: Any) -> None:
-        """Put the cursor on that rule."""
         self._table.seek(bookmark)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -199,7 +191,6 @@ class AutomationsScreen(BaseScreen):
             self.query_one(RulePane).show_more(self._view, journal, written, self.session.clock())
 
     def action_refresh(self) -> None:
-        """Read the rules again and poll the service."""
         super().action_refresh()
         self._reader.ask()
 
@@ -209,7 +200,6 @@ class AutomationsScreen(BaseScreen):
 
     @work
     async def action_new(self) -> None:
-        """Create an automation in the form."""
         await self._edit(None)
 
     @work
@@ -230,32 +220,9 @@ class AutomationsScreen(BaseScreen):
         except ConfigError as error:
             self.session.notify(str(error), severity="warning", timeout=FIX_TOAST_S)
             return
-        if (saved := await self.app.push_screen_wait(form)) is not None:
-            await self._hand_over(f"Saved: {safe_text(saved, limit=60)}.")
-
-    async def action_switch(self) -> None:
-        """Switch the rule on or off in the configuration."""
-        rule, file = self._rule, self._file.settings.file
-        if rule is None or file is None:
-            self.session.notify(NO_FILE, severity="warning", timeout=FIX_TOAST_S)
+        if (saved := await self.app.push_screen_wait(form)) is None:
             return
-
-        def write() -> None:
-            from app.automations.tables import read_tables, with_enabled  # tomlkit
-
-            tables = read_tables(file)
-            written = with_enabled(tables.written(rule.name), is_on=not rule.is_on)
-            self._file.use(tables.save(rule.name, written))
-
-        try:
-            await asyncio.to_thread(write)
-        except ConfigError as error:
-            self.session.notify(str(error), severity="error", timeout=FIX_TOAST_S)
-        else:
-            await self._hand_over(f"{'Disabled' if rule.is_on else 'Enabled'}: {safe_text(rule.name, limit=60)}.")
-
-    async def _hand_over(self, message: str) -> None:
-        """Confirm the change and make a running bot reload it."""
+        # A running bot reloads the file.
         self.session.inbox.use_automations(self._file.settings.automations)
         self._reader.ask()
         bot = await working_process(self._engine.usable_state(), self.session.clock())
@@ -265,15 +232,13 @@ class AutomationsScreen(BaseScreen):
             then = f"The bot (process {bot}) reloads it now."
         else:
             then = f"To reload it in the running bot: kill -HUP {bot}"
-        self.session.notify(f"{message} {then}", timeout=FIX_TOAST_S)
+        self.session.notify(f"Saved: {safe_text(saved, limit=60)}. {then}", timeout=FIX_TOAST_S)
 
     def action_replay(self) -> None:
-        """Replay the rule over the cached history."""
         if (rule := self._rule) is not None:
             self.app.push_screen(ReplaySheet(self._engine, rule))
 
     async def action_pause(self) -> None:
-        """Pause the rule, or resume it."""
         if (rule := self._rule) is None:
             return
         state = self._engine.usable_state()
@@ -288,7 +253,6 @@ class AutomationsScreen(BaseScreen):
         self._reader.ask()
 
     def action_copy(self) -> None:
-        """Copy the rule's name."""
         if (rule := self._rule) is not None:
             self.session.copy(rule.name)
 

@@ -57,7 +57,6 @@ class RulesFile:
         return self.settings
 
     def use(self, new: Settings) -> None:
-        """Use these automations and routes from now on."""
         self.problem, self._stamp = None, _stamp(self.settings.file)
         self.settings = replace(self.settings, automations=new.automations, notify=new.notify, profiles=new.profiles)
 
@@ -100,11 +99,9 @@ class Approval(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The decision's number."""
         return str(self.decision.decision_id)
 
     def lines(self, now: datetime, width: int, *, is_marked: bool) -> Content:
-        """The rule, its trigger and the expiry on one line; the request on the next."""
         end = self.decision.decided_at + self.expires
         expires = f"  expires {until(end, now) if end > now else 'now'}"
         rule = safe_text(self.decision.rule, limit=max(1, width // 3))

@@ -90,7 +90,6 @@ class AutomationForm(ModalScreen[str | None]):
         """The rule as typed; None: the text is not a rule."""
 
     def compose(self) -> ComposeResult:
-        """Compose one dialog."""
         title = "New automation" if self._name is None else f"Automation: {safe_text(self._name, limit=60)}"
         yield FormDialog(title, [RuleEditor()], self.VERBS, ("edit", "preview", "saved"))
 
@@ -105,7 +104,6 @@ class AutomationForm(ModalScreen[str | None]):
     on_event = guarded_event
 
     async def on_mount(self) -> None:
-        """Start with the draft, if any."""
         draft = await self._draft.restore()
         self._editor.fill(self._original if draft is None else draft.values.get("table", self._original))
         self._enter("editing")
@@ -123,14 +121,12 @@ class AutomationForm(ModalScreen[str | None]):
         await self._draft.flush()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Each key works in its own phase only."""
         del parameters
         if action in {"fresh", "edit", "template", "replay"}:
             return self._phase == "editing"
         return self._phase != "sending" if action in {"forward", "back"} else True
 
     async def action_forward(self) -> None:
-        """Preview the change, then save it."""
         if self._phase == "preview":
             if not self._second_press.press():
                 self._dialog.did(safe_text("Check it, then press ^s again to save."), "warn")
@@ -157,14 +153,12 @@ class AutomationForm(ModalScreen[str | None]):
         self._enter("preview")
 
     def action_back(self) -> None:
-        """Go back one step; from the text, close."""
         if self._phase == "editing":
             self.dismiss(None)
         else:
             self._enter("editing")
 
     def action_fresh(self) -> None:
-        """Replace the text with the file's version."""
         self._editor.fill(self._original)
         self._editor.take_focus()
         self._dialog.note(safe_text("Loaded from the file; press ctrl+z for your version."))
@@ -183,7 +177,6 @@ class AutomationForm(ModalScreen[str | None]):
 
     @work
     async def action_template(self) -> None:
-        """Replace the text with a chosen recipe."""
         settings, now = self._file.settings, self._engine.clock()
         routes = {route.name for route in settings.notify.routes}
         recipes = resources.files("app.automations").joinpath("recipes.toml").read_text("utf-8")
@@ -202,7 +195,6 @@ class AutomationForm(ModalScreen[str | None]):
             self._editor.take_focus()
 
     async def action_replay(self) -> None:
-        """Replay the rule over the history."""
         await self._check()
         if self._rule is not None:
             self.app.push_screen(ReplaySheet(self._engine, self._rule))

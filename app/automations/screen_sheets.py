@@ -67,7 +67,6 @@ class ApprovalsSheet(Sheet[None]):
         self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:
-        """Compose the keys above the list and the request under the cursor."""
         with Vertical():
             yield Static(id="answered", markup=False)
             yield key_line()
@@ -75,7 +74,6 @@ class ApprovalsSheet(Sheet[None]):
             yield RequestPreview()
 
     async def on_mount(self) -> None:
-        """Read the approvals now and after each change."""
         self._list.focus()
         self._session.engine_changed.subscribe(self, lambda _: self._reading.ask())
         self.set_interval(1.0, lambda: self._list.show(self._rows))
@@ -100,7 +98,6 @@ class ApprovalsSheet(Sheet[None]):
             self._reading.ask()
 
     def action_mark(self) -> None:
-        """Mark or unmark the one under the cursor, and move to the next."""
         if (row := self._list.row) is not None:
             self._marked ^= {row.key}
             self._show()
@@ -108,20 +105,17 @@ class ApprovalsSheet(Sheet[None]):
                 self._list.action_cursor_down()
 
     def action_mark_all(self) -> None:
-        """Mark all; if all are marked, unmark them."""
         keys = {approval.key for approval in self._waiting}
         self._marked = set() if keys <= self._marked else keys
         self._show()
 
     @on(LeadList.OptionSelected)
     def action_request(self) -> None:
-        """Show or hide the exact request."""
         is_open = not self.query_one(Vertical).has_class("-open")
         self.query_one(Vertical).set_class(is_open, "-open")
         (self.query_one(RequestPreview) if is_open else self._list).focus()
 
     def action_leave(self) -> None:
-        """Close the request, then the sheet."""
         if self.query_one(Vertical).has_class("-open"):
             self.action_request()
         else:
@@ -243,7 +237,6 @@ class ReplaySheet(Sheet[None]):
         self._newest: tuple[Decision, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Compose the count and the list."""
         with Vertical() as box:
             box.border_title = Content(
                 f"What {safe_text(self._rule.name, limit=80)} would have done in {HISTORY.days} days"
@@ -252,7 +245,6 @@ class ReplaySheet(Sheet[None]):
             yield LinePane(lambda width: [*self._count, *journal_lines(self._newest, self._now, width)])
 
     def on_mount(self) -> None:
-        """Start the replay."""
         self.query_one(LinePane).focus()
         self.set_interval(BEAT_S, self.beat)
         self.beat()

@@ -105,19 +105,6 @@ def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> R
     return rule
 
 
-def with_enabled(written: str, *, is_on: bool) -> str:
-    """The table's text with `enabled` set; a missing key is added below the name."""
-    document = tomlkit.parse(f"{written.rstrip()}\n")
-    (table,) = document[_KEY]
-    if "enabled" in table:
-        table["enabled"] = is_on
-    else:
-        keys = [name and name.key for name, _ in table.value.body]
-        below = keys.index("name") + 1 if "name" in keys else 0
-        table.value.body.insert(below, (tomlkit.key("enabled"), tomlkit.boolean(str(is_on).lower())))
-    return document.as_string()
-
-
 def _one(text: str) -> dict[str, object]:
     """The values of a text that consists of exactly one automation."""
     values = toml_values(Path("automation"), text)

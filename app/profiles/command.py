@@ -1,6 +1,5 @@
 """`runwarden config`, `profiles`, `token` and `backup`: the configuration, and the files on this machine."""
 
-import json
 import os
 import sys
 from collections.abc import Awaitable, Iterator
@@ -32,7 +31,7 @@ from app.profiles.load import mistakes, read_text, toml_values, unusable
 from app.profiles.settings import NOTIFY_SUBJECTS, ConsoleSettings, NotifySettings
 from app.profiles.table import KeyPath, Table, line_of
 from app.profiles.token import FileToken, TokenError
-from app.profiles.write import ChangedError, save, schema, write_schema
+from app.profiles.write import ChangedError, save
 from storage.records import CANCELLED, STATUS_ORDER
 
 
@@ -305,17 +304,8 @@ def init(invocation: Invocation, *, force: bool) -> int:
         ) from error
     except OSError as error:
         raise unusable(path, "written", error) from error
-    write_schema(path, example_text())
     invocation.output.record({"path": str(path), "created": True}, [("created", str(path))])
     invocation.output.note("Set your service's address in it, then: runwarden config check")
-    return Exit.DONE
-
-
-@config.command("schema", cls=ScreenCommand)
-@click.pass_obj
-def print_schema(invocation: Invocation) -> int:
-    """Print the JSON Schema of the file, which `config init` writes next to it: editors check and complete with it."""
-    invocation.output.print(json.dumps(schema(), indent=2))
     return Exit.DONE
 
 

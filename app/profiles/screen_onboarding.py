@@ -127,7 +127,6 @@ class OnboardingScreen(Screen[str | None]):
         """The unconfirmed profile, which the user can still write."""
 
     def compose(self) -> ComposeResult:
-        """Compose the questions, the result and the buttons."""
         with Vertical(id="onboarding") as sheet:
             sheet.border_title = Content("Welcome to runwarden")
             with VerticalScroll(id="questions", can_focus=False):
@@ -153,7 +152,6 @@ class OnboardingScreen(Screen[str | None]):
                 yield Button("^s Check and open", id="go", action="screen.go", compact=True)
 
     def on_mount(self) -> None:
-        """Fill in the likeliest answers."""
         self._origin_choice.chosen = _ORIGINS.index("variable" if "RUNWARDEN_TOKEN" in self._variables else "pasted")
         self._access_choice.chosen = 0
         self._say(f"Will be written to {safe_text(str(self._file), limit=200)}, readable by you alone.", "quiet")
@@ -184,7 +182,6 @@ class OnboardingScreen(Screen[str | None]):
             self._write(self._doubted)
 
     def action_leave(self) -> None:
-        """Stop the check, or leave."""
         if self._checking:
             self.workers.cancel_group(self, "check")
             self._checking = False
@@ -193,7 +190,6 @@ class OnboardingScreen(Screen[str | None]):
         self.dismiss(None)
 
     def action_next_field(self) -> None:
-        """Focus the next field."""
         self.focus_next()
 
     @on(FormField.Changed)
@@ -309,7 +305,6 @@ class OnboardingApp(BaseApp[str]):
         self.theme = FEW_COLOURS if self.console.color_system == "standard" else DEFAULT
 
     def on_mount(self) -> None:
-        """Show the only screen."""
         self.push_screen(OnboardingScreen(self._file, self._variables), self.exit)
 
 

@@ -84,23 +84,19 @@ class AllProfilesScreen(RunActions):
         self._summaries = CoalescedTask(self._learn, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the filter and the table."""
         yield self.bar
         yield self.table
 
     def on_mount(self) -> None:
-        """Read every profile's cache, and poll the services of those that are not on show."""
         self.table.notice = Notice("◌", "Reading the runs of all profiles…", tone="busy")
         self.table.focus()
         self._show_query()
         self.set_interval(LOOK_S, self._profiles.ask)
 
     def on_screen_resume(self) -> None:
-        """Read at once after another screen was on show."""
         self._profiles.ask()
 
     def tick(self, now: datetime) -> None:
-        """Update the ages."""
         self._show_vitals(self.session.vitals.now)
         self.table.tick(now)
 
@@ -275,26 +271,21 @@ class AllProfilesScreen(RunActions):
         self.bar.remark(*texts, tone="bad" if query.problems else "busy")
 
     def go_to(self, target: str) -> None:
-        """Show the runs that match a line."""
         self._show(replace(self._query, line=target, cursor=None))
 
     @property
     def bookmark(self) -> tuple[TableQuery, str | None]:
-        """The query and the row under the cursor."""
         return self._query, None if self.table.row is None else self.table.row.run_id
 
     def return_to(self, bookmark: tuple[TableQuery, str | None]) -> None:
-        """Restore that query, with the cursor on that row."""
         self._show(bookmark[0])
         if bookmark[1] is not None:
             self.table.seek(bookmark[1])
 
     def action_search(self) -> None:
-        """Focus the query line."""
         self.bar.line.focus()
 
     def action_clear(self) -> None:
-        """Remove the marks; without any, the filter."""
         if self.table.marks:
             self.table.mark(self.table.marks, is_marked=False)
         else:
@@ -329,12 +320,10 @@ class ProfileSwitcher(PickerScreen[str]):
         self._session = session
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the search and its matches."""
         yield LineInput(placeholder="type to find", compact=True)
         yield Options(markup=False)
 
     def on_mount(self) -> None:
-        """List the profiles, and begin with the search."""
         self._find()
         self.query_one(LineInput).focus()
 
@@ -343,13 +332,11 @@ class ProfileSwitcher(PickerScreen[str]):
         after_refresh(self, self._find)
 
     def action_move(self, step: int) -> None:
-        """Move the cursor."""
         profiles = self.query_one(Options)
         profiles.action_cursor_down() if step > 0 else profiles.action_cursor_up()
 
     @on(Input.Submitted)
     def action_open(self) -> None:
-        """Close with the profile under the cursor."""
         option = self.query_one(Options).highlighted_option
         self.dismiss(None if option is None else option.id)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.tables import read_rule, read_tables, with_enabled
+from app.automations.tables import read_rule, read_tables
 from app.profiles import ConfigError
 from app.profiles.load import parse
 
@@ -100,22 +100,6 @@ def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
     file.write_text('automations = [{ name = "a", on = { every = "1h" }, do = { notify = "default" } }]', "utf-8")
     with pytest.raises(ConfigError, match="Edit the file itself"):
         read_tables(file).written("a")
-
-
-DOTTED = '[[automations]]\non.every = "1h"\nname = "x"'
-
-
-def test_switching_off_changes_one_word_or_adds_one_line() -> None:
-    """Enabling it again restores the word."""
-    for written, expected in (
-        (FIRST, FIRST.replace('"first"\n', '"first"\nenabled = false\n')),
-        (f"{THIRD}enabled  =  true # yes\n", f"{THIRD}enabled  =  false # yes\n"),
-        (SECOND, SECOND.replace("'second'\n", "'second'\nenabled = false\n")),
-        (DOTTED, f"{DOTTED}\nenabled = false\n"),
-    ):
-        off = with_enabled(written, is_on=False)
-        assert off.rstrip() == expected.rstrip(), written
-        assert with_enabled(off, is_on=True) == off.replace("false", "true"), written
 
 
 def test_a_mistake_names_its_line_and_its_fix() -> None:

@@ -1,6 +1,5 @@
 """The configuration: reading it, its errors, its example, and writing it."""
 
-import json
 import os
 import re
 import tomllib
@@ -26,7 +25,7 @@ from app.profiles import (
 )
 from app.profiles.token import CommandToken, EnvToken, FileToken, Token
 from app.profiles.values import base_address
-from app.profiles.write import add_profile, keep_token, name_problem, schema
+from app.profiles.write import add_profile, keep_token, name_problem
 
 REVIEW = '[[templates]]\nname = "Review"\ninstructions = "Look."\n'
 COMMAND = '[[commands]]\nname = "Log"\n'
@@ -184,9 +183,7 @@ def test_profiles_are_added_and_what_was_there_stays(tmp_path: Path) -> None:
     assert profile.token == FileToken(file.parent / "acme.token")
     assert "#default_profile" in file.read_text()
     assert (mode(file), mode(file.parent)) == (0o600, 0o700)
-    # The schema that the first line names.
-    beside = file.parent / file.read_text().splitlines()[0].removeprefix("#:schema ")
-    assert (sorted(file.parent.iterdir()), json.loads(beside.read_text())) == ([beside, file], schema())
+    assert list(file.parent.iterdir()) == [file]
 
     before, link = file.read_text(), tmp_path / "config.toml"
     link.symlink_to(file)

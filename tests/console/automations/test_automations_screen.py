@@ -80,7 +80,8 @@ async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Conf
 
         old = scene.engine.settings.automations
         await other.begin_rule(AT_WORK, fingerprint_of(old), scene.clock.now)
-        await scene.press("D", "P")
+        switch_off(scene)
+        await scene.press("f5")
         assert "the running bot uses an older file: kill -HUP 4711" in scene.text
 
         new = [replace(each, is_on=False) for each in old]
@@ -93,11 +94,13 @@ async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Conf
         await other.close()
 
 
-async def test_a_rule_is_paused_switched_and_read_again(staged: Staged, configured: Configured) -> None:
-    """One key pauses the rule and shows the reason.
+def switch_off(scene: Scene) -> None:
+    """Disable the rule in its file."""
+    file_of(scene).write_text(file_of(scene).read_text("utf-8").replace('chance"\n', 'chance"\nenabled = false\n'))
 
-    Another edits its line in the file, and an error there is reported.
-    """
+
+async def test_a_rule_is_paused_and_read_again(staged: Staged, configured: Configured) -> None:
+    """One key pauses the rule and shows the reason. The file is read again, and an error there is reported."""
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         await scene.press("5", "P")
         assert "‖ paused by " in scene.text
@@ -105,14 +108,12 @@ async def test_a_rule_is_paused_switched_and_read_again(staged: Staged, configur
         assert "‖ paused" not in scene.text
         assert (await scene.engine.usable_state().rule_states())["second chance"].paused is None
 
-        file, before = file_of(scene), file_of(scene).read_text("utf-8")
-        await scene.press("D")
-        assert "- off" in scene.text
-        assert file.read_text("utf-8") == before.replace('chance"\n', 'chance"\nenabled = false\n')
-        assert "No bot is running" in scene.toasts[-1]
-        await scene.press("D")
         assert "▸ on" in scene.text
+        switch_off(scene)
+        await scene.press("f5")
+        assert "- off; press E and set enabled = true" in scene.text
 
+        file = file_of(scene)
         file.write_text(f"{file.read_text('utf-8')}\noops", "utf-8")
         await scene.press("f5")
         assert "The configuration has a mistake" in scene.text

@@ -60,7 +60,7 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Lab) ->
     profile = load(place / "config.toml", {}).profile()
     assert (profile.name, profile.base_url, profile.read_only) == ("local", board.base_url, False)
     assert profile.token.read({}).reveal() == TOKEN
-    assert files(place) == ["config.schema.json", "config.toml", "local.token"]
+    assert files(place) == ["config.toml", "local.token"]
     assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
 
 
