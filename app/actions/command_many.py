@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 @FILTERS
 @click.option("--limit", type=COUNT, help="Refuse if more runs match the filter. Default: send_cap, 25.")
 @YES_OPTION
-@click.option("--keep-continuation", is_flag=True, help="Still send a continuation that waits for the run to end.")
 @write_options
 @async_command
 async def cancel(
@@ -55,7 +54,6 @@ async def cancel(
     run_ids: tuple[str, ...],
     limit: int | None,
     yes: bool,
-    keep_continuation: bool,
     key: str | None,
     dry_run: bool,
     **filters: Any,
@@ -83,11 +81,9 @@ async def cancel(
             lookup = RunLookup(engine)
             matches = tuple([await lookup.to_change(run_id, invocation.output.note) for run_id in run_ids])
         runs = {run.run_id: run for run in matches}
-        waiting = await engine.follow_ups.waiting(runs)
-        if not keep_continuation:
-            for decision in waiting:
-                words = f"its waiting continuation is dropped, too: “{waiting_words(decision)}”"
-                invocation.warn(f"If the run is cancelled, {words}. --keep-continuation sends it.")
+        for decision in await engine.follow_ups.waiting(runs):
+            words = waiting_words(decision)
+            invocation.warn(f"If the run is cancelled, its waiting continuation is dropped, too: “{words}”.")
         base_url, rows = engine.client.base_url, list[RunWrite]()
         for run in runs.values():
             request, own_key = CancelRun(run.run_id), f"{key}-{run.run_id}" if key else ""
@@ -96,9 +92,6 @@ async def cancel(
                 invocation.output.note(f"{run.run_id}  {badge(run.status)}  {run.repository.label}")
         if not (dry_run or is_one):
             confirm_batch(invocation, rows, "Cancel", yes=yes)
-        if keep_continuation and not dry_run:
-            for decision in waiting:
-                await engine.follow_ups.keep(decision)
         document = partial(RunWrite.document, base_url=base_url)
         report: Callable[[], int] = partial(
             print_batch, invocation, rows, CANCEL_COLUMNS, document, base_url, dry_run=dry_run

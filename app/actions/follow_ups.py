@@ -27,8 +27,6 @@ AGAIN: Final = timedelta(seconds=30)
 UNSEEN: Final = timedelta(days=1)
 """How long a run is waited for that the cache does not hold."""
 MAX_SHOWN: Final = 50
-_KEPT: Final = "kept"
-"""The fact that marks a follow-up to send even if its run is cancelled."""
 _ACTIVE: Final = "run_active"
 """The error code of a service that does not continue a run before its turn has ended."""
 _OUTCOMES: Final[dict[str, Outcome]] = {"confirmed": "done", "unknown": "unknown"}
@@ -71,14 +69,6 @@ class FollowUps:
             return ()
         return tuple(decision for decision in queued if decision.rule == WHEN_ENDED and decision.run_id in run_ids)
 
-    async def keep(self, waiting: Decision) -> None:
-        """Send a follow-up even if its run is cancelled; has no effect once the follow-up no longer waits."""
-        # As a new decision: a process that just read the old one would otherwise cancel it with the run.
-        old, facts = waiting.occurrence, {**waiting.occurrence.facts, _KEPT: "yes"}
-        occurrence = replace(old, identity=f"{old.identity}:kept", facts=facts)
-        await self.usable_state().queue_again(waiting, occurrence, "kept: it waits again")
-        self.announce(StateChangedElsewhere())
-
     async def cancel(self, decision_id: int) -> bool:
         """Cancel a waiting follow-up; return whether it was still waiting."""
         by = f"cancelled by {self.actions.actor}"
@@ -120,10 +110,8 @@ class FollowUps:
                 # The service reports a cancellation, or this machine has cancelled the run since then.
                 cancels = ActionFilter(["run.cancel"], ["confirmed", "unknown"], since=decision.decided_at)
                 path = CancelRun(run.run.run_id).path
-                is_cancelled = run.run.status == CANCELLED or path in {
-                    action.path for action in await self.actions.ledger.actions(cancels)
-                }
-                if is_cancelled and _KEPT not in decision.occurrence.facts:
+                own = [action.path for action in await self.actions.ledger.actions(cancels)]
+                if run.run.status == CANCELLED or path in own:
                     # Sending it would restart a run that someone has just stopped.
                     why = "the run was cancelled"
                 elif await state.change_outcome(number, "queued", "acting", ""):

@@ -312,7 +312,7 @@ _NAMED: Final = 5
 def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: Sequence[Decision] = ()) -> ConfirmSheet:
     """Return a sheet that cancels runs, one after the other. `ended`: how many chosen runs had already ended.
 
-    The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
+    The continuations that are `waiting` for their end are dropped with them.
     """
     is_one = len(runs) == 1
     facts = [f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}." for run in runs[:_NAMED]]
@@ -323,11 +323,6 @@ def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: S
     facts.append(f"{'Its agent stops' if is_one else 'Their agents stop'} and nothing of this turn is pushed.")
     words = map(waiting_words, waiting[:_NAMED])
     facts += [f"A continuation waits for its end: “{text}”. It is dropped, too." for text in words]
-
-    async def keep() -> str:
-        for decision in waiting:
-            await engine.follow_ups.keep(decision)
-        return await cancel()
 
     async def cancel() -> str:
         sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
@@ -362,5 +357,4 @@ def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: S
 
     title = "Cancel the run" if is_one else f"Cancel {plural(len(runs), 'run')}"
     lines, leaving = [Content(safe_text(fact)) for fact in facts], "Keep it" if is_one else "Keep them"
-    instead = (f"{title}, send what waits", keep) if waiting else None
-    return ConfirmSheet(title, lines, cancel, verb=title, leaving=leaving, instead=instead)
+    return ConfirmSheet(title, lines, cancel, verb=title, leaving=leaving)

@@ -115,7 +115,6 @@ class State(ThreadedStore):
     queue_once = writes_now(decisions.queue_once, moved_fix=_FIX)
     decide_again = writes_now(decisions.decide_again, moved_fix=_FIX)
     change_outcome = writes_now(decisions.change_outcome)
-    queue_again = writes_now(decisions.queue_again)
     answer = writes_now(decisions.answer)
     settle = writes_now(decisions.settle)
     acquire_lease = writes_now(claims.acquire_lease)

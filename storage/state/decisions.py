@@ -134,15 +134,6 @@ def answer(connection: sqlite3.Connection, now: datetime, decision_id: int, word
     return True
 
 
-def queue_again(
-    connection: sqlite3.Connection, now: datetime, decision: Decision, occurrence: Occurrence, reason: str
-) -> None:
-    """Replace a queued decision, for this reason, by one on another occurrence; one that is not queued stays."""
-    if change_outcome(connection, now, decision.decision_id, "queued", "skipped", reason):
-        again = Verdict("queued", decision.reason)
-        enter(connection, now, decision.rule, occurrence, lambda _: again, request_json=decision.request_json)
-
-
 def decide_again(
     connection: sqlite3.Connection,
     now: datetime,

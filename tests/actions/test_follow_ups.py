@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -61,6 +60,7 @@ async def looked(engine: Engine, times: int = 2) -> None:
 async def test_it_goes_with_a_run_that_is_cancelled(peer: Lab, engine: Engine, by: str) -> None:
     """A cancelled run's continuation is not sent, since it would restart the run; the journal gives the reason."""
     waiting = await engine.follow_ups.wait(GO_ON)
+    assert await engine.follow_ups.waiting(["run_1", "run_2"]) == (waiting,)
     if by == "me":
         accepted = Respond(202, {"run_id": "run_1", "status": "failed"})
         peer.otherwise = lambda request: accepted if request.path.endswith("/cancel") else peer.answer(request)
@@ -69,31 +69,8 @@ async def test_it_goes_with_a_run_that_is_cancelled(peer: Lab, engine: Engine, b
     await looked(engine)
 
     assert await became(engine, waiting) == ("expired", "the run was cancelled")
-    assert not any(json.loads(body or "{}").get("instructions") for body in peer.posts)
-
-
-async def test_one_that_is_kept_is_sent_although_its_run_is_cancelled(peer: Lab, engine: Engine) -> None:
-    """A continuation that the user chose to keep when cancelling is sent, once."""
-    waiting = await engine.follow_ups.wait(GO_ON)
-    assert await engine.follow_ups.waiting(["run_1", "run_2"]) == (waiting,)
-    await engine.follow_ups.keep(waiting)
-    await engine.follow_ups.keep(waiting)
-    peer.put("run_1", "cancelled", created=peer.now)
-    await looked(engine, times=3)
-
-    assert [json.loads(body)["instructions"] for body in peer.posts] == ["Go on."]
     assert await engine.follow_ups.waiting(["run_1"]) == ()
-
-
-async def test_one_that_could_not_be_kept_still_waits(engine: Engine) -> None:
-    """A failing disk, or a process that exits while keeping a continuation, does not lose it."""
-    waiting = await engine.follow_ups.wait(GO_ON)
-    fails = "CREATE TRIGGER fails BEFORE INSERT ON decisions BEGIN SELECT RAISE(FAIL, 'disk'); END"
-    await engine.usable_state().writer.run(lambda held: held.execute(fails))
-    with pytest.raises(sqlite3.IntegrityError):
-        await engine.follow_ups.keep(waiting)
-
-    assert await engine.follow_ups.waiting(["run_1"]) == (waiting,)
+    assert not any(json.loads(body or "{}").get("instructions") for body in peer.posts)
 
 
 async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
 
 
 def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, server: Server) -> None:
-    """A bot sends it once. Cancelling the run warns about it and drops it, unless the user keeps it."""
+    """A bot sends it once. Cancelling the run warns that it drops it."""
     lab = Lab()
     lab.put("run_1", "working", created=1)
 
@@ -124,23 +124,17 @@ def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, 
 
     server.otherwise = answer
     continued = ("runs", "continue", "run_1", "--when-ended", "--json", "Go \x1b[31mon.\nThen test.")
-    cancel, keep = ("runs", "cancel", "run_1", "--json"), "--keep-continuation"
 
     waiting, again = faulty(*continued), faulty(*continued)
-    faulty(*cancel, keep, "--dry-run")
-    (dropped,) = faulty(*cancel, "--dry-run").json()["warnings"]
+    (dropped,) = faulty("runs", "cancel", "run_1", "--json", "--dry-run").json()["warnings"]
     assert (waiting.code, waiting.json()["state"], waiting.json()["waiting"]["run_id"]) == (0, "waiting", "run_1")
     assert (again.json(), server.posts) == (waiting.json(), [])
-    assert dropped.startswith("If the run is cancelled, its waiting continuation is dropped, too: “Go ␛[31mon.”. ")
-    assert faulty(*cancel, keep).json()["warnings"] == []
-    lab.put("run_1", "cancelled", created=1, updated=2)
+    assert dropped == "If the run is cancelled, its waiting continuation is dropped, too: “Go ␛[31mon.”."
+    lab.put("run_1", "completed", created=1, updated=2)
     faulty("watch", "--once")
     sent = faulty("actions", "list", "--json").json()["actions"]
     at_once = faulty(*continued).json()
 
-    assert [(action["kind"], action["state"]) for action in sent] == [
-        ("run.continue", "confirmed"),
-        ("run.cancel", "confirmed"),
-    ]
-    assert (at_once["state"], [b"Then test." in body for body in server.posts]) == ("confirmed", [False, True, True])
+    assert [(action["kind"], action["state"]) for action in sent] == [("run.continue", "confirmed")]
+    assert (at_once["state"], [b"Then test." in body for body in server.posts]) == ("confirmed", [True, True])
     assert faulty(*continued, "--wait").json()["error"]["kind"] == "usage"

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from typing import Any
 
 import pytest
 from textual.widgets import Input
@@ -245,16 +244,12 @@ async def test_a_cancel_stops_where_the_next_would_fail_in_the_same_way(
     assert len(server.posts) == 1
 
 
-@pytest.mark.parametrize(("key", "kept"), [("ctrl+s", None), ("ctrl+k", "yes")])
-async def test_a_cancel_names_what_waits(opened: Opened, engine: Engine, server: Server, key: str, kept: Any) -> None:
-    """A waiting continuation is dropped with the run, unless the user keeps it."""
+async def test_a_cancel_names_what_waits(opened: Opened, engine: Engine, server: Server) -> None:
+    """A waiting continuation is dropped with the run: the sheet says so."""
     server.otherwise = lambda _: Respond(202, CREATED | {"run_id": "run_1", "status": "failed"})
     waiting = await engine.follow_ups.wait(ContinueRun("run_1", "Then add tests.", WEB))
     async with opened(
         lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")], 0, [waiting]), size=(100, 40)
     ) as form:
-        assert "ctrl+s Cancel the run ctrl+k Cancel the run, send what waits esc Keep it" in form.words
-        assert "Then add tests." in form.words
-        await form.press(key)
-
-    assert [each.occurrence.facts.get("kept") for each in await engine.follow_ups.waiting(["run_1"])] == [kept]
+        assert "ctrl+s Cancel the run esc Keep it" in form.words
+        assert "A continuation waits for its end: “Then add tests.”. It is dropped, too." in form.words
