@@ -73,7 +73,7 @@ class SendCancelledError(asyncio.CancelledError):
 
 @dataclass(slots=True)
 class Sending:
-    """One write on its way, from the moment before its first byte until its outcome is recorded."""
+    """One write, from the moment before its first byte until its outcome is recorded."""
 
     actions: "Actions"
     action: Action
@@ -114,25 +114,20 @@ class Sending:
 
     def _unrecorded(self, outcome: WriteOutcome, why: str, *, was_sent: bool) -> Action:
         """The action as the ledger will show it once this process has exited."""
-        action = self.action
-        task = self._committing
-        word = "--not-created"
+        task, option = self._committing, "--not-created"
         # Known by now: a later ledger write has finished.
         was_committed = task is not None and task.done() and not task.cancelled() and task.exception() is None
         if outcome.state == "confirmed":
-            effect = f"The service confirmed {outcome.result_id}."
-            word = f"--created {outcome.result_id}"
-        elif not was_sent and not was_committed:
-            return replace(action, state="not_sent", error=outcome.error)
-        elif not was_sent:
-            effect = f"Nothing was sent: {outcome.error.message}"
-        elif outcome.state == "rejected":
+            effect, option = f"The service confirmed {outcome.result_id}.", f"--created {outcome.result_id}"
+        elif was_sent and outcome.state == "rejected":
             effect = f"The service refused: {outcome.error.message}"
+        elif was_committed and not was_sent:
+            effect = f"Nothing was sent: {outcome.error.message}"
         else:
-            return replace(action, state="unknown", error=outcome.error)
-        fix = f"Once the ledger can be written: {self.actions.command_line} actions resolve {action.action_id} {word}"
-        error = replace(outcome.error, kind=NOT_RECORDED, message=f"{effect} {why} {fix}")
-        return replace(action, state="unknown", error=error)
+            return replace(self.action, state="unknown" if was_sent else "not_sent", error=outcome.error)
+        resolve = f"{self.actions.command_line} actions resolve {self.action.action_id} {option}"
+        message = f"{effect} {why} Once the ledger can be written: {resolve}"
+        return replace(self.action, state="unknown", error=replace(outcome.error, kind=NOT_RECORDED, message=message))
 
 
 class InFlight(Struct, eq=False):

@@ -201,6 +201,7 @@ class ConfirmSheet(PickerScreen[str]):
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("enter", "go_on", "confirm", id="confirm.go_on"),
         hidden("ctrl+s", "anyway", "confirm anyway", id="confirm.anyway", priority=True),
+        hidden("ctrl+k", "instead", "confirm the other choice", id="confirm.instead", priority=True),
         hidden("j", "scroll(1)", "down"),
         hidden("k", "scroll(-1)", "up"),
     ]
@@ -213,18 +214,22 @@ class ConfirmSheet(PickerScreen[str]):
         *,
         verb: str,
         leaving: str,
+        instead: tuple[str, Work] | None = None,
     ) -> None:
         """Prepare. Without `work` the result is `verb`.
 
         `verb` and `leaving` name the action and escape: "Cancel 2 runs", "Keep them". Work without a folder
-        is final: ctrl+s does it once the facts were on screen for a moment, and enter does not.
+        is final: ctrl+s does it once the facts were on screen for a moment, and enter does not. ctrl+k does the
+        alternative that `instead` names.
         """
         super().__init__()
         self.TITLE_TEXT = title
         self._folder = work if isinstance(work, FolderWork) else None
         self._do: Work | None = None if isinstance(work, FolderWork) else work
         does = ("ctrl+s", verb, "screen.anyway") if self._folder is None else ("enter", verb, "screen.go_on")
-        self._keys = (does, ("esc", leaving, "screen.leave"))
+        other = [("ctrl+k", instead[0], "screen.instead")] if instead is not None else []
+        self._keys = (does, *other, ("esc", leaving, "screen.leave"))
+        self._instead = instead
         self._facts = facts
         self._refused: tuple[str, Work] | None = None
         """The refused folder as typed, and the work that ctrl+s does there anyway."""
@@ -264,6 +269,13 @@ class ConfirmSheet(PickerScreen[str]):
             self._start(partial(self._folder.do, typed_path(typed)))
         else:
             self.query_one(SheetNote).say("Name a folder.", "bad")
+
+    def action_instead(self) -> None:
+        """Do the alternative that `instead` names."""
+        if self._instead is not None and not self._second_press.press():
+            self.query_one(SheetNote).say("Check it, then press ctrl+k again.", "warn")
+        elif self._instead is not None:
+            self._start(self._instead[1])
 
     def action_anyway(self) -> None:
         """Do the refused work anyway, or the work that cannot be undone."""
