@@ -37,12 +37,10 @@ class ActivityEntry(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Identifies the entry across updates."""
         return self.source.action_id
 
     @property
     def unknown(self) -> Action | None:
-        """The action, if its outcome is unknown."""
         return self.source if self.source.state == "unknown" and self.source.resolution is None else None
 
     @property
@@ -52,7 +50,6 @@ class ActivityEntry(Struct, frozen=True):
 
     @property
     def badge(self) -> Badge:
-        """The badge of the write's outcome."""
         if self.waits is not None:
             return _WAITING
         return _SENT_AGAIN if self.source.resolution == "sent_again" else ACTION_BADGES[self.source.state]
@@ -63,7 +60,6 @@ class ActivityEntry(Struct, frozen=True):
         return self.source.result_id or (self.source.subject if self.source.kind == "run.continue" else None)
 
     def cells(self, now: datetime) -> TableLine:
-        """Outcome, kind, subject, result, actor and age."""
         badge, source = self.badge, self.source
         first: TonedText = (safe_text(badge.text), badge.tone)
         actor: TonedText = (safe_text(source.actor, limit=60), "quiet")
@@ -143,6 +139,5 @@ class ActivityBar(Horizontal):
         super().__init__(ListSearch(placeholders), ChipBar(id="activity-filters"), SteadyText(id="activity-extent"))
 
     def show(self, filters: tuple[Chip, ...], extent: Content) -> None:
-        """Show the filters and the number of visible entries."""
         self.query_one("#activity-filters", ChipBar).chips = filters
         self.query_one("#activity-extent", SteadyText).update(extent)

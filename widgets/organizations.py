@@ -45,7 +45,6 @@ class OrganizationEntry(ActivityEntry, frozen=True):
 
     @property
     def badge(self) -> Badge:
-        """The badge of the attempt's outcome."""
         return _CREATED if self.source.state == "confirmed" else super().badge
 
     def matches(self, words: Iterable[str]) -> bool:
@@ -56,7 +55,6 @@ class OrganizationEntry(ActivityEntry, frozen=True):
         return all(word in text for word in words)
 
     def cells(self, now: datetime) -> TableLine:
-        """Outcome, email, organization, invitation, and when it was requested."""
         made, badge, action = self.organization, self.badge, self.source
         name: TonedText = (safe_text(action.result_id or "-", limit=120), "quiet")
         if made is not None and made.organization_name:
@@ -145,17 +143,14 @@ class ImportLine(Struct, frozen=True):
 
     @property
     def unknown(self) -> Action | None:
-        """The attempt of unknown outcome, or None."""
         action = self.action
         return action if action is not None and action.state == "unknown" and action.is_open else None
 
     @property
     def key(self) -> str:
-        """The row's line in the file."""
         return str(self.line)
 
     def cells(self, now: datetime) -> TableLine:
-        """Line number, state, email, offer and detail."""
         badge, action, detail = BADGES[self.state], self.action, SafeText()
         if self.problem or action is None:
             detail = self.problem
@@ -194,7 +189,6 @@ class ImportBar(Vertical):
         super().__init__(self.file, self.most, self._counts, self._progress)
 
     def show_counts(self, rows: Iterable[ImportLine]) -> None:
-        """Show the number of rows in each state."""
         by_state = Counter(row.state for row in rows)
         counts = [
             Content.assemble((badge.glyph, badge.style), f" {by_state[state]:,} {badge.word}")
@@ -204,7 +198,6 @@ class ImportBar(Vertical):
         self._counts.update(Content("   ").join(counts))
 
     def show_progress(self, done: int, of: int, text: str) -> None:
-        """Show how far the import is."""
         full = done * BAR // max(1, of)
         bar = (("█" * full, STYLES["busy"]), ("░" * (BAR - full), STYLES["quiet"]))
         self._progress.update(Content.assemble(*bar, f" {done:,} of {of:,}  ", safe_text(text)))

@@ -67,7 +67,6 @@ class ActivityQuery(Struct, frozen=True):
         return self != ActivityQuery()
 
     def condition(self, now: datetime) -> ActionFilter:
-        """The filter as of now."""
         back = SINCE[self.since]
         since = None if back is None else now - back
         return ActionFilter(self.kinds, self.outcomes, settled_since=since, search=self.search)
@@ -112,7 +111,6 @@ class Activity(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """The number of all writes."""
         return sum(self.kinds.values())
 
 
@@ -241,23 +239,19 @@ class ActivityScreen(BaseScreen):
         return Content.styled(f"{activity.matching:,} of {activity.total:,}", STYLES["quiet"])
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the filters, the table and the facts."""
         yield ActivityBar(self.SEARCHED)
         yield self._list
 
     def on_mount(self) -> None:
-        """Read the writes."""
         self._table.focus()
         self._explain()
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read the writes again after a change of the ledger."""
         if isinstance(event, ActionChanged | CacheChangedElsewhere | StateChangedElsewhere):
             self._reader.ask()
 
     def watch_wanted(self) -> None:
-        """Read the writes of another query."""
         self._limit = PAGE
         self._reader.ask()
 
@@ -301,7 +295,6 @@ class ActivityScreen(BaseScreen):
 
     @property
     def bookmark(self) -> tuple[ActivityQuery, str]:
-        """The query and the entry under the cursor."""
         return self.wanted, "" if self._table.item is None else self._table.item.key
 
     def return_to(self, bookmark: tuple[ActivityQuery, str]) -> None:
@@ -313,18 +306,15 @@ class ActivityScreen(BaseScreen):
         self._reader.ask()
 
     def show_trouble(self) -> None:
-        """Update the banner and the reason for an empty table, which may share a cause."""
         super().show_trouble()
         self._table.notice = self._nothing
 
     @property
     def first_unknown(self) -> ActivityEntry | None:
-        """The first listed write whose outcome is unknown."""
         entries = () if self._found is None else self._found.entries
         return next((entry for entry in entries if entry.unknown is not None), None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide or dim the keys that have no effect now."""
         entry = self._table.item
         match action:
             case "resolve":
@@ -345,13 +335,11 @@ class ActivityScreen(BaseScreen):
     # Keys that change the query
 
     def action_since(self) -> None:
-        """Show the next stretch of time."""
         names = tuple(SINCE)
         self.wanted = replace(self.wanted, since=names[(names.index(self.wanted.since) + 1) % len(names)])
 
     @work
     async def action_kinds(self) -> None:
-        """Choose the kinds to show."""
         if self._found is not None:
             kinds = dict(sorted(self._found.kinds.items()))
             sheet = MarkPicker(
@@ -362,7 +350,6 @@ class ActivityScreen(BaseScreen):
 
     @work
     async def action_outcomes(self) -> None:
-        """Choose the outcomes to show."""
         if self._found is not None:
             sheet = MarkPicker(
                 "Filter by outcome",
@@ -374,11 +361,9 @@ class ActivityScreen(BaseScreen):
                 self.wanted = replace(self.wanted, outcomes=picked[0])
 
     def action_search(self) -> None:
-        """Focus the search."""
         self.query_one(ListSearch).focus()
 
     def action_clear(self) -> None:
-        """Clear the filters."""
         with self.prevent(Input.Changed):
             self.query_one(ListSearch).value = ""
         self.wanted = ActivityQuery()
@@ -400,7 +385,6 @@ class ActivityScreen(BaseScreen):
     # Keys that act on the write under the cursor
 
     def action_copy_id(self) -> None:
-        """Copy the id of the result, or of the action if there is none."""
         if (entry := self._table.item) is not None:
             self.session.copy(entry.source.result_id or entry.source.action_id)
 
@@ -414,7 +398,6 @@ class ActivityScreen(BaseScreen):
             self.open_form(ResolveForm(self._engine, action))
 
     async def action_undo(self) -> None:
-        """Make the outcome unknown again: the resolution was a mistake."""
         if (entry := self._table.item) is None:
             return
         try:
@@ -425,14 +408,12 @@ class ActivityScreen(BaseScreen):
             self.session.notify("Its outcome is unknown again: press v to resolve it.")
 
     async def action_cancel_waiting(self) -> None:
-        """Cancel the waiting continuation under the cursor."""
         if (entry := self._table.item) is None or entry.waits is None:
             return
         is_cancelled = await self._engine.follow_ups.cancel(entry.waits)
         self.session.notify("Cancelled: it is not sent. Press E to send it anyway." if is_cancelled else "It was sent.")
 
     async def action_edit(self) -> None:
-        """Open the form with the request that was sent, to correct it and send it as a new action."""
         if (entry := self._table.item) is None or not entry.is_resendable:
             return
         try:
@@ -466,7 +447,6 @@ class ActivityScreen(BaseScreen):
             await self.open_entry(self._table.item)
 
     async def open_entry(self, entry: ActivityEntry) -> None:
-        """Open the run or the organization of a write."""
         if entry.source.kind == "organization.create":
             self.post_message(GoToTab("organizations", entry.key))
         elif (run_id := entry.run_id) is None:

@@ -127,13 +127,11 @@ class RunBatch(Struct, frozen=True):
 
     @property
     def unknown(self) -> tuple[Action, ...]:
-        """The batch's actions of unknown outcome."""
         results = [result for result in self.sent.values() if result.outcome != "blocked"]
         return tuple(result.action for result in results if result.action and result.action.state == "unknown")
 
     @property
     def confirmed(self) -> tuple[str, ...]:
-        """Ids of the runs whose write took effect."""
         return tuple(run_id for run_id, sent in self.sent.items() if sent.is_done)
 
     @property
@@ -144,7 +142,6 @@ class RunBatch(Struct, frozen=True):
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Ids of the runs that were started or continued."""
         return tuple(result.result_id for result in self.sent.values() if result.is_done and result.result_id)
 
     def view(self, details: Mapping[str, RunDetail]) -> BatchView:

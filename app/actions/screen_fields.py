@@ -72,7 +72,6 @@ class Field(Struct, frozen=True):
     placeholder: str = ""
 
     def shows(self, text: str) -> bool:
-        """Whether the field shows exactly this text."""
         return text == (printable(text) if issubclass(self.control, ParagraphField) else faithful(text))
 
 

@@ -154,7 +154,6 @@ class ActionForm(ModalScreen[Action | None]):
     # Hooks for subclasses
 
     def make_rows(self) -> Sequence[Widget]:
-        """Return facts and fields, in order."""
         return [
             row.control(row.key, row.label, row.hint, value=self._initial.get(row.key, ""), placeholder=row.placeholder)
             for row in self.FIELDS
@@ -165,7 +164,6 @@ class ActionForm(ModalScreen[Action | None]):
         """Return the request for these values, and a problem for each unreadable value."""
 
     def problems(self) -> tuple[FieldProblem, ...]:
-        """The problems of the values."""
         request, unread = self.build(self.values)
         return (*unread, *problems(request))
 
@@ -183,7 +181,6 @@ class ActionForm(ModalScreen[Action | None]):
         return Content(safe_text(self.consequence(request)))
 
     def placeholders(self) -> dict[str, str]:
-        """The values of a template's placeholders."""
         values = self.values
         return {"repository": values.get("repository", ""), "branch": values.get("branch_name", "")}
 
@@ -212,7 +209,6 @@ class ActionForm(ModalScreen[Action | None]):
         self.form_draft.name, self.form_draft.fresh = draft, values
 
     def compose(self) -> ComposeResult:
-        """Compose one dialog."""
         # Focused from the first frame: text typed before the draft loads belongs in the same field.
         first = self._to_focus().key
         self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # Textual declares it a class variable, and reads the instance's
@@ -221,7 +217,6 @@ class ActionForm(ModalScreen[Action | None]):
     on_event = guarded_event
 
     async def on_mount(self) -> None:
-        """Restore a draft and focus the first empty field."""
         self._unsubscribe = self.engine.events.subscribe(self._engine_changed)
         self._ticking = self.set_interval(1, self.beat, pause=True)
         self.set_interval(0.5, self.form_draft.flush)
@@ -255,11 +250,9 @@ class ActionForm(ModalScreen[Action | None]):
 
     @property
     def dialog(self) -> FormDialog:
-        """The frame, with the notes and the buttons."""
         return self.query_one(FormDialog)
 
     def enter(self, phase: FormPhase) -> None:
-        """Enter another phase; time is counted while sending."""
         self.phase = phase
         hidden = {button.name for button in self.BUTTONS if not self.check_action(button.action, ())}
         self.dialog.enter(phase, frozenset(hidden | {"swap" if self._is_fresh else "draft"}))
@@ -294,7 +287,6 @@ class ActionForm(ModalScreen[Action | None]):
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Enable a key only in its button's phases; none while sending."""
         del parameters
         if action == "next_field":
             return isinstance(self.focused, Input)
@@ -302,7 +294,6 @@ class ActionForm(ModalScreen[Action | None]):
         return not buttons or (any(self.phase in button.phases for button in buttons) and self.is_possible(action))
 
     def is_possible(self, action: str) -> bool:
-        """Whether the action has anything to act on."""
         match action:
             case "forward":
                 return self.phase != "preview" or not self.engine.actions.read_only
@@ -356,7 +347,6 @@ class ActionForm(ModalScreen[Action | None]):
             self.enter("editing")
 
     def action_swap_draft(self) -> None:
-        """Swap the draft for the initial values, and back."""
         if (other := self._other) is not None:
             self._other = self.values
             self._is_fresh = not self._is_fresh
@@ -365,7 +355,6 @@ class ActionForm(ModalScreen[Action | None]):
             self.enter("editing")
 
     def action_edit(self) -> None:
-        """Open the instructions in the user's editor, which takes the terminal."""
         if (field := self.instructions) is None:
             return
         text, problem = from_editor(self.app, field.value)
@@ -377,7 +366,6 @@ class ActionForm(ModalScreen[Action | None]):
 
     @work
     async def action_template(self) -> None:
-        """Insert a configured text at the cursor, with its placeholders filled in."""
         choices = []
         for entry in self.engine.settings.templates:
             beginning = safe_text(" ".join(entry.instructions.split()), limit=200)
@@ -393,7 +381,6 @@ class ActionForm(ModalScreen[Action | None]):
             self._note(f"Unknown here, please fill in: {names}", "warn")
 
     def action_resolve(self) -> None:
-        """Open the form that resolves the open action."""
         if self._open is not None:
             self.app.push_screen(ResolveForm(self.engine, self._open), self.resolved)
 
@@ -408,17 +395,14 @@ class ActionForm(ModalScreen[Action | None]):
             self.dismiss(action)
 
     def action_copy_id(self) -> None:
-        """Copy the id of the result."""
         if self._result is not None:
             result_id = safe_text(self._result.result_id or self._result.action_id)
             self.dialog.did(f"{result_id} {copy_out(self.app, result_id)}.")
 
     def action_copy_curl(self) -> None:
-        """Copy the request for curl."""
         self._copy("A curl command (token from RUNWARDEN_TOKEN)", partial(as_curl, self.engine.profile.base_url))
 
     def action_copy_command(self) -> None:
-        """Copy the request as runwarden commands."""
         engine = self.engine
         self._copy("A runwarden command", partial(as_command, engine.settings.command_line, engine.profile.name))
 
@@ -431,20 +415,17 @@ class ActionForm(ModalScreen[Action | None]):
             self.dialog.did(f"{what} {copy_out(self.app, text)}.")
 
     def action_open_run(self) -> None:
-        """Close the form and show the run in full."""
         app, run_id = self.app, self.run_ids[0]
         self.dismiss(self._result)
         app.post_message(OpenRun(run_id, self.engine.profile.name))
 
     def action_follow(self) -> None:
-        """Follow the runs."""
         self.app.post_message(FollowRun(self.run_ids, self.engine.profile.name))
 
     # Fields
 
     @property
     def values(self) -> Values:
-        """The values by field, as typed."""
         return {field.key: self.fields[field.key].value for field in self.FIELDS}
 
     def _fill(self, values: Values) -> None:
@@ -471,7 +452,6 @@ class ActionForm(ModalScreen[Action | None]):
         return next((field for key, field in fields.items() if key in wrong), first)
 
     def action_next_field(self) -> None:
-        """Focus the next field."""
         self.focus_next()
 
     @on(FormField.Changed)

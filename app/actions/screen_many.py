@@ -69,7 +69,6 @@ class ManyForm(ActionForm):
         super().__init__(engine, draft=text.draft, is_ready=text is RETRY)
 
     def make_rows(self) -> Sequence[Widget]:
-        """The runs, the batches and the instructions."""
         return (*(FormFact(name, fact) for name, fact in self._facts().items()), *super().make_rows())
 
     def _facts(self) -> dict[str, str]:
@@ -95,7 +94,6 @@ class ManyForm(ActionForm):
         return first, () if problem is None else (problem,)
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
-        """Return a request for each run."""
         return tuple(self.run_batch.request(run, values["instructions"])[0] for run in self.run_batch.runs)
 
     def placeholders(self) -> dict[str, str]:
@@ -103,7 +101,6 @@ class ManyForm(ActionForm):
         return {name: f"{{{name}}}" for name in NAMES}
 
     def consequence(self, _request: WriteRequest) -> str:
-        """The effect of sending."""
         count = len(self.run_batch.runs)
         batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
         text = self.run_batch.text
@@ -127,7 +124,6 @@ class ManyForm(ActionForm):
             super().action_back()
 
     def enter(self, phase: FormPhase) -> None:
-        """Enter another phase."""
         if phase == "sending":
             self._is_stopped = False
         super().enter(phase)
@@ -136,11 +132,9 @@ class ManyForm(ActionForm):
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """The runs that were started or continued."""
         return self.run_batch.made
 
     def explanation(self, request: WriteRequest) -> Content:
-        """The effect of sending, and all runs."""
         lines = [Content(self.consequence(request)), Content()]
         for name, fact in self._facts().items():
             lines.append(Content.assemble((f"{name:<10}", STYLES["quiet"]), safe_text(fact)))
@@ -252,34 +246,28 @@ class BatchScreen(Sheet[str | None]):
         self._list = Options(markup=False)
 
     def compose(self) -> ComposeResult:
-        """Compose the sheet."""
         with Vertical() as sheet:
             sheet.border_subtitle = "enter open · f follow all · del drop the list · esc close"
             yield self._list
 
     def on_mount(self) -> None:
-        """Show the progress and ask the service for the runs."""
         self._session.batches.changed.subscribe(self, lambda _: self._show())
         self._session.poll_soon()
         self._list.focus()
         self._show()
 
     def on_resize(self) -> None:
-        """Draw for the new width."""
         after_refresh(self, self._show)
 
     def action_follow(self) -> None:
-        """Follow the runs of the batch."""
         if self._batch is not None:
             self.post_message(FollowRun(tuple(filter(None, (line.opens for line in self._batch.lines)))))
 
     def action_drop(self) -> None:
-        """Drop the batch's list, and its line above the keys."""
         self._session.batches.dismiss(self._key)
         self.dismiss(None)
 
     def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:
-        """Open the run, if there is one."""
         line = self._batch.lines[message.option_index] if self._batch is not None else None
         if line is not None and line.opens is not None:
             self.dismiss(line.opens)

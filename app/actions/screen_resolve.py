@@ -92,7 +92,6 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence = LineField("evidence", "", "")
 
     def compose(self) -> ComposeResult:
-        """Compose the action, the three choices and their fields."""
         action, now = self._action, self._engine.clock()
         match request_sent(action):
             case CancelRun(run_id=own) | ResendInvitation(invitation_id=own):
@@ -116,7 +115,6 @@ class ResolveForm(ModalScreen[Action | None]):
     on_event = guarded_event
 
     def on_mount(self) -> None:
-        """Look for candidates, with no choice made."""
         self._unsubscribe = self._engine.events.subscribe(self._engine_changed)
         self._doubt(None)
         self._evidence.display = False
@@ -125,7 +123,6 @@ class ResolveForm(ModalScreen[Action | None]):
             self._find_candidates()
 
     def on_unmount(self) -> None:
-        """Stop listening."""
         self._unsubscribe()
 
     def _engine_changed(self, event: Event) -> None:
@@ -151,12 +148,10 @@ class ResolveForm(ModalScreen[Action | None]):
         return None if self._choice.chosen is None else RESOLUTIONS[self._choice.chosen]
 
     def action_cancel(self) -> None:
-        """Close without a change, unless a write is on its way."""
         if not self._is_applying:
             self.dismiss(self._resolved)
 
     def action_force(self) -> None:
-        """Record the id even though it looks wrong."""
         evidence = self._evidence.value.strip()
         if self._doubted is not None and self._resolution == "created" and evidence == self._doubted:
             self._is_applying = True
@@ -167,7 +162,6 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence.complain("Press ^s to resolve it.")
 
     def action_apply(self) -> None:
-        """Carry out the decision, once it is complete."""
         resolution = self._resolution
         evidence = self._evidence.value.strip()
         if self._is_applying or self._resolved is not None:
@@ -217,7 +211,6 @@ class ResolveForm(ModalScreen[Action | None]):
         self.action_pick(event.option_index + 1)
 
     def action_pick(self, number: int) -> None:
-        """Pick a candidate by its number."""
         if number <= len(self._ids):
             self._best, self._is_picked = self._ids[number - 1], True
             self._choice.chosen = 0

@@ -64,14 +64,12 @@ class NewRunForm(ActionForm):
         super().__init__(engine, draft=draft, values={"repository": faithful(repository)}, focus=focus)
 
     def make_rows(self) -> Sequence[Widget]:
-        """The fields of every run, and a place for the inputs of one agent."""
         *rows, inputs, metadata = super().make_rows()
         self._box = Vertical(id="agent-inputs")
         inputs.display = False
         return (*rows, self._box, inputs, metadata)
 
     def build(self, values: Values) -> Built:
-        """The request as typed, and a problem for each unreadable value."""
         text = {field.key: values.get(field.key, "") for field in self.FIELDS}
         name, branch, words = text["name"].strip(), text["branch_name"].strip() or None, text[WORDS]
         key = "inputs" if name else "metadata"
@@ -101,7 +99,6 @@ class NewRunForm(ActionForm):
         return values | {"name": request.name, "repository": request.repository, "inputs": written_pairs(inputs)}
 
     def consequence(self, request: WriteRequest) -> str:
-        """Describe the effect of sending, including the branch."""
         if isinstance(request, StartAgent):
             return f"Starts the agent {request.name} once on {request.repository}, as it is configured there."
         if not isinstance(request, StartRun):
@@ -128,7 +125,6 @@ class NewRunForm(ActionForm):
 
     @work
     async def action_pick_agent(self) -> None:
-        """Choose from the service's agents, with their purposes."""
         choices = list[tuple[Content, str]]()
         for name, agent in self._agents.items():
             if faithful(name):
@@ -157,7 +153,6 @@ class NewRunForm(ActionForm):
         return values | {"inputs": written_pairs(inputs)}
 
     def on_form_field_changed(self, event: FormField.Changed) -> None:
-        """Show the inputs of another agent."""
         if event.field == "name":
             self._name_changed()
         elif event.field == "metadata":

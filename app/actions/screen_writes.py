@@ -112,7 +112,6 @@ class ContinueRunForm(ActionForm):
         return "now" if self._hears and not self._has_ended and self._sent is None else ""
 
     def make_rows(self) -> Sequence[Widget]:
-        """The run, its conversation, and the next instructions."""
         run = self._run
         self._fact = FormFact("run", run.run_id, run_badge(run.status, is_final=self._has_ended))
         where = FormFact("on", f"{run.repository.label}  {run.branch_name}")
@@ -126,7 +125,6 @@ class ContinueRunForm(ActionForm):
         self._ask_service()
 
     def actions_changed(self) -> None:
-        """Show a turn that was sent or resolved."""
         super().actions_changed()
         self._read_conversation()
 
@@ -168,7 +166,6 @@ class ContinueRunForm(ActionForm):
         self._read_conversation()
 
     def placeholders(self) -> dict[str, str]:
-        """The values of a template's placeholders."""
         run, previous = self._run, self._previous
         return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": previous}
 
@@ -193,13 +190,11 @@ class ContinueRunForm(ActionForm):
         return tuple(replace(problem, field="instructions") for problem in super().problems())
 
     def consequence(self, _request: WriteRequest) -> str:
-        """The effect of sending."""
         is_sure = self._has_ended or self._way
         early = "" if is_sure else " It is still active, so that the service may refuse."
         return _EFFECTS[self._way].format(self._run.run_id) + early
 
     def is_possible(self, action: str) -> bool:
-        """The instructions for an active run can wait until it has ended, or be sent as a message."""
         match action:
             case "send_later":
                 return self._may_wait and not self._has_ended and self._way != "end"
@@ -208,15 +203,12 @@ class ContinueRunForm(ActionForm):
         return super().is_possible(action)
 
     def action_say_now(self) -> None:
-        """Send the instructions to the active agent as a message."""
         self._choose("now")
 
     def action_send_later(self) -> None:
-        """Send the instructions when the run has ended."""
         self._choose("end")
 
     def action_say_stop(self) -> None:
-        """Stop the turn and continue with these instructions."""
         self._choose("stop")
 
     def _choose(self, way: str) -> None:
@@ -261,7 +253,6 @@ class OnboardForm(ActionForm):
         return OnboardProject(project_id=int(number) if number else None, project_path=path), ()
 
     def consequence(self, _request: WriteRequest) -> str:
-        """The effect of sending."""
         return "Connects the project and sets up its webhook. Onboarding twice is harmless."
 
 
@@ -296,24 +287,20 @@ class OrganizationForm(ActionForm):
         return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None), ()
 
     def make_rows(self) -> Sequence[Widget]:
-        """A note on what success means, the address and the offer code."""
         again = LineField(AGAIN, "once more", "Type the address again to create another organization for it.")
         again.display = False  # Shown once the ledger has an organization for the address.
         return (Static(Content(_NOTICE), classes="form-notice"), *super().make_rows(), again)
 
     def actions_changed(self) -> None:
-        """Update the list of the address's organizations."""
         super().actions_changed()
         self._read_attempts()
 
     def is_possible(self, action: str) -> bool:
-        """After a success, another organization can be created."""
         if action == "another":
             return self._result is not None and self._result.state == "confirmed"
         return super().is_possible(action)
 
     def action_another(self) -> None:
-        """Close this form, and open the next one with the same offer code."""
         form, code = OrganizationForm(self.engine), self.values["offer_code"]
         form.begin_with({"email": "", "offer_code": code}, self.DRAFT)
         app = self.app
@@ -340,7 +327,6 @@ class OrganizationForm(ActionForm):
         return problems
 
     def consequence(self, _request: WriteRequest) -> str:
-        """The effect of sending, with earlier successes."""
         made = len(self._made)
         another = f" It has {made} from here already; this creates one more." if made else ""
         return f"Creates one organization and invites {self.values['email'].strip()} to administer it.{another}"
@@ -354,7 +340,6 @@ class OrganizationForm(ActionForm):
         self._show_attempts()
 
     def on_form_field_changed(self, event: FormField.Changed) -> None:
-        """Update the line under the address."""
         if event.field == "email":
             self._show_attempts()
 

@@ -140,7 +140,6 @@ class OrganizationsScreen(ActivityScreen):
         return self.is_mounted and self._list.has_class("-alone")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Dim or hide the keys that have no effect now."""
         item, is_read_only = self._table.item, self._engine.actions.read_only
         match action:
             case "new_organization" | "onboard" if is_read_only:
@@ -155,20 +154,16 @@ class OrganizationsScreen(ActivityScreen):
         return super().check_action(action, parameters)
 
     def action_new_organization(self) -> None:
-        """Open the form that creates an organization."""
         self.open_form(OrganizationForm(self._engine))
 
     def action_onboard(self) -> None:
-        """Open the form for a GitLab project."""
         self.open_form(OnboardForm(self._engine))
 
     def action_import(self) -> None:
-        """Open the import of a file."""
         self.app.push_screen(OrganizationImportScreen(self.session), lambda _: self._reader.ask())
 
     @work
     async def action_resend(self) -> None:
-        """Invite the administrator under the cursor again."""
         item = self._table.item
         if not isinstance(item, OrganizationEntry) or (invitation := item.invitation) is None:
             return
@@ -188,24 +183,20 @@ class OrganizationsScreen(ActivityScreen):
             self._ask_service()
 
     async def open_entry(self, entry: ActivityEntry) -> None:
-        """Show only the facts, without the table."""
         del entry
         self._list.add_class("-alone")
         self._list.query_one(FactPane).focus()
         self.refresh_bindings()
 
     def action_its_action(self) -> None:
-        """Show the write that created it or tried to."""
         if self._table.item is not None:
             self.post_message(GoToTab("activity", self._table.item.key))
 
     def action_close(self) -> None:
-        """Show the table again."""
         self._list.remove_class("-alone")
         self._table.focus()
         self.refresh_bindings()
 
     def action_search(self) -> None:
-        """Focus the search, above the table."""
         self.action_close()
         super().action_search()

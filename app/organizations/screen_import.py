@@ -88,7 +88,6 @@ class OrganizationImportScreen(BaseScreen):
         self._planner = CoalescedTask(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the fields and the rows."""
         yield self._bar
         yield self._table
 
@@ -103,7 +102,6 @@ class OrganizationImportScreen(BaseScreen):
             self._open()
 
     def engine_changed(self, event: Event) -> None:
-        """Read the rows again after an action changed."""
         if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_under_way:
             self._planner.ask()
 
@@ -140,7 +138,6 @@ class OrganizationImportScreen(BaseScreen):
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Dim or hide the keys that have nothing to do now."""
         if action == "edit":
             return self._to_fix is not None and not self._is_under_way
         if action in {"go", "resolve"}:
@@ -157,12 +154,10 @@ class OrganizationImportScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     async def action_read(self) -> None:
-        """Read the named file."""
         # Through the field, whose last change must arrive before the result of reading.
         await self._bar.file.query_one(Input).action_submit()
 
     def action_go(self) -> None:
-        """Describe the requests; pressed once more, send them."""
         if self._most is None:
             self._bar.most.take_focus()
         elif self._phase != "asked":
@@ -182,17 +177,14 @@ class OrganizationImportScreen(BaseScreen):
             self.run_worker(self._send, group="import")
 
     def action_stop(self) -> None:
-        """Stop after the row being sent."""
         if self._is_under_way:
             self._phase = "stopping"
 
     def action_file(self) -> None:
-        """Focus the file's name."""
         self._bar.file.take_focus()
 
     @work
     async def action_edit(self) -> None:
-        """Change a line that is wrong or was rejected, and check all again."""
         if (row := self._to_fix) is not None:
             self._withdraw()
             self._table.seek(str(row.line))
@@ -204,7 +196,6 @@ class OrganizationImportScreen(BaseScreen):
                 self._planner.ask()
 
     def action_resolve(self) -> None:
-        """Open the form that resolves an unknown outcome."""
         if self._unknown is not None:
             self.app.push_screen(ResolveForm(self._engine, self._unknown), lambda _: self._planner.ask())
 
@@ -348,7 +339,6 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
         self._rows, self._row, self._problem = rows, row, problem
 
     def compose_choice(self) -> Iterable[Widget]:
-        """Compose the line and its problem."""
         yield LineInput(self._row.text, compact=True, select_on_focus=False)
         note = SheetNote()
         note.say(self._problem, "bad")

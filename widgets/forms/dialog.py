@@ -50,13 +50,11 @@ class RequestPreview(VerticalScroll):
     """
 
     def compose(self) -> ComposeResult:
-        """Create from the consequence, the target and the body."""
         yield Static(classes="request-preview--consequence")
         yield Static(classes="request-preview--target")
         yield Static(classes="request-preview--body")
 
     def show(self, method: str, address: SafeText, body: Sequence[SafeText], consequence: Content) -> None:
-        """Show the request: its full address, and its body as lines of indented JSON."""
         target = Content.assemble((method, "bold $accent"), " ", address)
         self.query_one(".request-preview--consequence", Static).update(consequence)
         self.query_one(".request-preview--target", Static).update(target)
@@ -103,13 +101,11 @@ class OutcomePage(VerticalScroll):
     can_focus = False
 
     def compose(self) -> ComposeResult:
-        """The headline, the facts and the meaning."""
         yield Static(classes="outcome-page--headline")
         yield FactList()
         yield Static(classes="outcome-page--meaning")
 
     def show(self, outcome: OutcomeText) -> None:
-        """Show the outcome."""
         mark = _MARKS[outcome.verdict]
         self.query_one(".outcome-page--headline", Static).update(
             Content.assemble((f"{mark.glyph} {safe_text(outcome.headline)}", mark.style))
@@ -177,7 +173,6 @@ class FormDialog(Vertical):
         self._banner: str | None = None
 
     def compose(self) -> ComposeResult:
-        """The four pages in one place, one of them visible; the buttons below."""
         yield Static(id="note")
         with VerticalScroll(id="fields", can_focus=False):
             yield from self._rows
@@ -222,7 +217,6 @@ class FormDialog(Vertical):
         banner.update(toned(text or "", "bad"))
 
     def sending(self, text: str) -> None:
-        """Show the request that the form waits for."""
         self.query_one("#sending-text", Static).update(Content(safe_text(text)))
 
 

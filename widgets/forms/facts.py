@@ -96,7 +96,6 @@ class FormChoice(Widget, can_focus=True):
         self._keys = keys
 
     def render(self) -> Content:
-        """One line per option."""
         return Content("\n").join(
             Content.assemble(
                 ("◉ " if at == self.chosen else "○ ", "$primary"),
@@ -107,12 +106,10 @@ class FormChoice(Widget, can_focus=True):
         )
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """One line per option."""
         del container, viewport, width
         return len(self._labels)
 
     def watch_chosen(self) -> None:
-        """Announce the choice."""
         if self.chosen is not None:
             self.post_message(self.Changed())
 
@@ -122,14 +119,12 @@ class FormChoice(Widget, can_focus=True):
         self.chosen = (here + step) % len(self._labels)
 
     def on_key(self, event: events.Key) -> None:
-        """Choose by digit, or by letter."""
         keys = self._keys or "123456789"[: len(self._labels)]
         if event.character is not None and event.character in keys:
             event.stop()
             self.chosen = keys.index(event.character)
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the clicked option."""
         offset = event.get_content_offset(self)
         if offset is not None and offset.y < len(self._labels):
             self.chosen = offset.y
@@ -171,11 +166,9 @@ class FactPane(VerticalScroll, Generic[FactT]):
         super().__init__(self._facts, self._below)
 
     def below_facts(self, item: FactT, now: datetime) -> Content:
-        """Hook: the text below the facts."""
         return item.below_facts(now)
 
     def show(self, item: FactT | None, now: datetime) -> None:
-        """Show an item's facts; None clears them."""
         if item is None or self._item is None or item.key != self._item.key:
             self.scroll_home(animate=False)
         self._item = item
@@ -206,7 +199,6 @@ class TableAndFacts(Container, Generic[FactT]):
         self._table.show(items)
 
     def tick(self, now: datetime) -> None:
-        """Update the ages."""
         self._table.tick(now)
         self._pane.tick(now)
 
@@ -216,5 +208,4 @@ class TableAndFacts(Container, Generic[FactT]):
         self.refresh_bindings()
 
     def action_facts(self) -> None:
-        """Show or hide the facts."""
         self.toggle_class("-no-facts")

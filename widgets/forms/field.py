@@ -69,7 +69,6 @@ class FormField(Widget):
         """Whether the hint helps while something is missing."""
 
     def compose(self) -> ComposeResult:
-        """The label next to the control and its line."""
         self._shown = self._hint
         yield Static(self.label, classes="form-field--label", markup=False)
         with Vertical(classes="form-field--body"):
@@ -78,7 +77,6 @@ class FormField(Widget):
 
     @property
     def value(self) -> str:
-        """The typed value."""
         return self._control.value if isinstance(self._control, LineInput) else self._control.text
 
     def fill(self, value: str) -> None:
@@ -91,7 +89,6 @@ class FormField(Widget):
             self._control.move_cursor(self._control.document.end)
 
     def rename(self, label: str) -> None:
-        """Change the label."""
         self.label = label
         self.query_one(".form-field--label", Static).update(Content(label))
 
@@ -179,7 +176,6 @@ class ChoiceField(LineField):
         self._show_matches()
 
     def on_click(self, event: events.Click) -> None:
-        """Take the clicked suggestion."""
         line = self.query_one(".form-field--message")
         if not line.region.contains(event.screen_x, event.screen_y) or self._shown != self._hint:
             return
@@ -241,7 +237,6 @@ class ParagraphField(FormField):
         super().__init__(key, label, hint, control)
 
     def insert(self, text: str) -> None:
-        """Insert text at the cursor."""
         self._control.insert(text)
 
 

@@ -48,7 +48,6 @@ class LineInput(Input):
     """A one-line input."""
 
     def on_paste(self, event: events.Paste) -> None:
-        """Insert the first line."""
         # Otherwise Textual also calls the base class's handler.
         event.prevent_default()
         event.stop()
@@ -86,13 +85,11 @@ class ListSearch(LineInput):
         self._placeholders = placeholders
 
     def on_resize(self) -> None:
-        """Choose the longest placeholder that fits."""
         self.placeholder = next(
             (words for words in self._placeholders if len(words) < self.size.width), self._placeholders[-1]
         )
 
     def action_leave(self, clear: bool) -> None:
-        """Leave the search, after clearing it if asked to."""
         if clear:
             self.value = ""
         self.post_message(self.Left())
